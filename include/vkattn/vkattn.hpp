@@ -1,0 +1,278 @@
+// vkattn.hpp: header-only C++20 over vkattn.h. Owning, move-only objects, spans and exceptions; no logic of its own, so
+// vkattn.h is the reference for what every call means, takes and refuses.
+//
+//     vkattn::Context context;
+//     vkattn_attention_desc desc{};
+//     desc.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 8, 128, 64});
+//     ...
+//     vkattn::Plan plan = context.attention_plan(desc);
+//     plan.run({vkattn::bind(VKATTN_ROLE_QUERY, query), ...});
+#ifndef VKATTN_VKATTN_HPP
+#define VKATTN_VKATTN_HPP
+
+#include <vkattn/vkattn.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <ranges>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace vkattn {
+// Keeps these inline symbols apart from those inside a statically linked library, and from other versions of this file.
+inline namespace v0 {
+
+// A failed call: its result, and its message in what().
+class Error : public std::runtime_error {
+  public:
+    Error(vkattn_result result, const std::string &message) : std::runtime_error(message), result_(result) {}
+
+    // Returns the result that the C function returned; never VKATTN_SUCCESS.
+    vkattn_result result() const noexcept { return result_; }
+
+  private:
+    vkattn_result result_;
+};
+
+// Throws Error with the message of vkattn_last_error unless result is VKATTN_SUCCESS.
+inline void check(vkattn_result result) {
+    if (result == VKATTN_SUCCESS) return;
+    const std::string message = vkattn_last_error();
+    throw Error(result, message.empty() ? vkattn_result_name(result) : message);
+}
+
+// Describes a tensor: sizes and strides outermost first, strides and offset in elements; no strides means contiguous.
+// Throws Error if shape has not 1 to 4 dimensions, or if strides has another number of them (unless it is empty).
+inline vkattn_tensor tensor(vkattn_type type, std::span<const std::uint64_t> shape,
+                            std::span<const std::uint64_t> strides = {}, std::uint64_t offset = 0) {
+    if (shape.empty() || shape.size() > 4)
+        throw Error(VKATTN_ERROR_INVALID_ARGUMENT,
+                    "shape has " + std::to_string(shape.size()) + " dimensions, expected 1 to 4");
+    if (!strides.empty() && strides.size() != shape.size())
+        throw Error(VKATTN_ERROR_INVALID_ARGUMENT, "strides has " + std::to_string(strides.size()) +
+                                                       " dimensions, expected " + std::to_string(shape.size()));
+    vkattn_tensor described{};
+    described.type = type;
+    described.rank = static_cast<std::uint32_t>(shape.size());
+    std::ranges::copy(shape, described.shape);
+    std::ranges::copy(strides, described.strides);
+    described.offset = offset;
+    return described;
+}
+
+// The same from lists: tensor(VKATTN_TYPE_F16, {batch, heads, len, head_dim}).
+inline vkattn_tensor tensor(vkattn_type type, std::initializer_list<std::uint64_t> shape,
+                            std::initializer_list<std::uint64_t> strides = {}, std::uint64_t offset = 0) {
+    return tensor(type, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size()), offset);
+}
+
+// Lists every Vulkan device with its facts, in the order of the loader. Throws Error if there is no Vulkan loader.
+inline std::vector<vkattn_device_facts> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
+    std::uint32_t count = 0;
+    check(vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr));
+    std::vector<vkattn_device_facts> facts(count);
+    if (count == 0) return facts;
+    check(vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data()));
+    // A device may have been unplugged between the two calls.
+    facts.resize(std::min<std::size_t>(facts.size(), count));
+    return facts;
+}
+
+// A contiguous range of values that may be copied byte by byte: a vector, an array, a span.
+template <typename Range>
+concept ValueRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
+    std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
+
+// A storage buffer on the device. Must be destroyed before its context, and after the device has finished with it.
+class Buffer {
+  public:
+    // Creates a buffer of bytes > 0; its contents are undefined.
+    Buffer(vkattn_context context, std::uint64_t bytes) {
+        vkattn_buffer created = nullptr;
+        check(vkattn_buffer_create(context, bytes, &created));
+        handle_.reset(created);
+    }
+
+    // Copies all values into the buffer, from offset_bytes on, and waits.
+    template <ValueRange Range>
+    void write(const Range &values, std::uint64_t offset_bytes = 0) {
+        check(vkattn_buffer_write(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
+    }
+
+    // Fills values from the buffer, from offset_bytes on, and waits.
+    template <ValueRange Range>
+    void read(Range &&values, std::uint64_t offset_bytes = 0) const {
+        check(vkattn_buffer_read(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
+    }
+
+    // Returns the Vulkan handle, owned by the buffer.
+    VkBuffer vulkan() const noexcept { return vkattn_buffer_handle(get()); }
+
+    // Returns the C handle, owned by this object.
+    vkattn_buffer get() const noexcept { return handle_.get(); }
+
+  private:
+    template <typename Range>
+    static std::uint64_t byte_size(const Range &values) {
+        return std::uint64_t{std::ranges::size(values)} * sizeof(std::ranges::range_value_t<Range>);
+    }
+
+    struct Destroy {
+        void operator()(vkattn_buffer buffer) const noexcept { vkattn_buffer_destroy(buffer); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_buffer>, Destroy> handle_;
+};
+
+// Says that a role's tensor lies in a buffer, from offset_bytes on (a multiple of 16).
+inline vkattn_binding bind(vkattn_role role, VkBuffer buffer, VkDeviceSize offset_bytes = 0) {
+    return {role, buffer, offset_bytes};
+}
+inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0) {
+    return {role, buffer.vulkan(), offset_bytes};
+}
+
+// A checked problem with its kernel chosen and its pipelines built. Immutable: may be recorded from many threads at
+// once.
+class Plan {
+  public:
+    // Takes ownership of a plan made by the C functions.
+    explicit Plan(vkattn_plan owned) : handle_(owned) {}
+
+    // Returns what recording needs: workspace bytes, descriptors.
+    vkattn_requirements requirements() const {
+        vkattn_requirements needed{};
+        vkattn_plan_requirements(get(), &needed);
+        return needed;
+    }
+
+    // Returns the kernel taken, and why. The strings belong to the plan.
+    vkattn_report report() const {
+        vkattn_report chosen{};
+        vkattn_plan_report(get(), &chosen);
+        return chosen;
+    }
+
+    // Records the dispatches into a command buffer that is recording. The barriers around them are the caller's, see
+    // vkattn_record; pool is needed only where requirements() asks for descriptor sets.
+    void record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,
+                VkDescriptorPool pool = VK_NULL_HANDLE) const {
+        const vkattn_record_info info{command_buffer, pool, bindings.data(),
+                                      static_cast<std::uint32_t>(bindings.size())};
+        check(vkattn_record(get(), &info));
+    }
+    void record(VkCommandBuffer command_buffer, std::initializer_list<vkattn_binding> bindings,
+                VkDescriptorPool pool = VK_NULL_HANDLE) const {
+        record(command_buffer, std::span(bindings.begin(), bindings.size()), pool);
+    }
+
+    // Records, submits and waits. Returns the milliseconds on the GPU, negative where the queue has no timestamps.
+    double run(std::span<const vkattn_binding> bindings) const {
+        double gpu_ms = -1.0;
+        check(vkattn_run(get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), &gpu_ms));
+        return gpu_ms;
+    }
+    double run(std::initializer_list<vkattn_binding> bindings) const {
+        return run(std::span(bindings.begin(), bindings.size()));
+    }
+
+    // Returns the C handle, owned by this object.
+    vkattn_plan get() const noexcept { return handle_.get(); }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_plan plan) const noexcept { vkattn_plan_destroy(plan); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_plan>, Destroy> handle_;
+};
+
+// A layer with its weights on the device. Immutable; must be destroyed after its plans and before its context.
+class Layer {
+  public:
+    // Uploads the weights, which may be freed afterwards.
+    Layer(vkattn_context context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights) {
+        vkattn_layer created = nullptr;
+        check(vkattn_layer_create(context, &config, weights.data(), static_cast<std::uint32_t>(weights.size()),
+                                  &created));
+        handle_.reset(created);
+    }
+
+    // Plans one use of the layer: the whole layer records as one plan.
+    Plan plan(const vkattn_layer_call &call) const {
+        vkattn_plan created = nullptr;
+        check(vkattn_layer_plan(get(), &call, &created));
+        return Plan(created);
+    }
+
+    // Returns the C handle, owned by this object.
+    vkattn_layer get() const noexcept { return handle_.get(); }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_layer layer) const noexcept { vkattn_layer_destroy(layer); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_layer>, Destroy> handle_;
+};
+
+// A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
+class Context {
+  public:
+    // Creates a context on a device of its own, or around the caller's if info.device is set.
+    explicit Context(const vkattn_context_info &info = {}) {
+        vkattn_context created = nullptr;
+        check(vkattn_context_create(&info, &created));
+        handle_.reset(created);
+    }
+
+    // Creates a context on a device of its own: "" for the best, an index, or a part of its name.
+    explicit Context(const std::string &device_selector) : Context(with_selector(device_selector.c_str())) {}
+
+    // Returns the device's facts, as the context uses it.
+    vkattn_device_facts facts() const {
+        vkattn_device_facts known{};
+        check(vkattn_context_facts(get(), &known));
+        return known;
+    }
+
+    // Creates a storage buffer of bytes > 0.
+    Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
+
+    // Creates a storage buffer that holds the tensor.
+    Buffer buffer(const vkattn_tensor &held) const { return Buffer(get(), vkattn_tensor_bytes(&held)); }
+
+    // Checks an attention problem, chooses its kernel and builds its pipelines.
+    Plan attention_plan(const vkattn_attention_desc &desc) const {
+        vkattn_plan created = nullptr;
+        check(vkattn_attention_plan(get(), &desc, &created));
+        return Plan(created);
+    }
+
+    // Creates a layer from named weights in host memory, which may be freed afterwards.
+    Layer layer(const vkattn_layer_config &config, std::span<const vkattn_weight> weights) const {
+        return Layer(get(), config, weights);
+    }
+
+    // Returns the C handle, owned by this object.
+    vkattn_context get() const noexcept { return handle_.get(); }
+
+  private:
+    static vkattn_context_info with_selector(const char *selector) {
+        vkattn_context_info info{};
+        info.device_selector = selector;
+        return info;
+    }
+
+    struct Destroy {
+        void operator()(vkattn_context context) const noexcept { vkattn_context_destroy(context); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_context>, Destroy> handle_;
+};
+
+} // namespace v0
+} // namespace vkattn
+
+#endif

@@ -1,0 +1,207 @@
+// The C entry points: check the handles, call, translate errors. No logic.
+#define STRINGIFY_VALUE(x) #x
+#define STRINGIFY(x) STRINGIFY_VALUE(x)
+
+#include "runtime/attention_problem.hpp"
+#include "runtime/context/memory.hpp"
+#include "runtime/error.hpp"
+#include "runtime/layers/layer.hpp"
+#include "runtime/ops/attention.hpp"
+
+#include <algorithm>
+
+using namespace vkattn;
+
+struct vkattn_context_opaque {
+    Context context;
+};
+
+struct vkattn_buffer_opaque {
+    Buffer buffer;
+};
+
+struct vkattn_plan_opaque {
+    Plan plan;
+};
+
+struct vkattn_layer_opaque {
+    Layer layer;
+};
+
+namespace {
+
+template <class Pointer>
+void require_given(Pointer pointer, const char *name) {
+    require(pointer != nullptr, name, ": NULL, expected a pointer");
+}
+
+// Creates through a unique_ptr, so that *out is set only when all has gone well.
+template <class Object, class Make>
+vkattn_result create(Object **out, const char *name, Make &&make) {
+    if (out != nullptr) *out = nullptr;
+    return guard([&] {
+        require_given(out, name);
+        *out = make().release();
+    });
+}
+
+} // namespace
+
+const char *vkattn_version(void) {
+    return STRINGIFY(VKATTN_VERSION_MAJOR) "." STRINGIFY(VKATTN_VERSION_MINOR) "." STRINGIFY(VKATTN_VERSION_PATCH);
+}
+
+uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
+    uint64_t bytes = 0;
+    guard([&] {
+        if (tensor != nullptr) bytes = extent_bytes(normalised(*tensor, "tensor"));
+    });
+    return bytes;
+}
+
+vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
+                                       vkattn_device_facts *facts) {
+    return guard([&] {
+        require_given(count, "count");
+        const std::vector<DeviceCaps> devices = enumerate_devices(get_instance_proc_addr);
+        if (facts != nullptr) std::copy_n(devices.begin(), std::min<size_t>(*count, devices.size()), facts);
+        *count = static_cast<uint32_t>(devices.size());
+    });
+}
+
+void vkattn_wanted_extensions(uint32_t *count, const char **names) {
+    if (count == nullptr) return;
+    const auto wanted = wanted_device_extensions();
+    if (names != nullptr) std::copy_n(wanted.begin(), std::min<size_t>(*count, wanted.size()), names);
+    *count = static_cast<uint32_t>(wanted.size());
+}
+
+vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
+    return create(context, "context", [&] {
+        return std::unique_ptr<vkattn_context_opaque>(
+            new vkattn_context_opaque{Context(info != nullptr ? *info : vkattn_context_info{})});
+    });
+}
+
+void vkattn_context_destroy(vkattn_context context) { std::default_delete<vkattn_context_opaque>()(context); }
+
+vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(facts, "facts");
+        *facts = context->context.caps();
+    });
+}
+
+vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance, VkPhysicalDevice *physical_device,
+                                     VkDevice *device, VkQueue *queue, uint32_t *queue_family) {
+    return guard([&] {
+        require_given(context, "context");
+        const Context &own = context->context;
+        if (instance != nullptr) *instance = own.instance();
+        if (physical_device != nullptr) *physical_device = own.physical_device();
+        if (device != nullptr) *device = own.device();
+        if (queue != nullptr) *queue = own.queue();
+        if (queue_family != nullptr) *queue_family = own.queue_family();
+    });
+}
+
+vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer) {
+    return create(buffer, "buffer", [&] {
+        require_given(context, "context");
+        require(bytes > 0, "bytes: 0, expected at least 1");
+        return std::unique_ptr<vkattn_buffer_opaque>(new vkattn_buffer_opaque{Buffer(context->context, bytes)});
+    });
+}
+
+void vkattn_buffer_destroy(vkattn_buffer buffer) { std::default_delete<vkattn_buffer_opaque>()(buffer); }
+
+VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) { return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle(); }
+
+namespace {
+
+void require_range(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes) {
+    require_given(buffer, "buffer");
+    require(data != nullptr || bytes == 0, "data: NULL, expected ", bytes, " bytes");
+    const uint64_t size = buffer->buffer.bytes();
+    require(offset <= size && bytes <= size - offset, "offset, bytes: ", offset, " and ", bytes,
+            ", expected a range within the buffer's ", size, " bytes");
+}
+
+} // namespace
+
+vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        buffer->buffer.write(offset, data, bytes);
+    });
+}
+
+vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        buffer->buffer.read(offset, data, bytes);
+    });
+}
+
+void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements) {
+    if (plan != nullptr && requirements != nullptr) *requirements = plan->plan.requirements();
+}
+
+void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
+    if (plan == nullptr || report == nullptr) return;
+    const Plan &own = plan->plan;
+    *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), static_cast<uint32_t>(own.step_count())};
+}
+
+vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require_given(info, "info");
+        plan->plan.record(*info);
+    });
+}
+
+vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count, double *gpu_ms) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const double milliseconds = plan->plan.run({bindings, binding_count});
+        if (gpu_ms != nullptr) *gpu_ms = milliseconds;
+    });
+}
+
+void vkattn_plan_destroy(vkattn_plan plan) { std::default_delete<vkattn_plan_opaque>()(plan); }
+
+vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        add_attention(made->plan, check_attention(*desc), attention_roles());
+        return made;
+    });
+}
+
+vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config, const vkattn_weight *weights,
+                                  uint32_t weight_count, vkattn_layer *layer) {
+    return create(layer, "layer", [&] {
+        require_given(context, "context");
+        require_given(config, "config");
+        require(weights != nullptr || weight_count == 0, "weights: NULL, expected ", weight_count, " entries");
+        return std::unique_ptr<vkattn_layer_opaque>(
+            new vkattn_layer_opaque{Layer(context->context, *config, {weights, weight_count})});
+    });
+}
+
+void vkattn_layer_destroy(vkattn_layer layer) { std::default_delete<vkattn_layer_opaque>()(layer); }
+
+vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(layer, "layer");
+        require_given(call, "call");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(layer->layer.context())});
+        plan_layer(made->plan, layer->layer, *call);
+        return made;
+    });
+}

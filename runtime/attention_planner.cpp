@@ -1,0 +1,175 @@
+#include "runtime/attention_planner.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr double kLog2E = 1.44269504088896340736;
+constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
+constexpr uint32_t kFlashRows = 32;
+constexpr uint32_t kUnfusedWorkgroup = 64;
+
+static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
+              FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_NONE == VKATTN_TYPE_NONE);
+static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
+
+uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
+
+// Every vector of the tensor starts at an even element.
+bool in_pairs(const vkattn_tensor &tensor) {
+    bool even = tensor.offset % 2 == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim) even = even && (tensor.shape[dim] == 1 || tensor.strides[dim] % 2 == 0);
+    return even;
+}
+
+uint32_t features_of(const AttentionProblem &problem) {
+    uint32_t features = 0;
+    const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
+    set(problem.causal, FEATURE_CAUSAL);
+    set(problem.windowed, FEATURE_WINDOW);
+    set(present(problem.key_lengths), FEATURE_KEY_LENGTHS);
+    set(present(problem.past_lengths), FEATURE_PAST_LENGTHS);
+    set(present(problem.key_padding_mask), FEATURE_KEY_PADDING);
+    set(present(problem.alibi_slopes), FEATURE_ALIBI);
+    set(problem.softcap > 0, FEATURE_SOFTCAP);
+    set(present(problem.sinks), FEATURE_SINKS);
+    set(present(problem.log_sum_exp), FEATURE_LOG_SUM_EXP);
+    set(present(problem.attn_weights), FEATURE_ATTN_WEIGHTS);
+    set(present(problem.qk_matmul_output), FEATURE_QK_MATMUL_OUTPUT);
+    set(in_pairs(problem.query), FEATURE_QUERY_PAIRS);
+    set(in_pairs(problem.key), FEATURE_KEY_PAIRS);
+    set(in_pairs(problem.value), FEATURE_VALUE_PAIRS);
+    set(in_pairs(problem.output), FEATURE_OUTPUT_PAIRS);
+    set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
+    return features;
+}
+
+uint32_t dim_stride(const vkattn_tensor &tensor) {
+    return tensor.shape[3] == 1 ? 1 : static_cast<uint32_t>(tensor.strides[3]);
+}
+
+gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
+    gpu::AttentionConstants constants;
+    constants.WORKGROUP_SIZE = workgroup_size;
+    constants.HEAD_DIM = problem.head_dim;
+    constants.V_HEAD_DIM = problem.v_head_dim;
+    constants.GROUP = problem.query_heads / problem.kv_heads;
+    constants.KV_HEAD_MAPPING = static_cast<uint32_t>(problem.kv_head_mapping);
+    constants.FEATURES = features_of(problem);
+    constants.QUERY_FORMAT = format_of(problem.query);
+    constants.KEY_FORMAT = format_of(problem.key);
+    constants.VALUE_FORMAT = format_of(problem.value);
+    constants.OUTPUT_FORMAT = format_of(problem.output);
+    constants.MASK_FORMAT = format_of(problem.attn_mask);
+    constants.SCORE_STAGE = static_cast<uint32_t>(problem.score_stage);
+    constants.QUERY_DIM_STRIDE = dim_stride(problem.query);
+    constants.KEY_DIM_STRIDE = dim_stride(problem.key);
+    constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
+    constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
+    return constants;
+}
+
+void copy_strides(const vkattn_tensor &tensor, uint32_t (&strides)[3]) {
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        strides[dim] = tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim]);
+}
+
+int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::min(width, kUnboundedWindow); }
+
+gpu::AttentionPush push_of(const AttentionProblem &problem) {
+    gpu::AttentionPush push{};
+    copy_strides(problem.query, push.query_strides);
+    copy_strides(problem.key, push.key_strides);
+    copy_strides(problem.value, push.value_strides);
+    copy_strides(problem.output, push.output_strides);
+    if (present(problem.attn_mask)) {
+        copy_strides(problem.attn_mask, push.mask_strides);
+        push.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
+    }
+    if (present(problem.key_padding_mask) && problem.batch > 1)
+        push.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
+    push.q_len = problem.q_len;
+    push.kv_len = problem.kv_len;
+    push.kv_heads = problem.kv_heads;
+    push.offset = problem.offset;
+    push.window_left = window_of(problem.window_left);
+    push.window_right = window_of(problem.window_right);
+    push.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
+    push.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
+    return push;
+}
+
+uint32_t tiles(uint64_t size, uint32_t tile) {
+    return static_cast<uint32_t>(std::min<uint64_t>((size + tile - 1) / tile, UINT32_MAX));
+}
+
+void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel) {
+    for (size_t axis = 0; axis < 3; ++axis)
+        if (groups[axis] > caps.max_workgroup_count[axis])
+            fail(VKATTN_ERROR_UNSUPPORTED, kernel, ": ", groups[axis], " workgroups on axis ", axis, ", expected at most ",
+                 caps.max_workgroup_count[axis], " (maxComputeWorkGroupCount of ", caps.name, ")");
+}
+
+void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+    choice.dispatches[0] = {constants_of(problem, kFlashRows), {tiles(rows, kFlashRows), problem.kv_heads, problem.batch}};
+    require_grid(choice.dispatches[0].groups, caps, "flash");
+}
+
+void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
+    const gpu::AttentionConstants constants = constants_of(problem, kUnfusedWorkgroup);
+    const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
+    choice.dispatches[0] = {constants, {tiles(problem.kv_len, kUnfusedWorkgroup), problem.q_len, tiles(heads, 1)}};
+    choice.dispatches[1] = {constants, {problem.q_len, problem.query_heads, problem.batch}};
+    choice.dispatches[2] = {constants, {tiles(value_pairs, kUnfusedWorkgroup), problem.query_heads, problem.batch}};
+    for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_grid(dispatch.groups, caps, "unfused");
+    choice.scores_bytes = heads * problem.q_len * problem.kv_len * sizeof(float);
+}
+
+void require_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
+    for (uint32_t i = 0; i < caps.kernel_count; ++i)
+        if (caps.kernels[i].kernel == kernel && caps.kernels[i].supported == 0)
+            fail(VKATTN_ERROR_UNSUPPORTED, vkattn_kernel_name(kernel), " on ", caps.name, ": ", caps.kernels[i].reason);
+}
+
+} // namespace
+
+AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool wants_matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
+    AttentionChoice choice{};
+    choice.kernel = problem.kernel;
+    if (problem.kernel == VKATTN_KERNEL_FLASH && wants_matrices)
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: flash keeps no ", present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output",
+             ", expected unfused or auto");
+    if (problem.kernel != VKATTN_KERNEL_AUTO) {
+        choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
+    } else if (wants_matrices) {
+        choice.kernel = VKATTN_KERNEL_UNFUSED;
+        choice.reason = "unfused: attention weights or scores are asked for, which flash does not keep";
+    } else {
+        choice.kernel = VKATTN_KERNEL_FLASH;
+        choice.reason = "flash: nothing of size q_len x kv_len is asked for";
+    }
+    require_supported(caps, choice.kernel);
+    choice.push = push_of(problem);
+    if (choice.kernel == VKATTN_KERNEL_FLASH)
+        plan_flash(problem, caps, choice);
+    else
+        plan_unfused(problem, caps, choice);
+    return choice;
+}
+
+} // namespace vkattn
+
+const char *vkattn_kernel_name(vkattn_kernel kernel) {
+    switch (kernel) {
+    case VKATTN_KERNEL_AUTO: return "auto";
+    case VKATTN_KERNEL_UNFUSED: return "unfused";
+    case VKATTN_KERNEL_FLASH: return "flash";
+    default: return "unknown";
+    }
+}

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtime/attention_problem.hpp"
+#include "runtime/context/device_caps.hpp"
+#include "shaders/interface.h"
+
+#include <array>
+
+namespace vkattn {
+
+// A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
+// flash is one dispatch; unfused is three: scores, softmax, values.
+struct AttentionChoice {
+    vkattn_kernel kernel;
+    std::string reason;
+    gpu::AttentionPush push;
+    struct Dispatch {
+        gpu::AttentionConstants constants;
+        std::array<uint32_t, 3> groups;
+    };
+    std::array<Dispatch, 3> dispatches; // flash: the first
+    uint64_t scores_bytes;              // workspace of unfused, 0 for flash
+};
+
+// Pure: no Vulkan call. Fails with VKATTN_ERROR_UNSUPPORTED and the reason where no kernel, or not the one insisted on, serves.
+AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
+
+} // namespace vkattn

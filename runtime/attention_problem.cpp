@@ -1,0 +1,173 @@
+#include "runtime/attention_problem.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kLongestSequence = uint64_t{1} << 29; // positions plus past and window stay in 32 bits
+constexpr uint64_t kLargestHeadDim = 576;
+
+bool is_float(vkattn_type type) {
+    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
+}
+
+uint32_t size32(const vkattn_tensor &tensor, uint32_t dim, const char *name) {
+    require(tensor.shape[dim] <= kLongestSequence, name, ": shape ", shape_text(tensor), ", expected sizes up to 2^29");
+    return static_cast<uint32_t>(tensor.shape[dim]);
+}
+
+vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
+    require(present(given), name, ": absent, expected a tensor of rank 4");
+    vkattn_tensor tensor = normalised(given, name);
+    require(tensor.rank == 4, name, ": rank ", tensor.rank, ", expected 4");
+    require(is_float(tensor.type), name, ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+    return tensor;
+}
+
+void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected) {
+    const bool same = tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape);
+    require(same, name, ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
+}
+
+// An optional tensor of one type and one shape.
+vkattn_tensor checked_optional(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
+    const vkattn_tensor tensor = normalised(given, name);
+    if (!present(tensor)) return tensor;
+    require(tensor.type == expected.type, name, ": type ", type_name(tensor.type), ", expected ", type_name(expected.type));
+    require_shape(tensor, name, expected);
+    return tensor;
+}
+
+vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
+    const vkattn_tensor tensor = checked_optional(given, name, expected);
+    require(!present(tensor) || is_contiguous(tensor), name, ": strides are not those of a contiguous tensor, expected them to be");
+    return tensor;
+}
+
+void check_sizes(AttentionProblem &problem) {
+    const vkattn_tensor &q = problem.query, &k = problem.key, &v = problem.value, &o = problem.output;
+    problem.batch = size32(q, 0, "query");
+    problem.query_heads = size32(q, 1, "query");
+    problem.q_len = size32(q, 2, "query");
+    problem.head_dim = size32(q, 3, "query");
+    problem.kv_heads = size32(k, 1, "key");
+    problem.kv_len = size32(k, 2, "key");
+    problem.v_head_dim = size32(v, 3, "value");
+    require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ", kLargestHeadDim);
+    require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ", kLargestHeadDim);
+    require_shape(k, "key", contiguous(k.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim}));
+    require_shape(v, "value", contiguous(v.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.v_head_dim}));
+    require_shape(o, "output", contiguous(o.type, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim}));
+    require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads, " heads, expected a multiple of the ",
+            problem.kv_heads, " heads of key");
+    require(!overlaps_itself(o), "output: strides make elements overlap, expected each element to have its own place");
+}
+
+bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }
+
+// Brings [Lq|1,Lm], [B|1,Lq|1,Lm] and the full form to 4-D with stride 0 where the mask is broadcast.
+vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(given, "attn_mask");
+    if (!present(mask)) return mask;
+    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16, "attn_mask: type ",
+            type_name(mask.type), ", expected BOOL, F32 or F16");
+    require(mask.rank >= 2, "attn_mask: rank ", mask.rank, ", expected 2, 3 or 4");
+    vkattn_tensor full{};
+    full.type = mask.type;
+    full.rank = 4;
+    full.offset = mask.offset;
+    const uint64_t limits[4] = {problem.batch, problem.query_heads, problem.q_len, problem.kv_len};
+    const uint32_t from[3][4] = {{4, 4, 0, 1}, {0, 4, 1, 2}, {0, 1, 2, 3}}; // 4: absent
+    for (uint32_t dim = 0; dim < 4; ++dim) {
+        const uint32_t source = from[mask.rank - 2][dim];
+        full.shape[dim] = source == 4 ? 1 : mask.shape[source];
+        full.strides[dim] = full.shape[dim] == 1 ? 0 : mask.strides[source];
+        const bool fits = dim == 3 ? full.shape[dim] <= limits[dim] : broadcasts_to(full.shape[dim], limits[dim]);
+        require(fits, "attn_mask: shape ", shape_text(mask), " does not broadcast, expected [B|1,Hq|1,Lq|1,Lm] with B ",
+                problem.batch, ", Hq ", problem.query_heads, ", Lq ", problem.q_len, ", Lm at most ", problem.kv_len);
+    }
+    require(full.shape[3] == 1 || full.strides[3] == 1, "attn_mask: last stride ", full.strides[3], ", expected 1");
+    full.strides[3] = 1;
+    return full;
+}
+
+void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
+    problem.log_sum_exp =
+        checked_contiguous(desc.log_sum_exp, "log_sum_exp", contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
+    problem.attn_mask = checked_mask(desc.attn_mask, problem);
+    problem.key_padding_mask =
+        checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
+    require(!present(problem.key_padding_mask) || kv_len == 1 || problem.key_padding_mask.strides[1] == 1,
+            "key_padding_mask: last stride ", problem.key_padding_mask.strides[1], ", expected 1");
+    problem.key_lengths = checked_contiguous(desc.key_lengths, "key_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
+    problem.past_lengths = checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
+    problem.alibi_slopes = checked_contiguous(desc.alibi_slopes, "alibi_slopes", contiguous(VKATTN_TYPE_F32, {heads}));
+    problem.sinks = checked_contiguous(desc.sinks, "sinks", contiguous(VKATTN_TYPE_F32, {heads}));
+    const bool matrices = present(desc.attn_weights) || present(desc.qk_matmul_output);
+    if (!matrices) return;
+    const vkattn_tensor matrix = contiguous(VKATTN_TYPE_F32, {batch, heads, q_len, kv_len});
+    problem.attn_weights = checked_contiguous(desc.attn_weights, "attn_weights", matrix);
+    problem.qk_matmul_output = checked_contiguous(desc.qk_matmul_output, "qk_matmul_output", matrix);
+}
+
+void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number, or 0 for 1/sqrt(head size)");
+    require(std::isfinite(desc.softcap) && desc.softcap >= 0, "softcap: ", desc.softcap,
+            ", expected a finite number >= 0, 0 for none");
+    problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    problem.softcap = desc.softcap;
+    require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS, "score_stage: ",
+            static_cast<int>(desc.score_stage), ", expected a vkattn_score_stage");
+    problem.score_stage = desc.score_stage;
+    require(desc.kv_head_mapping == VKATTN_KV_HEADS_GROUPED || desc.kv_head_mapping == VKATTN_KV_HEADS_MODULO,
+            "kv_head_mapping: ", static_cast<int>(desc.kv_head_mapping), ", expected a vkattn_kv_head_mapping");
+    problem.kv_head_mapping = desc.kv_head_mapping;
+    require(desc.kernel >= VKATTN_KERNEL_AUTO && desc.kernel < VKATTN_KERNEL_COUNT, "kernel: ", static_cast<int>(desc.kernel),
+            ", expected a vkattn_kernel");
+    problem.kernel = desc.kernel;
+}
+
+int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
+    require(desc.past_len <= kLongestSequence, "past_len: ", desc.past_len, ", expected at most 2^29");
+    if (desc.past_len > 0) return static_cast<int32_t>(desc.past_len);
+    if (desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
+    return static_cast<int32_t>(problem.kv_len) - static_cast<int32_t>(problem.q_len);
+}
+
+void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW;
+    require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags, " has unknown bits, expected vkattn_mask_flags");
+    problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
+    problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
+    require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
+            "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");
+    problem.offset = resolve_offset(desc, problem);
+    problem.window_left = problem.window_right = -1;
+    if (!problem.windowed) return;
+    require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");
+    require(desc.window_right >= -1, "window_right: ", desc.window_right, ", expected -1 (unbounded) or more");
+    problem.window_left = desc.window_left;
+    problem.window_right = desc.window_right;
+}
+
+} // namespace
+
+AttentionProblem check_attention(const vkattn_attention_desc &desc) {
+    AttentionProblem problem{};
+    problem.query = checked_floats(desc.query, "query");
+    problem.key = checked_floats(desc.key, "key");
+    problem.value = checked_floats(desc.value, "value");
+    problem.output = checked_floats(desc.output, "output");
+    check_sizes(problem);
+    check_optional_tensors(desc, problem);
+    check_numbers(desc, problem);
+    check_geometry(desc, problem);
+    return problem;
+}
+
+} // namespace vkattn

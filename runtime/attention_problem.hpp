@@ -1,0 +1,40 @@
+#pragma once
+
+#include "runtime/tensor.hpp"
+
+namespace vkattn {
+
+// A caller's attention description, checked and normalised: strides filled in, defaults resolved, masks as 4-D.
+// No Vulkan call; specified in vkattn.h at vkattn_attention_desc.
+struct AttentionProblem {
+    uint32_t batch;
+    uint32_t query_heads;
+    uint32_t kv_heads;
+    uint32_t q_len;
+    uint32_t kv_len;
+    uint32_t head_dim;
+    uint32_t v_head_dim;
+
+    vkattn_tensor query, key, value, output;
+    vkattn_tensor log_sum_exp;
+    vkattn_tensor attn_mask; // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
+    vkattn_tensor key_padding_mask;
+    vkattn_tensor key_lengths, past_lengths;
+    vkattn_tensor alibi_slopes, sinks;
+    vkattn_tensor attn_weights, qk_matmul_output;
+
+    vkattn_score_stage score_stage;
+    float scale;
+    float softcap; // 0: none
+    bool causal;
+    bool windowed;
+    int32_t offset;
+    int32_t window_left, window_right; // -1: unbounded
+    vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_kernel kernel;
+};
+
+// Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
+AttentionProblem check_attention(const vkattn_attention_desc &desc);
+
+} // namespace vkattn

@@ -1,0 +1,124 @@
+#include "runtime/context/pipelines.hpp"
+
+#include "runtime/error.hpp"
+#include "shaders/interface.h"
+
+#include "vkattn_shaders/flash.spv.hpp"
+#include "vkattn_shaders/kv_append.spv.hpp"
+#include "vkattn_shaders/linear.spv.hpp"
+#include "vkattn_shaders/masked_softmax.spv.hpp"
+#include "vkattn_shaders/qk_scores.spv.hpp"
+#include "vkattn_shaders/rope.spv.hpp"
+#include "vkattn_shaders/weighted_values.spv.hpp"
+
+namespace vkattn {
+namespace {
+
+struct ModuleInfo {
+    const char *name;
+    std::span<const uint32_t> code;
+    uint32_t bindings;
+    uint32_t push_bytes;
+};
+
+// In the order of enum Module.
+const ModuleInfo kModules[] = {
+    {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
+    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
+    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
+    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
+    {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
+    {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush)},
+    {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush)},
+};
+static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
+
+const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(module)]; }
+
+} // namespace
+
+const char *module_name(Module module) { return info_of(module).name; }
+
+Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, bool push_descriptors)
+    : vk_(vk), device_(device), cache_(cache), push_descriptors_(push_descriptors) {}
+
+Pipelines::~Pipelines() {
+    for (const auto &[key, pipeline] : pipelines_) vk_.vkDestroyPipeline(device_, pipeline.pipeline, nullptr);
+    for (const Layout &layout : layouts_) {
+        vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
+        vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
+        vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
+    }
+}
+
+const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_t> constants) {
+    const std::lock_guard lock(mutex_);
+    Key key{module, {constants.begin(), constants.end()}};
+    const auto found = pipelines_.find(key);
+    if (found != pipelines_.end()) return found->second;
+    const Layout &layout = layout_of(module);
+    const auto place = pipelines_.emplace(std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set,
+                                                                   info_of(module).bindings});
+    try {
+        place.first->second.pipeline = create(layout, constants);
+    } catch (...) {
+        pipelines_.erase(place.first);
+        throw;
+    }
+    return place.first->second;
+}
+
+const Pipelines::Layout &Pipelines::layout_of(Module module) {
+    Layout &layout = layouts_[static_cast<size_t>(module)];
+    const ModuleInfo &info = info_of(module);
+    if (layout.set == VK_NULL_HANDLE) {
+        std::vector<VkDescriptorSetLayoutBinding> bindings(info.bindings);
+        for (uint32_t i = 0; i < info.bindings; ++i)
+            bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+        VkDescriptorSetLayoutCreateInfo create{};
+        create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+        create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
+        create.bindingCount = info.bindings;
+        create.pBindings = bindings.data();
+        check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
+    }
+    if (layout.pipeline == VK_NULL_HANDLE) {
+        const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, info.push_bytes};
+        VkPipelineLayoutCreateInfo create{};
+        create.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+        create.setLayoutCount = 1;
+        create.pSetLayouts = &layout.set;
+        create.pushConstantRangeCount = 1;
+        create.pPushConstantRanges = &push;
+        check(vk_.vkCreatePipelineLayout(device_, &create, nullptr, &layout.pipeline), "vkCreatePipelineLayout");
+    }
+    if (layout.module == VK_NULL_HANDLE) {
+        VkShaderModuleCreateInfo create{};
+        create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+        create.codeSize = info.code.size_bytes();
+        create.pCode = info.code.data();
+        check(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+    }
+    return layout;
+}
+
+VkPipeline Pipelines::create(const Layout &layout, std::span<const uint32_t> constants) {
+    std::vector<VkSpecializationMapEntry> entries(constants.size());
+    for (uint32_t id = 0; id < entries.size(); ++id)
+        entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
+    const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
+                                              constants.size_bytes(), constants.data()};
+    VkComputePipelineCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+    create.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+    create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+    create.stage.module = layout.module;
+    create.stage.pName = "main";
+    create.stage.pSpecializationInfo = &specialisation;
+    create.layout = layout.pipeline;
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    check(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline), "vkCreateComputePipelines");
+    return pipeline;
+}
+
+} // namespace vkattn

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "runtime/context/functions.hpp"
+
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace vkattn {
+
+// The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
+enum class Module : uint32_t { kFlash, kQkScores, kMaskedSoftmax, kWeightedValues, kLinear, kRope, kKvAppend, kCount };
+
+const char *module_name(Module module);
+
+struct Pipeline {
+    VkPipeline pipeline;
+    VkPipelineLayout layout;
+    VkDescriptorSetLayout set_layout;
+    uint32_t bindings; // storage buffers 0 .. bindings - 1
+};
+
+// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe.
+class Pipelines {
+  public:
+    Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, bool push_descriptors);
+    ~Pipelines();
+    Pipelines(const Pipelines &) = delete;
+    Pipelines &operator=(const Pipelines &) = delete;
+
+    // Constants: a struct made of one of the constant lists in shaders/interface.h; constant id n is its n-th member.
+    template <class Constants>
+    const Pipeline &get(Module module, const Constants &constants) {
+        static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);
+        return find_or_create(module, {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
+    }
+
+  private:
+    struct Layout {
+        VkDescriptorSetLayout set = VK_NULL_HANDLE;
+        VkPipelineLayout pipeline = VK_NULL_HANDLE;
+        VkShaderModule module = VK_NULL_HANDLE;
+    };
+    using Key = std::pair<Module, std::vector<uint32_t>>;
+
+    const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
+    const Layout &layout_of(Module module);
+    VkPipeline create(const Layout &layout, std::span<const uint32_t> constants);
+
+    const Functions &vk_;
+    VkDevice device_;
+    VkPipelineCache cache_;
+    bool push_descriptors_;
+    std::mutex mutex_;
+    Layout layouts_[static_cast<size_t>(Module::kCount)];
+    std::map<Key, Pipeline> pipelines_;
+};
+
+} // namespace vkattn

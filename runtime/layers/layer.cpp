@@ -1,0 +1,126 @@
+#include "runtime/layers/layer.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/layers/mha.hpp"
+#include "runtime/ops/rope.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kWeightAlignment = 16;
+
+bool matches(const vkattn_tensor &tensor, const WeightSpec &spec) {
+    return tensor.rank == spec.shape.size() && std::equal(spec.shape.begin(), spec.shape.end(), tensor.shape);
+}
+
+std::string shape_of(const WeightSpec &spec) {
+    vkattn_tensor tensor{};
+    tensor.rank = static_cast<uint32_t>(spec.shape.size());
+    std::copy(spec.shape.begin(), spec.shape.end(), tensor.shape);
+    return shape_text(tensor);
+}
+
+const WeightSpec *find_spec(std::span<const WeightSpec> specs, const std::string &name) {
+    const auto found = std::find_if(specs.begin(), specs.end(), [&](const WeightSpec &spec) { return spec.name == name; });
+    return found == specs.end() ? nullptr : &*found;
+}
+
+void add_problem(std::string &problems, const std::string &problem) {
+    problems += (problems.empty() ? "weights: " : "; ") + problem;
+}
+
+void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs, std::string &problems) {
+    const WeightSpec *spec = find_spec(specs, weight.name);
+    const vkattn_type type = weight.tensor.type;
+    if (spec == nullptr)
+        add_problem(problems, text(weight.name, " is unknown to this layer"));
+    else if (!matches(weight.tensor, *spec))
+        add_problem(problems, text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
+    else if (type != VKATTN_TYPE_F32 && type != VKATTN_TYPE_F16 && type != VKATTN_TYPE_BF16)
+        add_problem(problems, text(weight.name, " has type ", type_name(type), ", expected F32, F16 or BF16"));
+    else if (weight.data == nullptr)
+        add_problem(problems, text(weight.name, " has data NULL, expected its values"));
+}
+
+void check_weights(std::span<const vkattn_weight> weights, std::span<const WeightSpec> specs) {
+    std::string problems;
+    std::map<std::string, int> given;
+    for (const vkattn_weight &weight : weights) {
+        require(weight.name != nullptr, "weights: a name is NULL, expected a string");
+        if (++given[weight.name] == 2) add_problem(problems, text(weight.name, " is given twice"));
+        check_weight(weight, specs, problems);
+    }
+    for (const WeightSpec &spec : specs)
+        if (!spec.optional && !given.contains(spec.name))
+            add_problem(problems, text(spec.name, " is missing, expected ", shape_of(spec)));
+    require(problems.empty(), problems);
+}
+
+// Elements of a vector that the rotary embedding turns; 0 for none.
+uint32_t rope_dims(const vkattn_layer_config &config) { return config.rope_theta > 0 ? config.head_dim : 0; }
+
+} // namespace
+
+Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights)
+    : context_(context), config_(checked_config(config)) {
+    check_weights(weights, weight_specs(config_));
+    upload(weights);
+}
+
+void Layer::upload(std::span<const vkattn_weight> given) {
+    std::vector<vkattn_weight> weights(given.begin(), given.end());
+    std::vector<RopeFrequency> frequencies;
+    if (rope_dims(config_) > 0) {
+        frequencies = vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta));
+        weights.push_back({kRopeFrequencies, contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()}), frequencies.data()});
+    }
+    uint64_t bytes = 0;
+    for (const vkattn_weight &weight : weights) {
+        vkattn_tensor tensor = weight.tensor;
+        std::fill(std::begin(tensor.strides), std::end(tensor.strides), 0);
+        tensor.offset = 0;
+        View &view = weights_[weight.name];
+        view.tensor = normalised(tensor, weight.name);
+        view.source.kind = Source::Kind::kOwned;
+        view.source.offset = bytes;
+        bytes += (extent_bytes(view.tensor) + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+    }
+    buffer_ = std::make_unique<Buffer>(context_, bytes);
+    for (const vkattn_weight &weight : weights) {
+        View &view = weights_[weight.name];
+        view.source.buffer = buffer_->handle();
+        buffer_->write(view.source.offset, weight.data, extent_elements(view.tensor) * element_bytes(view.tensor.type));
+    }
+}
+
+View Layer::weight(const std::string &name) const {
+    const auto found = weights_.find(name);
+    return found == weights_.end() ? View{} : found->second;
+}
+
+void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features, uint64_t in_features) {
+    specs.push_back({name + ".weight", {out_features, in_features}});
+    specs.push_back({name + ".bias", {out_features}, true});
+}
+
+vkattn_layer_config checked_config(const vkattn_layer_config &config) {
+    switch (config.kind) {
+    case VKATTN_LAYER_MHA: return checked_mha_config(config);
+    default:
+        fail(VKATTN_ERROR_UNSUPPORTED, "kind: layer kind ", static_cast<int>(config.kind),
+             " is not served by this version, expected VKATTN_LAYER_MHA");
+    }
+}
+
+std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) {
+    return mha_weights(config);
+}
+
+void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    plan_mha(plan, layer, call);
+}
+
+} // namespace vkattn

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "runtime/context/memory.hpp"
+#include "runtime/plan.hpp"
+
+#include <map>
+#include <string>
+
+namespace vkattn {
+
+// What a layer kind expects of one weight.
+struct WeightSpec {
+    std::string name;
+    std::vector<uint64_t> shape;
+    bool optional = false;
+};
+
+// A layer: its sizes, and its weights on the device. Immutable after creation.
+class Layer {
+  public:
+    // Fails with one message that names every missing, unknown and misshapen weight.
+    Layer(Context &context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights);
+
+    Context &context() const { return context_; }
+    const vkattn_layer_config &config() const { return config_; }
+
+    // A weight by name; an absent view where an optional one was not given.
+    View weight(const std::string &name) const;
+
+    // The layer's rotary embedding, as ops/rope.hpp wants it.
+    View rope_frequencies() const { return weight(kRopeFrequencies); }
+
+  private:
+    static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
+    void upload(std::span<const vkattn_weight> weights);
+
+    Context &context_;
+    vkattn_layer_config config_;
+    std::unique_ptr<Buffer> buffer_; // all weights, one after the other
+    std::map<std::string, View> weights_;
+};
+
+// A config with its defaults filled in; fails, naming the member, if its sizes are impossible.
+vkattn_layer_config checked_config(const vkattn_layer_config &config);
+
+std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config);
+
+// A linear's weight and optional bias.
+void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features, uint64_t in_features);
+
+// Adds every dispatch of one use of the layer to the plan.
+void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+
+} // namespace vkattn

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "runtime/plan.hpp"
+
+#include <vector>
+
+namespace vkattn {
+
+// What the shader needs of one pair: turns per position as 64-bit fixed point, and a factor for the rotated vector.
+struct RopeFrequency {
+    uint32_t turns_low;
+    uint32_t turns_high;
+    float factor;
+};
+
+// Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position.
+std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta);
+
+// Rotates data [B,H,L,D] F32, element stride 1, in place: token l by position offset + l (or past_lengths[b] + l, if
+// that view is present). frequencies: an F32 view of 3 words a pair.
+void add_rope(Plan &plan, const View &data, const View &frequencies, bool interleaved, uint32_t offset,
+              const View &past_lengths);
+
+} // namespace vkattn

@@ -1,0 +1,212 @@
+#include "runtime/plan.hpp"
+
+#include "runtime/context/memory.hpp"
+#include "runtime/context/submit.hpp"
+#include "runtime/error.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kBindingAlignment = 16;
+constexpr uint64_t kLargestResidue = 256; // the largest minStorageBufferOffsetAlignment that Vulkan allows
+
+constexpr const char *kRoleNames[] = {
+    "workspace",    "query",      "key",          "value",     "output",      "log_sum_exp",
+    "attn_mask",    "key_padding_mask", "key_lengths", "past_lengths", "alibi_slopes", "sinks",
+    "attn_weights", "qk_matmul_output", "past_key",  "past_value", "present_key", "present_value"};
+static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
+
+// A descriptor pool for the length of one run, where the device needs one.
+class TemporaryPool {
+  public:
+    TemporaryPool(Context &context, const vkattn_requirements &requirements) : context_(context) {
+        if (requirements.descriptor_sets == 0) return;
+        const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, requirements.storage_buffer_descriptors};
+        VkDescriptorPoolCreateInfo create{};
+        create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
+        create.maxSets = requirements.descriptor_sets;
+        create.poolSizeCount = 1;
+        create.pPoolSizes = &size;
+        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_), "vkCreateDescriptorPool");
+    }
+    ~TemporaryPool() { context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr); }
+    TemporaryPool(const TemporaryPool &) = delete;
+    TemporaryPool &operator=(const TemporaryPool &) = delete;
+    VkDescriptorPool handle() const { return pool_; }
+
+  private:
+    Context &context_;
+    VkDescriptorPool pool_ = VK_NULL_HANDLE;
+};
+
+struct Descriptors {
+    std::array<VkDescriptorBufferInfo, kMostBindings> infos{};
+    std::array<VkWriteDescriptorSet, kMostBindings> writes{};
+};
+
+// Splits a byte offset into what a descriptor can hold and what is left for the shader's `bases`.
+struct Place {
+    VkDescriptorBufferInfo info;
+    uint32_t residue;
+};
+
+Place place_of(VkBuffer buffer, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+    const uint64_t aligned = offset / alignment * alignment;
+    return {{buffer, aligned, offset - aligned + bytes}, static_cast<uint32_t>(offset - aligned)};
+}
+
+void set_base(std::array<uint32_t, 32> &push, uint32_t binding, uint32_t residue) {
+    push[binding / 4] |= residue << (binding % 4 * 8);
+}
+
+} // namespace
+
+const char *role_name(vkattn_role role) {
+    const auto index = static_cast<uint32_t>(role);
+    return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
+}
+
+void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name) {
+    if (bytes + kLargestResidue > caps.max_storage_buffer_range)
+        fail(VKATTN_ERROR_UNSUPPORTED, name, ": ", bytes, " bytes, expected at most ",
+             caps.max_storage_buffer_range - kLargestResidue, " (maxStorageBufferRange of ", caps.name, ")");
+}
+
+void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
+    if (!present(view)) return;
+    const uint64_t start = view.tensor.offset * element_bytes(view.tensor.type);
+    const uint64_t bytes = extent_elements(view.tensor) * element_bytes(view.tensor.type) - start;
+    require_bindable(plan.context().caps(), bytes, role_name(view.source.role));
+    step.bound[binding] = {view.source, start, bytes};
+    if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
+}
+
+void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
+
+Source Plan::reserve_workspace(uint64_t bytes) {
+    const uint64_t start = (workspace_bytes_ + kBindingAlignment - 1) / kBindingAlignment * kBindingAlignment;
+    workspace_bytes_ = start + bytes;
+    return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
+}
+
+void Plan::set_choice(vkattn_kernel kernel, std::string reason) {
+    kernel_ = kernel;
+    reason_ = std::move(reason);
+}
+
+vkattn_requirements Plan::requirements() const {
+    vkattn_requirements result{};
+    result.workspace_bytes = workspace_bytes_;
+    if (context_.caps().push_descriptors != 0) return result;
+    result.descriptor_sets = static_cast<uint32_t>(steps_.size());
+    for (const Step &step : steps_) result.storage_buffer_descriptors += step.pipeline->bindings;
+    return result;
+}
+
+Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
+    Regions regions{};
+    for (const vkattn_binding &binding : bindings) {
+        const auto role = static_cast<uint32_t>(binding.role);
+        require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
+        const char *name = role_name(binding.role);
+        require(roles_[role] || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
+                " is not used by this plan, expected only the tensors of its description");
+        require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
+        require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name, " has buffer VK_NULL_HANDLE, expected a buffer");
+        require(binding.offset % kBindingAlignment == 0, "bindings: role ", name, " has offset ", binding.offset,
+                ", expected a multiple of ", kBindingAlignment);
+        regions[role] = &binding;
+    }
+    for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
+        require(!roles_[role] || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
+                " is missing, expected a region for it");
+    return regions;
+}
+
+std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
+    std::vector<VkDescriptorSet> sets(steps_.size(), VK_NULL_HANDLE);
+    if (context_.caps().push_descriptors != 0) return sets;
+    require(pool != VK_NULL_HANDLE, "descriptor_pool: VK_NULL_HANDLE, expected a pool with room for ", steps_.size(),
+            " sets, since the device has no push descriptors");
+    std::vector<VkDescriptorSetLayout> layouts;
+    for (const Step &step : steps_) layouts.push_back(step.pipeline->set_layout);
+    VkDescriptorSetAllocateInfo allocate{};
+    allocate.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
+    allocate.descriptorPool = pool;
+    allocate.descriptorSetCount = static_cast<uint32_t>(layouts.size());
+    allocate.pSetLayouts = layouts.data();
+    check(context_.vk().vkAllocateDescriptorSets(context_.device(), &allocate, sets.data()), "vkAllocateDescriptorSets");
+    return sets;
+}
+
+void Plan::record(const vkattn_record_info &info) const {
+    require(info.command_buffer != VK_NULL_HANDLE, "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
+    require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
+    const Regions regions = match({info.bindings, info.binding_count});
+    const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
+    for (size_t i = 0; i < steps_.size(); ++i) record_step(info.command_buffer, steps_[i], regions, sets[i]);
+}
+
+void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
+    const Functions &vk = context_.vk();
+    const uint64_t alignment = std::max(kBindingAlignment, context_.caps().min_storage_buffer_offset_alignment);
+    std::array<uint32_t, 32> push = step.push;
+    Descriptors descriptors;
+    for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {
+        const bool used = step.bound[binding].bytes != 0;
+        const Step::Bound &bound = step.bound[used ? binding : step.written_binding];
+        const bool owned = bound.source.kind == Source::Kind::kOwned;
+        const vkattn_binding *region = regions[static_cast<size_t>(bound.source.role)];
+        const uint64_t offset = bound.source.offset + bound.offset + (owned ? 0 : region->offset);
+        const Place place = place_of(owned ? bound.source.buffer : region->buffer, offset, bound.bytes, alignment);
+        descriptors.infos[binding] = place.info;
+        descriptors.infos[binding].range = (place.info.range + 3) / 4 * 4;
+        if (used) set_base(push, binding, place.residue);
+        VkWriteDescriptorSet &write = descriptors.writes[binding];
+        write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+        write.dstSet = set;
+        write.dstBinding = binding;
+        write.descriptorCount = 1;
+        write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+        write.pBufferInfo = &descriptors.infos[binding];
+    }
+
+    if (step.barrier_before) {
+        const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                                      VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+        vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1,
+                                &barrier, 0, nullptr, 0, nullptr);
+    }
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
+    if (set == VK_NULL_HANDLE) {
+        vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0,
+                                     step.pipeline->bindings, descriptors.writes.data());
+    } else {
+        vk.vkUpdateDescriptorSets(context_.device(), step.pipeline->bindings, descriptors.writes.data(), 0, nullptr);
+        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0, 1, &set, 0, nullptr);
+    }
+    vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
+    vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+}
+
+double Plan::run(std::span<const vkattn_binding> bindings) const {
+    std::vector<vkattn_binding> all(bindings.begin(), bindings.end());
+    const bool has_workspace = std::any_of(all.begin(), all.end(), [](const vkattn_binding &binding) {
+        return binding.role == VKATTN_ROLE_WORKSPACE;
+    });
+    std::optional<Buffer> workspace;
+    if (!has_workspace && workspace_bytes_ > 0) {
+        workspace.emplace(context_, workspace_bytes_);
+        all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
+    }
+    match(all); // before anything is created
+    const TemporaryPool pool(context_, requirements());
+    return submit_and_time(context_, [&](VkCommandBuffer commands) {
+        record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});
+    });
+}
+
+} // namespace vkattn

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "runtime/context/context.hpp"
+#include "shaders/interface.h"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace vkattn {
+
+// Where a tensor lives when the plan is recorded: a region that the caller binds, a part of the workspace, or a buffer
+// that the library owns (a layer's weights).
+struct Source {
+    enum class Kind { kRole, kOwned };
+    Kind kind = Kind::kRole;
+    vkattn_role role = VKATTN_ROLE_WORKSPACE;
+    VkBuffer buffer = VK_NULL_HANDLE;
+    uint64_t offset = 0; // bytes, a multiple of 16
+};
+
+// A tensor and its place: what operators read and write. The layout is normalised.
+struct View {
+    vkattn_tensor tensor{};
+    Source source;
+};
+
+inline bool present(const View &view) { return view.tensor.type != VKATTN_TYPE_NONE; }
+
+constexpr uint32_t kMostBindings = 16; // four bytes of `bases` in each of four push words
+
+// One dispatch, ready to record but for the buffers.
+struct Step {
+    struct Bound {
+        Source source;
+        uint64_t offset = 0; // bytes from the source's start to the tensor's first element
+        uint64_t bytes = 0;  // from there to the end of its last element; 0: unused by this step
+    };
+    const Pipeline *pipeline = nullptr;
+    std::array<uint32_t, 3> groups{1, 1, 1};
+    std::array<uint32_t, 32> push{}; // words; the first four are the bases, filled at recording
+    uint32_t push_bytes = 0;
+    std::array<Bound, kMostBindings> bound{};
+    uint32_t written_binding = 0; // one that the kernel always writes: stands in for the unused ones
+    bool barrier_before = false;  // against the plan's earlier steps
+};
+
+// A checked problem as a list of dispatches. Immutable after building; recorded from any thread.
+class Plan {
+  public:
+    explicit Plan(Context &context) : context_(context) {}
+
+    void record(const vkattn_record_info &info) const;
+    double run(std::span<const vkattn_binding> bindings) const; // milliseconds, negative without timestamps
+    vkattn_requirements requirements() const;
+
+    // Building. A role's region must hold `bytes`.
+    void use_role(vkattn_role role);
+    Source reserve_workspace(uint64_t bytes);
+    void set_choice(vkattn_kernel kernel, std::string reason);
+
+    template <class Push>
+    Step &add_step(const Pipeline &pipeline, const Push &push) {
+        static_assert(sizeof(Push) <= sizeof(Step::push));
+        Step &step = steps_.emplace_back();
+        step.pipeline = &pipeline;
+        const auto *words = reinterpret_cast<const uint32_t *>(&push);
+        std::copy(words, words + sizeof(Push) / sizeof(uint32_t), step.push.begin());
+        step.push_bytes = sizeof(Push);
+        step.barrier_before = barrier_pending_;
+        barrier_pending_ = false;
+        return step;
+    }
+    // What is added next waits for what was added before.
+    void barrier() { barrier_pending_ = !steps_.empty(); }
+
+    Context &context() const { return context_; }
+    vkattn_kernel kernel() const { return kernel_; }
+    const std::string &reason() const { return reason_; }
+    size_t step_count() const { return steps_.size(); }
+
+  private:
+    using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
+
+    Regions match(std::span<const vkattn_binding> bindings) const;
+    std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
+    void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;
+
+    Context &context_;
+    std::vector<Step> steps_;
+    std::array<bool, VKATTN_ROLE_COUNT> roles_{};
+    uint64_t workspace_bytes_ = 0;
+    bool barrier_pending_ = false;
+    vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
+    std::string reason_;
+};
+
+// "query", "attn_mask" ...
+const char *role_name(vkattn_role role);
+
+// Binds a view at a binding number of a step; fails if its extent is above the device's storage buffer range.
+void bind(Plan &plan, Step &step, uint32_t binding, const View &view);
+
+// Fails, naming it, unless a region of these bytes can be bound on the device.
+void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name);
+
+} // namespace vkattn

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "vkattn/vkattn.h"
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace vkattn {
+
+// Arithmetic on vkattn_tensor: the layout of one tensor inside a bound region. No Vulkan call.
+
+// "F32", "F16" ...
+const char *type_name(vkattn_type type);
+
+// Bytes of one element. 0 for VKATTN_TYPE_NONE.
+uint64_t element_bytes(vkattn_type type);
+
+inline bool present(const vkattn_tensor &tensor) { return tensor.type != VKATTN_TYPE_NONE; }
+
+// "[2,8,17,64]"
+std::string shape_text(const vkattn_tensor &tensor);
+
+// A contiguous tensor of the shape.
+vkattn_tensor contiguous(vkattn_type type, std::initializer_list<uint64_t> shape);
+
+// The tensor with its strides filled in; fails, naming it, if its rank, type, shape or extent is impossible.
+vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name);
+
+// Elements from the bound offset to the end of the last one, the tensor's own offset included. Normalised tensors only.
+uint64_t extent_elements(const vkattn_tensor &tensor);
+
+// Bytes of the same, rounded up to whole 32-bit words.
+uint64_t extent_bytes(const vkattn_tensor &tensor);
+
+// Whether two elements share an address.
+bool overlaps_itself(const vkattn_tensor &tensor);
+
+bool is_contiguous(const vkattn_tensor &tensor);
+
+} // namespace vkattn

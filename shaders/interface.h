@@ -1,0 +1,203 @@
+/* What the shaders and the host agree on, read by both: bindings, specialisation constants, push constants, formats.
+ * A constant list is an X-macro of (id, NAME, default): in GLSL it declares the constants, in C++ a struct of them,
+ * which is also the key of the pipeline. */
+#ifndef VKATTN_SHADERS_INTERFACE_H
+#define VKATTN_SHADERS_INTERFACE_H
+
+#ifdef __cplusplus
+#include <cstdint>
+namespace vkattn::gpu {
+using uint = std::uint32_t;
+#define VKATTN_CONSTANT(id, NAME, default_value) uint NAME = default_value;
+#else
+#define VKATTN_CONSTANT(id, NAME, default_value) layout(constant_id = id) const uint NAME = default_value;
+#endif
+
+/* storage formats of tensor elements */
+#define FORMAT_NONE 0u
+#define FORMAT_F32 1u
+#define FORMAT_F16 2u
+#define FORMAT_BF16 3u
+#define FORMAT_BOOL 4u
+
+/* ------------------------------------------------------------------ attention: flash and the unfused three */
+
+#define BINDING_QUERY 0
+#define BINDING_KEY 1
+#define BINDING_VALUE 2
+#define BINDING_OUTPUT 3
+#define BINDING_LOG_SUM_EXP 4
+#define BINDING_ATTN_MASK 5
+#define BINDING_KEY_PADDING_MASK 6
+#define BINDING_KEY_LENGTHS 7
+#define BINDING_PAST_LENGTHS 8
+#define BINDING_ALIBI_SLOPES 9
+#define BINDING_SINKS 10
+#define BINDING_SCORES 11
+#define BINDING_ATTN_WEIGHTS 12
+#define BINDING_QK_MATMUL_OUTPUT 13
+#define ATTENTION_BINDINGS 14
+
+/* FEATURES bits */
+#define FEATURE_CAUSAL 1u
+#define FEATURE_WINDOW 2u
+#define FEATURE_KEY_LENGTHS 4u
+#define FEATURE_PAST_LENGTHS 8u
+#define FEATURE_KEY_PADDING 16u
+#define FEATURE_ALIBI 32u
+#define FEATURE_SOFTCAP 64u
+#define FEATURE_SINKS 128u
+#define FEATURE_LOG_SUM_EXP 256u
+#define FEATURE_ATTN_WEIGHTS 512u
+#define FEATURE_QK_MATMUL_OUTPUT 1024u
+/* element offsets of every vector of the tensor are even: two 16-bit values share one word */
+#define FEATURE_QUERY_PAIRS 2048u
+#define FEATURE_KEY_PAIRS 4096u
+#define FEATURE_VALUE_PAIRS 8192u
+#define FEATURE_OUTPUT_PAIRS 16384u
+#define FEATURE_SHORT_MASK 32768u /* the mask ends before kv_len */
+
+#define KV_HEADS_GROUPED 0u
+#define KV_HEADS_MODULO 1u
+
+#define SCORES_SCALED 0u
+#define SCORES_CAPPED 1u
+#define SCORES_MASKED 2u
+#define SCORES_WEIGHTS 3u
+
+/* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
+ * between neighbours of a vector */
+#define ATTENTION_CONSTANTS(X)                                                                                         \
+    X(0, WORKGROUP_SIZE, 32)                                                                                           \
+    X(1, HEAD_DIM, 64)                                                                                                 \
+    X(2, V_HEAD_DIM, 64)                                                                                               \
+    X(3, GROUP, 1)                                                                                                     \
+    X(4, KV_HEAD_MAPPING, 0)                                                                                           \
+    X(5, FEATURES, 0)                                                                                                  \
+    X(6, QUERY_FORMAT, 1)                                                                                              \
+    X(7, KEY_FORMAT, 1)                                                                                                \
+    X(8, VALUE_FORMAT, 1)                                                                                              \
+    X(9, OUTPUT_FORMAT, 1)                                                                                             \
+    X(10, MASK_FORMAT, 0)                                                                                              \
+    X(11, SCORE_STAGE, 0)                                                                                              \
+    X(12, QUERY_DIM_STRIDE, 1)                                                                                         \
+    X(13, KEY_DIM_STRIDE, 1)                                                                                           \
+    X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
+    X(15, OUTPUT_DIM_STRIDE, 1)
+
+/* Strides are in elements; [3] is batch, head, position. bases: see bases_of in lib/bases.glsl. */
+struct AttentionPush {
+    uint bases[4];
+    uint query_strides[3];
+    uint key_strides[3];
+    uint value_strides[3];
+    uint output_strides[3];
+    uint mask_strides[3];
+    uint key_padding_stride; /* batch */
+    uint q_len;
+    uint kv_len;
+    uint mask_len;
+    uint kv_heads;
+    int offset; /* of the causal line, the window and ALiBi; past_lengths takes its place */
+    int window_left;
+    int window_right;
+    float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
+    float softcap_log2; /* softcap * log2(e) */
+};
+
+/* ------------------------------------------------------------------ linear */
+
+#define BINDING_LINEAR_INPUT 0
+#define BINDING_LINEAR_WEIGHT 1
+#define BINDING_LINEAR_BIAS 2
+#define BINDING_LINEAR_OUTPUT 3
+#define LINEAR_BINDINGS 4
+
+#define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
+#define LINEAR_WORKGROUP_SIZE 64
+
+#define LINEAR_CONSTANTS(X)                                                                                            \
+    X(0, INPUT_FORMAT, 1)                                                                                              \
+    X(1, WEIGHT_FORMAT, 1)                                                                                             \
+    X(2, BIAS_FORMAT, 0)                                                                                               \
+    X(3, OUTPUT_FORMAT, 1)                                                                                             \
+    X(4, OUTPUT_PAIRS, 0)
+
+/* Rows are (batch, position); output o of a row lies at head o / head_dim, element o % head_dim. */
+struct LinearPush {
+    uint bases[4];
+    uint rows;
+    uint positions; /* rows of one batch entry */
+    uint in_features;
+    uint out_features;
+    uint head_dim;
+    uint input_strides[2];  /* batch, position */
+    uint weight_strides[2]; /* output, input */
+    uint output_strides[4]; /* batch, position, head, element */
+};
+
+/* ------------------------------------------------------------------ rope */
+
+#define BINDING_ROPE_DATA 0
+#define BINDING_ROPE_FREQUENCIES 1
+#define BINDING_ROPE_PAST_LENGTHS 2
+#define ROPE_BINDINGS 3
+
+#define ELEMENTWISE_WORKGROUP_SIZE 64
+
+#define ROPE_CONSTANTS(X)                                                                                              \
+    X(0, INTERLEAVED, 0)                                                                                               \
+    X(1, HAS_PAST_LENGTHS, 0)
+
+struct RopePush {
+    uint bases[4];
+    uint strides[3]; /* batch, head, position */
+    uint positions;
+    uint pairs;  /* of a vector */
+    uint offset; /* position of the first token; past_lengths takes its place */
+};
+
+/* ------------------------------------------------------------------ kv_append */
+
+#define BINDING_APPEND_SOURCE 0
+#define BINDING_APPEND_CACHE 1
+#define BINDING_APPEND_PAST_LENGTHS 2
+#define APPEND_BINDINGS 3
+
+#define APPEND_CONSTANTS(X)                                                                                            \
+    X(0, SOURCE_FORMAT, 1)                                                                                             \
+    X(1, CACHE_FORMAT, 1)                                                                                              \
+    X(2, CACHE_PAIRS, 0)                                                                                               \
+    X(3, HAS_PAST_LENGTHS, 0)
+
+struct AppendPush {
+    uint bases[4];
+    uint source_strides[4]; /* batch, head, position, element */
+    uint cache_strides[4];
+    uint positions;
+    uint head_dim;
+    uint capacity; /* tokens that the cache holds */
+    uint offset;   /* cache position of the first token; past_lengths takes its place */
+};
+
+#ifdef __cplusplus
+struct AttentionConstants {
+    ATTENTION_CONSTANTS(VKATTN_CONSTANT)
+};
+struct LinearConstants {
+    LINEAR_CONSTANTS(VKATTN_CONSTANT)
+};
+struct RopeConstants {
+    ROPE_CONSTANTS(VKATTN_CONSTANT)
+};
+struct AppendConstants {
+    APPEND_CONSTANTS(VKATTN_CONSTANT)
+};
+static_assert(sizeof(AttentionPush) == 116 && sizeof(AttentionPush) <= 128);
+static_assert(sizeof(LinearPush) <= 128);
+static_assert(sizeof(RopePush) <= 128);
+static_assert(sizeof(AppendPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

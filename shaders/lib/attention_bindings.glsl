@@ -1,0 +1,62 @@
+// The constants, push constants and tensors of every attention kernel, and the loads of Q, K and V.
+// A kernel that writes the output defines WITH_OUTPUT before.
+
+#include "../interface.h"
+
+ATTENTION_CONSTANTS(VKATTN_CONSTANT)
+
+layout(push_constant, std430) uniform PushBlock { AttentionPush push; };
+
+#include "bases.glsl"
+
+layout(set = 0, binding = BINDING_QUERY, std430) readonly buffer QueryBuffer { uint query_words[]; };
+layout(set = 0, binding = BINDING_KEY, std430) readonly buffer KeyBuffer { uint key_words[]; };
+layout(set = 0, binding = BINDING_VALUE, std430) readonly buffer ValueBuffer { uint value_words[]; };
+layout(set = 0, binding = BINDING_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };
+layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) writeonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
+layout(set = 0, binding = BINDING_ATTN_MASK, std430) readonly buffer AttnMaskBuffer { uint mask_words[]; };
+layout(set = 0, binding = BINDING_KEY_PADDING_MASK, std430) readonly buffer KeyPaddingBuffer {
+    uint key_padding_words[];
+};
+layout(set = 0, binding = BINDING_KEY_LENGTHS, std430) readonly buffer KeyLengthsBuffer { int key_lengths[]; };
+layout(set = 0, binding = BINDING_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
+layout(set = 0, binding = BINDING_ALIBI_SLOPES, std430) readonly buffer AlibiBuffer { float alibi_slopes[]; };
+layout(set = 0, binding = BINDING_SINKS, std430) readonly buffer SinksBuffer { float sinks[]; };
+layout(set = 0, binding = BINDING_SCORES, std430) buffer ScoresBuffer { float scores[]; };
+layout(set = 0, binding = BINDING_ATTN_WEIGHTS, std430) writeonly buffer WeightsBuffer { float attn_weights[]; };
+layout(set = 0, binding = BINDING_QK_MATMUL_OUTPUT, std430) writeonly buffer QkOutputBuffer {
+    float qk_matmul_output[];
+};
+
+bool has(const uint feature) {
+    return (FEATURES & feature) != 0u;
+}
+
+#define WORDS query_words
+#define BINDING BINDING_QUERY
+#define LOAD load_query
+#define LOAD4 load_query4
+#include "load.glsl"
+
+#define WORDS key_words
+#define BINDING BINDING_KEY
+#define LOAD load_key
+#define LOAD4 load_key4
+#include "load.glsl"
+
+#define WORDS value_words
+#define BINDING BINDING_VALUE
+#define LOAD load_value
+#define LOAD4 load_value4
+#include "load.glsl"
+
+#include "round.glsl"
+
+#define WORDS output_words
+#define BINDING BINDING_OUTPUT
+#define STORE store_output
+#define STORE2 store_output2
+#include "store.glsl"
+
+const float LOG2_E = 1.44269504088896340736;
+const float LN_2 = 0.69314718055994530942;

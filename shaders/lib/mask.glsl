@@ -1,0 +1,95 @@
+// Which keys a query sees. After lib/work.glsl.
+
+// Scores stay finite: not every device keeps infinities. A hidden key scores HIDDEN, a row maximum starts at
+// LOWEST_MAXIMUM, and exp2(HIDDEN - LOWEST_MAXIMUM) is exactly 0.
+const float HIDDEN = -3.0e38;
+const float LOWEST_MAXIMUM = -1.0e38;
+
+const int LARGEST_PAST = 0x20000000; // position + past + window must not overflow an int
+
+// First and last + 1 of a range of keys.
+struct KeyRange {
+    uint begin;
+    uint end;
+};
+
+int diagonal_offset(uint batch) {
+    if (has(FEATURE_PAST_LENGTHS))
+        return clamp(past_lengths[base_bytes(BINDING_PAST_LENGTHS) / 4 + batch], 0, LARGEST_PAST);
+    return push.offset;
+}
+
+uint key_length(uint batch) {
+    uint end = push.kv_len;
+    if (has(FEATURE_KEY_LENGTHS))
+        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(push.kv_len)));
+    return has(FEATURE_SHORT_MASK) ? min(end, push.mask_len) : end;
+}
+
+uint clamp_key(int key, uint end) {
+    return uint(clamp(key, 0, int(end)));
+}
+
+// Keys outside it are hidden from every query position first .. last by the causal line, the window or the lengths.
+KeyRange seen_by_any(uint batch, uint first, uint last) {
+    uint end = key_length(batch);
+    int offset = diagonal_offset(batch);
+    KeyRange range = KeyRange(0, end);
+    if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(last) + offset + 1, end));
+    if (has(FEATURE_WINDOW)) {
+        range.begin = clamp_key(int(first) + offset - push.window_left, end);
+        range.end = min(range.end, clamp_key(int(last) + offset + push.window_right + 1, end));
+    }
+    return range;
+}
+
+// Keys inside it are visible to all query positions first .. last; empty where a mask must be looked up key by key.
+KeyRange seen_by_all(uint batch, uint first, uint last) {
+    if (has(FEATURE_KEY_PADDING) || MASK_FORMAT != FORMAT_NONE) return KeyRange(0, 0);
+    uint end = key_length(batch);
+    int offset = diagonal_offset(batch);
+    KeyRange range = KeyRange(0, end);
+    if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(first) + offset + 1, end));
+    if (has(FEATURE_WINDOW)) {
+        range.begin = clamp_key(int(last) + offset - push.window_left, end);
+        range.end = min(range.end, clamp_key(int(first) + offset + push.window_right + 1, end));
+    }
+    return range;
+}
+
+bool ignored_by_padding(uint batch, uint key) {
+    uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * push.key_padding_stride + key;
+    return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;
+}
+
+bool hidden_by_position(uint batch, uint position, uint key) {
+    int distance = int(key) - int(position) - diagonal_offset(batch);
+    if (has(FEATURE_CAUSAL) && distance > 0) return true;
+    return has(FEATURE_WINDOW) && (distance < -push.window_left || distance > push.window_right);
+}
+
+uint mask_element(Row row, uint key) {
+    return row.batch * push.mask_strides[0] + row.query_head * push.mask_strides[1] +
+           row.position * push.mask_strides[2] + key;
+}
+
+bool hidden_by_boolean_mask(Row row, uint key) {
+    uint byte_offset = base_bytes(BINDING_ATTN_MASK) + mask_element(row, key);
+    return bitfieldExtract(mask_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) == 0u;
+}
+
+#define WORDS mask_words
+#define BINDING BINDING_ATTN_MASK
+#define LOAD load_mask
+#define LOAD4 load_mask4
+#include "load.glsl"
+
+// Adds the additive mask and hides the key where any mask does. `score` is in units of log 2.
+float mask_score(float score, Row row, uint key) {
+    if (key >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
+    if (has(FEATURE_KEY_PADDING) && ignored_by_padding(row.batch, key)) return HIDDEN;
+    if (MASK_FORMAT == FORMAT_NONE) return score;
+    if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
+    float added = load_mask(MASK_FORMAT, mask_element(row, key));
+    return added < LOWEST_MAXIMUM ? HIDDEN : score + added * LOG2_E;
+}
