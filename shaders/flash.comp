@@ -5,6 +5,7 @@
 // private arrays. No shared memory, barrier or subgroup operation: K and V addresses are uniform in the workgroup.
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
 
@@ -14,6 +15,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 
+// Loops over head dims are kept as loops: unrolled, a CPU driver compiles them for many seconds.
 const uint KEYS = 4; // of one step
 const uint QUERY_BLOCKS = (HEAD_DIM + 3) / 4;
 const uint VALUE_BLOCKS = (V_HEAD_DIM + 3) / 4;
@@ -23,7 +25,7 @@ vec4 accumulator[VALUE_BLOCKS];
 
 void load_query_row(Row row) {
     uint element = query_element(row);
-    for (uint block = 0; block < HEAD_DIM / 4; ++block)
+    [[dont_unroll]] for (uint block = 0; block < HEAD_DIM / 4; ++block)
         query[block] = push.scale_log2 * load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS),
                                                      element + 4 * block * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
     if (HEAD_DIM % 4 != 0) {
@@ -38,7 +40,7 @@ void load_query_row(Row row) {
 vec4 score_keys(uvec4 elements) {
     vec4 sums = vec4(0);
     const bool pairs = has(FEATURE_KEY_PAIRS);
-    for (uint block = 0; block < HEAD_DIM / 4; ++block) {
+    [[dont_unroll]] for (uint block = 0; block < HEAD_DIM / 4; ++block) {
         vec4 q = query[block];
         uvec4 at = elements + 4 * block * KEY_DIM_STRIDE;
         sums.x += dot(q, load_key4(KEY_FORMAT, pairs, at.x, KEY_DIM_STRIDE));
@@ -70,7 +72,7 @@ vec4 load_value_block(uint element, uint block) {
 }
 
 void accumulate_values(uvec4 elements, vec4 weights, float rescale, bool all_visible) {
-    for (uint block = 0; block < VALUE_BLOCKS; ++block) {
+    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) {
         vec4 a = load_value_block(elements.x, block), b = load_value_block(elements.y, block);
         vec4 c = load_value_block(elements.z, block), d = load_value_block(elements.w, block);
         vec4 sum = rescale * accumulator[block];
@@ -104,7 +106,7 @@ void attend_keys(Row row, uint first, KeyRange range, bool all_visible, inout So
 void store_row(Row row, float scale) {
     uint element = output_element(row);
     const bool pairs = has(FEATURE_OUTPUT_PAIRS);
-    for (uint dim = 0; dim + 2 <= V_HEAD_DIM; dim += 2) {
+    [[dont_unroll]] for (uint dim = 0; dim + 2 <= V_HEAD_DIM; dim += 2) {
         vec4 block = accumulator[dim / 4] * scale;
         store_output2(OUTPUT_FORMAT, pairs, element + dim * OUTPUT_DIM_STRIDE, OUTPUT_DIM_STRIDE,
                       dim % 4 == 0 ? block.xy : block.zw);
@@ -125,7 +127,7 @@ void main() {
     KeyRange full = seen_by_all(row.batch, first_row / GROUP, last_row / GROUP);
 
     load_query_row(row);
-    for (uint block = 0; block < VALUE_BLOCKS; ++block) accumulator[block] = vec4(0);
+    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) accumulator[block] = vec4(0);
     SoftmaxState state = softmax_empty();
     for (uint key = range.begin; key < range.end; key += KEYS)
         attend_keys(row, key, range, key >= full.begin && key + KEYS <= full.end, state);

@@ -111,19 +111,29 @@ struct AttentionPush {
 #define BINDING_LINEAR_WEIGHT 1
 #define BINDING_LINEAR_BIAS 2
 #define BINDING_LINEAR_OUTPUT 3
-#define LINEAR_BINDINGS 4
+#define BINDING_LINEAR_RESIDUAL 4
+#define LINEAR_BINDINGS 5
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
+
+#define ACTIVATION_NONE 0u
+#define ACTIVATION_RELU 1u
+#define ACTIVATION_GELU 2u
+#define ACTIVATION_SILU 3u
+#define ACTIVATION_LEAKY_RELU 4u
 
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
     X(2, BIAS_FORMAT, 0)                                                                                               \
     X(3, OUTPUT_FORMAT, 1)                                                                                             \
-    X(4, OUTPUT_PAIRS, 0)
+    X(4, RESIDUAL_FORMAT, 0)                                                                                           \
+    X(5, ACTIVATION, 0)                                                                                                \
+    X(6, OUTPUT_PAIRS, 0)
 
-/* Rows are (batch, position); output o of a row lies at head o / head_dim, element o % head_dim. */
+/* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
+ * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
 struct LinearPush {
     uint bases[4];
     uint rows;
@@ -131,17 +141,46 @@ struct LinearPush {
     uint in_features;
     uint out_features;
     uint head_dim;
-    uint input_strides[2];  /* batch, position */
-    uint weight_strides[2]; /* output, input */
-    uint output_strides[4]; /* batch, position, head, element */
+    uint input_strides[3];    /* batch, position, group */
+    uint weight_strides[3];   /* output, input, group */
+    uint bias_stride;         /* group */
+    uint output_strides[5];   /* batch, position, head, element, group */
+    uint residual_strides[2]; /* batch, position */
+};
+
+/* ------------------------------------------------------------------ norm */
+
+#define BINDING_NORM_INPUT 0
+#define BINDING_NORM_WEIGHT 1
+#define BINDING_NORM_BIAS 2
+#define BINDING_NORM_OUTPUT 3
+#define NORM_BINDINGS 4
+
+#define NORM_WORKGROUP_SIZE 64 /* a power of two */
+
+#define NORM_CONSTANTS(X)                                                                                              \
+    X(0, SUBTRACTS_MEAN, 0)                                                                                            \
+    X(1, INPUT_FORMAT, 1)                                                                                              \
+    X(2, WEIGHT_FORMAT, 1)                                                                                             \
+    X(3, BIAS_FORMAT, 0)                                                                                               \
+    X(4, OUTPUT_FORMAT, 1)                                                                                             \
+    X(5, OUTPUT_PAIRS, 0)
+
+struct NormPush {
+    uint bases[4];
+    uint features;
+    uint input_strides[2]; /* batch, position */
+    uint output_strides[2];
+    float epsilon;
 };
 
 /* ------------------------------------------------------------------ rope */
 
-#define BINDING_ROPE_DATA 0
-#define BINDING_ROPE_FREQUENCIES 1
-#define BINDING_ROPE_PAST_LENGTHS 2
-#define ROPE_BINDINGS 3
+#define BINDING_ROPE_INPUT 0
+#define BINDING_ROPE_OUTPUT 1
+#define BINDING_ROPE_FREQUENCIES 2
+#define BINDING_ROPE_PAST_LENGTHS 3
+#define ROPE_BINDINGS 4
 
 #define ELEMENTWISE_WORKGROUP_SIZE 64
 
@@ -151,7 +190,8 @@ struct LinearPush {
 
 struct RopePush {
     uint bases[4];
-    uint strides[3]; /* batch, head, position */
+    uint input_strides[3]; /* batch, head, position */
+    uint output_strides[3];
     uint positions;
     uint pairs;  /* of a vector */
     uint offset; /* position of the first token; past_lengths takes its place */
@@ -187,6 +227,9 @@ struct AttentionConstants {
 struct LinearConstants {
     LINEAR_CONSTANTS(VKATTN_CONSTANT)
 };
+struct NormConstants {
+    NORM_CONSTANTS(VKATTN_CONSTANT)
+};
 struct RopeConstants {
     ROPE_CONSTANTS(VKATTN_CONSTANT)
 };
@@ -195,6 +238,7 @@ struct AppendConstants {
 };
 static_assert(sizeof(AttentionPush) == 116 && sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
+static_assert(sizeof(NormPush) <= 128);
 static_assert(sizeof(RopePush) <= 128);
 static_assert(sizeof(AppendPush) <= 128);
 } // namespace vkattn::gpu

@@ -1,7 +1,8 @@
-// output = input W^T + bias, f32 accumulation.
+// output = activation(input W^T + bias) + residual, f32 accumulation.
 //
-// input [B,L,in], W [out,in], bias [out] -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
-// grid: (output tiles, row tiles); a workgroup of 8 x 8 computes LINEAR_TILE^2 values, 4 x 4 an invocation
+// input [B,L,in], W [out,in], bias [out], residual [B,L,out]
+//   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
+// grid: (output tiles, row tiles, groups); a workgroup of 8 x 8 computes LINEAR_TILE^2 values, 4 x 4 an invocation
 // shared memory: 2 * LINEAR_TILE * (STEP + 1) f32 = 4352 bytes
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -19,6 +20,7 @@ layout(push_constant, std430) uniform PushBlock { LinearPush push; };
 layout(set = 0, binding = BINDING_LINEAR_INPUT, std430) readonly buffer InputBuffer { uint input_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_WEIGHT, std430) readonly buffer WeightBuffer { uint weight_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_BIAS, std430) readonly buffer BiasBuffer { uint bias_words[]; };
+layout(set = 0, binding = BINDING_LINEAR_RESIDUAL, std430) readonly buffer ResidualBuffer { uint residual_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };
 
 #define WORDS input_words
@@ -39,6 +41,13 @@ layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { u
 #define LOAD4 load_bias4
 #include "lib/load.glsl"
 
+#define WORDS residual_words
+#define BINDING BINDING_LINEAR_RESIDUAL
+#define LOAD load_residual
+#define LOAD4 load_residual4
+#include "lib/load.glsl"
+
+#include "lib/activation.glsl"
 #include "lib/round.glsl"
 
 #define WORDS output_words
@@ -54,12 +63,22 @@ shared float input_tile[LINEAR_TILE * (STEP + 1)];
 shared float weight_tile[LINEAR_TILE * (STEP + 1)];
 
 uint input_element(uint row, uint feature) {
-    return row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1] + feature;
+    return row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1] +
+           gl_WorkGroupID.z * push.input_strides[2] + feature;
 }
 
-uint output_element(uint row, uint feature) {
+uint weight_element(uint o, uint feature) {
+    return o * push.weight_strides[0] + feature * push.weight_strides[1] + gl_WorkGroupID.z * push.weight_strides[2];
+}
+
+uint output_element(uint row, uint o) {
     return row / push.positions * push.output_strides[0] + row % push.positions * push.output_strides[1] +
-           feature / push.head_dim * push.output_strides[2] + feature % push.head_dim * push.output_strides[3];
+           o / push.head_dim * push.output_strides[2] + o % push.head_dim * push.output_strides[3] +
+           gl_WorkGroupID.z * push.output_strides[4];
+}
+
+uint residual_element(uint row, uint o) {
+    return row / push.positions * push.residual_strides[0] + row % push.positions * push.residual_strides[1] + o;
 }
 
 void fill_tiles(uint first_row, uint first_output, uint first_feature) {
@@ -73,16 +92,20 @@ void fill_tiles(uint first_row, uint first_output, uint first_feature) {
             inside && row < push.rows ? load_input(INPUT_FORMAT, input_element(row, feature)) : 0.0;
         weight_tile[line * (STEP + 1) + i % STEP] =
             inside && o < push.out_features
-                ? load_weight(WEIGHT_FORMAT, o * push.weight_strides[0] + feature * push.weight_strides[1])
+                ? load_weight(WEIGHT_FORMAT, weight_element(o, feature))
                 : 0.0;
     }
 }
 
-vec4 bias_of(uint o) {
-    vec4 bias = vec4(0);
-    for (uint i = 0; i < 4; ++i)
-        if (BIAS_FORMAT != FORMAT_NONE && o + i < push.out_features) bias[i] = load_bias(BIAS_FORMAT, o + i);
-    return bias;
+// What becomes of four neighbouring sums: bias, activation, residual.
+vec4 finish(vec4 sums, uint row, uint o) {
+    for (uint i = 0; i < 4; ++i) {
+        if (o + i >= push.out_features) continue;
+        if (BIAS_FORMAT != FORMAT_NONE) sums[i] += load_bias(BIAS_FORMAT, o + i + gl_WorkGroupID.z * push.bias_stride);
+        sums[i] = activate(ACTIVATION, sums[i]);
+        if (RESIDUAL_FORMAT != FORMAT_NONE) sums[i] += load_residual(RESIDUAL_FORMAT, residual_element(row, o + i));
+    }
+    return sums;
 }
 
 void store_four(uint row, uint o, vec4 values) {
@@ -114,9 +137,9 @@ void main() {
         barrier(); // and read by all, before the next pass overwrites them
     }
 
-    vec4 bias = bias_of(first_output + tile_output);
     for (uint i = 0; i < 4; ++i) {
         uint row = first_row + tile_row + i;
-        if (row < push.rows) store_four(row, first_output + tile_output, sums[i] + bias);
+        uint o = first_output + tile_output;
+        if (row < push.rows) store_four(row, o, finish(sums[i], row, o));
     }
 }

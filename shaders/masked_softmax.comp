@@ -14,33 +14,8 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 
-shared float partial[WORKGROUP_SIZE]; // WORKGROUP_SIZE is a power of two
-
-float reduce_maximum(float value) {
-    uint lane = gl_LocalInvocationID.x;
-    partial[lane] = value;
-    barrier();
-    for (uint half_width = WORKGROUP_SIZE / 2; half_width > 0; half_width /= 2) {
-        if (lane < half_width) partial[lane] = max(partial[lane], partial[lane + half_width]);
-        barrier();
-    }
-    float result = partial[0];
-    barrier(); // everyone has read the result before the next reduction writes
-    return result;
-}
-
-float reduce_sum(float value) {
-    uint lane = gl_LocalInvocationID.x;
-    partial[lane] = value;
-    barrier();
-    for (uint half_width = WORKGROUP_SIZE / 2; half_width > 0; half_width /= 2) {
-        if (lane < half_width) partial[lane] += partial[lane + half_width];
-        barrier();
-    }
-    float result = partial[0];
-    barrier();
-    return result;
-}
+#define REDUCE_SIZE WORKGROUP_SIZE
+#include "lib/reduce.glsl"
 
 void store_stage(const uint stage, uint index, float value) {
     if (!has(FEATURE_QK_MATMUL_OUTPUT) || SCORE_STAGE != stage) return;

@@ -1,7 +1,8 @@
-// Rotary position embedding, in place: rotates each pair of a vector by position * frequency (Su et al., 2021).
+// Rotary position embedding: rotates each pair of a vector by position * frequency (Su et al., 2021).
 //
-// data [B,H,L,D] f32, frequencies [D/2]: turns per position, as 64-bit fixed point (low word, high word), and the factor
-// that lengthens or shortens the rotated vector; grid: (tiles of L * D/2, H, B), one pair an invocation
+// input [B,H,L,D] f32 -> output [B,H,L,D] f32, which may be the input; frequencies [D/2]: turns per position, as 64-bit
+// fixed point (low word, high word), and the factor that lengthens or shortens the rotated vector
+// grid: (tiles of L * D/2, H, B), one pair an invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -15,7 +16,8 @@ layout(push_constant, std430) uniform PushBlock { RopePush push; };
 
 #include "lib/bases.glsl"
 
-layout(set = 0, binding = BINDING_ROPE_DATA, std430) buffer DataBuffer { float data[]; };
+layout(set = 0, binding = BINDING_ROPE_INPUT, std430) readonly buffer InputBuffer { float input_values[]; };
+layout(set = 0, binding = BINDING_ROPE_OUTPUT, std430) writeonly buffer OutputBuffer { float output_values[]; };
 layout(set = 0, binding = BINDING_ROPE_FREQUENCIES, std430) readonly buffer FrequencyBuffer { uint frequency_words[]; };
 layout(set = 0, binding = BINDING_ROPE_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
 
@@ -38,24 +40,27 @@ vec2 cos_sin(uint phase) {
     return (quadrant & 2u) == 0u ? rotated : -rotated;
 }
 
+uint start_of(uint strides[3], uint token) {
+    return gl_WorkGroupID.z * strides[0] + gl_WorkGroupID.y * strides[1] + token * strides[2];
+}
+
 void main() {
     uint token = gl_GlobalInvocationID.x / push.pairs;
     uint pair = gl_GlobalInvocationID.x % push.pairs;
     if (token >= push.positions) return;
-    uint batch = gl_WorkGroupID.z;
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u)
-        past = uint(max(past_lengths[base_bytes(BINDING_ROPE_PAST_LENGTHS) / 4 + batch], 0));
+        past = uint(max(past_lengths[base_bytes(BINDING_ROPE_PAST_LENGTHS) / 4 + gl_WorkGroupID.z], 0));
 
     uint frequency = base_bytes(BINDING_ROPE_FREQUENCIES) / 4 + 3 * pair;
     uint phase = phase_of(past + token, uvec2(frequency_words[frequency], frequency_words[frequency + 1]));
     vec2 rotation = uintBitsToFloat(frequency_words[frequency + 2]) * cos_sin(phase);
 
-    uint start = base_bytes(BINDING_ROPE_DATA) / 4 + batch * push.strides[0] + gl_WorkGroupID.y * push.strides[1] +
-                 token * push.strides[2];
-    uint first = start + (INTERLEAVED != 0u ? 2 * pair : pair);
-    uint second = start + (INTERLEAVED != 0u ? 2 * pair + 1 : pair + push.pairs);
-    vec2 x = vec2(data[first], data[second]);
-    data[first] = x.x * rotation.x - x.y * rotation.y;
-    data[second] = x.x * rotation.y + x.y * rotation.x;
+    uint first = INTERLEAVED != 0u ? 2 * pair : pair;
+    uint second = INTERLEAVED != 0u ? 2 * pair + 1 : pair + push.pairs;
+    uint from = base_bytes(BINDING_ROPE_INPUT) / 4 + start_of(push.input_strides, token);
+    uint to = base_bytes(BINDING_ROPE_OUTPUT) / 4 + start_of(push.output_strides, token);
+    vec2 x = vec2(input_values[from + first], input_values[from + second]);
+    output_values[to + first] = x.x * rotation.x - x.y * rotation.y;
+    output_values[to + second] = x.x * rotation.y + x.y * rotation.x;
 }

@@ -7,6 +7,7 @@
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/masked_softmax.spv.hpp"
+#include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
 #include "vkattn_shaders/rope.spv.hpp"
 #include "vkattn_shaders/weighted_values.spv.hpp"
@@ -28,6 +29,7 @@ const ModuleInfo kModules[] = {
     {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
     {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
     {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
+    {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush)},
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush)},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush)},
 };

@@ -10,7 +10,7 @@
 namespace vkattn {
 
 // The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
-enum class Module : uint32_t { kFlash, kQkScores, kMaskedSoftmax, kWeightedValues, kLinear, kRope, kKvAppend, kCount };
+enum class Module : uint32_t { kFlash, kQkScores, kMaskedSoftmax, kWeightedValues, kLinear, kNorm, kRope, kKvAppend, kCount };
 
 const char *module_name(Module module);
 

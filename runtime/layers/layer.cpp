@@ -1,7 +1,13 @@
 #include "runtime/layers/layer.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/layers/compressed_kv.hpp"
+#include "runtime/layers/encoder_layer.hpp"
+#include "runtime/layers/latent_mha.hpp"
+#include "runtime/layers/latent_query.hpp"
 #include "runtime/layers/mha.hpp"
+#include "runtime/layers/mla.hpp"
+#include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/tensor.hpp"
 
@@ -60,7 +66,11 @@ void check_weights(std::span<const vkattn_weight> weights, std::span<const Weigh
 }
 
 // Elements of a vector that the rotary embedding turns; 0 for none.
-uint32_t rope_dims(const vkattn_layer_config &config) { return config.rope_theta > 0 ? config.head_dim : 0; }
+uint32_t rope_dims(const vkattn_layer_config &config) {
+    if (config.rope_theta <= 0) return 0;
+    const bool mla = config.kind == VKATTN_LAYER_MLA || config.kind == VKATTN_LAYER_MLA_BLOCK;
+    return mla ? config.qk_rope_head_dim : config.head_dim;
+}
 
 } // namespace
 
@@ -106,21 +116,56 @@ void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, u
     specs.push_back({name + ".bias", {out_features}, true});
 }
 
+namespace {
+
+// What each kind of layer consists of.
+struct LayerKind {
+    vkattn_layer_config (*check)(const vkattn_layer_config &);
+    std::vector<WeightSpec> (*weights)(const vkattn_layer_config &);
+    void (*plan)(Plan &, const Layer &, const vkattn_layer_call &);
+};
+
+std::vector<WeightSpec> mha_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    add_mha_weights(specs, config, "");
+    return specs;
+}
+
+std::vector<WeightSpec> mla_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    add_mla_weights(specs, config, "");
+    return specs;
+}
+
+// In the order of vkattn_layer_kind.
+constexpr LayerKind kKinds[] = {
+    {checked_mha_config, mha_weights, plan_mha},
+    {checked_latent_mha_config, latent_mha_weights, plan_latent_mha},
+    {checked_latent_query_config, latent_query_weights, plan_latent_query},
+    {checked_mla_config, mla_weights, plan_mla},
+    {checked_compressed_kv_config, compressed_kv_weights, plan_compressed_kv},
+    {checked_encoder_config, encoder_weights, plan_encoder},
+    {checked_mla_block_config, mla_block_weights, plan_mla_block},
+};
+static_assert(std::size(kKinds) == VKATTN_LAYER_KIND_COUNT);
+
+const LayerKind &kind_of(const vkattn_layer_config &config) {
+    require(config.kind >= VKATTN_LAYER_MHA && config.kind < VKATTN_LAYER_KIND_COUNT, "kind: ", static_cast<int>(config.kind),
+            ", expected a vkattn_layer_kind");
+    return kKinds[config.kind];
+}
+
+} // namespace
+
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
-    switch (config.kind) {
-    case VKATTN_LAYER_MHA: return checked_mha_config(config);
-    default:
-        fail(VKATTN_ERROR_UNSUPPORTED, "kind: layer kind ", static_cast<int>(config.kind),
-             " is not served by this version, expected VKATTN_LAYER_MHA");
-    }
+    const LayerKind &kind = kind_of(config);
+    require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
+            ", expected a finite number >= 0, 0 for no rotary embedding");
+    return kind.check(config);
 }
 
-std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) {
-    return mha_weights(config);
-}
+std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }
 
-void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
-    plan_mha(plan, layer, call);
-}
+void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) { kind_of(layer.config()).plan(plan, layer, call); }
 
 } // namespace vkattn

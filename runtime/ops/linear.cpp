@@ -6,55 +6,89 @@
 namespace vkattn {
 namespace {
 
-void set_output(const vkattn_tensor &output, gpu::LinearPush &push) {
-    const bool heads = output.rank == 4;
-    push.head_dim = static_cast<uint32_t>(output.shape[output.rank - 1]);
-    push.output_strides[0] = static_cast<uint32_t>(output.strides[0]);
-    push.output_strides[1] = static_cast<uint32_t>(output.strides[heads ? 2 : 1]);
-    push.output_strides[2] = heads ? static_cast<uint32_t>(output.strides[1]) : 0;
-    push.output_strides[3] = static_cast<uint32_t>(output.strides[output.rank - 1]);
-}
+static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
+
+uint32_t word(uint64_t value) { return static_cast<uint32_t>(value); }
+
+uint32_t format_of(const View &view) { return static_cast<uint32_t>(view.tensor.type); }
 
 // Two neighbouring output features share a word: even heads, and every token starts at an even element.
 bool in_pairs(const vkattn_tensor &output, const gpu::LinearPush &push) {
     bool even = output.offset % 2 == 0 && push.head_dim % 2 == 0 && push.output_strides[3] == 1;
-    for (uint32_t i = 0; i < 3; ++i) even = even && push.output_strides[i] % 2 == 0;
+    for (uint32_t i : {0u, 1u, 2u, 4u}) even = even && push.output_strides[i] % 2 == 0;
     return even;
 }
 
-} // namespace
-
-void add_linear(Plan &plan, const View &input, const View &weight, const View &bias, const View &output) {
-    const vkattn_tensor &x = input.tensor;
-    gpu::LinearPush push{};
-    push.positions = static_cast<uint32_t>(x.shape[1]);
-    push.rows = static_cast<uint32_t>(x.shape[0] * x.shape[1]);
-    push.in_features = static_cast<uint32_t>(weight.tensor.shape[1]);
-    push.out_features = static_cast<uint32_t>(weight.tensor.shape[0]);
-    for (uint32_t dim = 0; dim < 2; ++dim) {
-        push.input_strides[dim] = static_cast<uint32_t>(x.strides[dim]);
-        push.weight_strides[dim] = static_cast<uint32_t>(weight.tensor.strides[dim]);
-    }
-    set_output(output.tensor, push);
-
+void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight, const View &output,
+                 const LinearEpilogue &epilogue) {
     gpu::LinearConstants constants;
-    constants.INPUT_FORMAT = static_cast<uint32_t>(x.type);
-    constants.WEIGHT_FORMAT = static_cast<uint32_t>(weight.tensor.type);
-    constants.BIAS_FORMAT = static_cast<uint32_t>(bias.tensor.type);
-    constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.tensor.type);
+    constants.INPUT_FORMAT = format_of(input);
+    constants.WEIGHT_FORMAT = format_of(weight);
+    constants.BIAS_FORMAT = format_of(epilogue.bias);
+    constants.OUTPUT_FORMAT = format_of(output);
+    constants.RESIDUAL_FORMAT = format_of(epilogue.residual);
+    constants.ACTIVATION = static_cast<uint32_t>(epilogue.activation);
     constants.OUTPUT_PAIRS = in_pairs(output.tensor, push);
 
     Step &step = plan.add_step(plan.context().pipelines().get(Module::kLinear, constants), push);
-    step.groups = {(push.out_features + LINEAR_TILE - 1) / LINEAR_TILE, (push.rows + LINEAR_TILE - 1) / LINEAR_TILE, 1};
-    for (size_t axis = 0; axis < 2; ++axis)
+    step.groups = {(push.out_features + LINEAR_TILE - 1) / LINEAR_TILE, (push.rows + LINEAR_TILE - 1) / LINEAR_TILE, word(groups)};
+    for (size_t axis = 0; axis < 3; ++axis)
         if (step.groups[axis] > plan.context().caps().max_workgroup_count[axis])
             fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features,
                  " features, expected at most ", plan.context().caps().max_workgroup_count[axis], " tiles of ", LINEAR_TILE);
     bind(plan, step, BINDING_LINEAR_INPUT, input);
     bind(plan, step, BINDING_LINEAR_WEIGHT, weight);
-    bind(plan, step, BINDING_LINEAR_BIAS, bias);
+    bind(plan, step, BINDING_LINEAR_BIAS, epilogue.bias);
     bind(plan, step, BINDING_LINEAR_OUTPUT, output);
+    bind(plan, step, BINDING_LINEAR_RESIDUAL, epilogue.residual);
     step.written_binding = BINDING_LINEAR_OUTPUT;
+}
+
+} // namespace
+
+void add_linear(Plan &plan, const View &input, const View &weight, const View &output, const LinearEpilogue &epilogue) {
+    const vkattn_tensor &x = input.tensor, &w = weight.tensor, &y = output.tensor;
+    const bool heads = y.rank == 4;
+    gpu::LinearPush push{};
+    push.positions = word(x.shape[1]);
+    push.rows = word(x.shape[0] * x.shape[1]);
+    push.in_features = word(w.shape[1]);
+    push.out_features = word(w.shape[0]);
+    push.head_dim = word(y.shape[y.rank - 1]);
+    for (uint32_t dim = 0; dim < 2; ++dim) {
+        push.input_strides[dim] = word(x.strides[dim]);
+        push.weight_strides[dim] = word(w.strides[dim]);
+        push.residual_strides[dim] = word(epilogue.residual.tensor.strides[dim]);
+    }
+    push.output_strides[0] = word(y.strides[0]);
+    push.output_strides[1] = word(y.strides[heads ? 2 : 1]);
+    push.output_strides[2] = heads ? word(y.strides[1]) : 0;
+    push.output_strides[3] = word(y.strides[y.rank - 1]);
+    add_product(plan, push, 1, input, weight, output, epilogue);
+}
+
+void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output) {
+    const vkattn_tensor &x = input.tensor, &w = weight.tensor, &y = output.tensor;
+    gpu::LinearPush push{};
+    push.positions = word(x.shape[2]);
+    push.rows = word(x.shape[0] * x.shape[2]);
+    push.in_features = word(w.shape[2]);
+    push.out_features = word(w.shape[1]);
+    push.head_dim = push.out_features;
+    push.input_strides[0] = word(x.strides[0]);
+    push.input_strides[1] = word(x.strides[2]);
+    push.input_strides[2] = word(x.strides[1]);
+    push.weight_strides[0] = word(w.strides[1]);
+    push.weight_strides[1] = word(w.strides[2]);
+    push.weight_strides[2] = word(w.strides[0]);
+    push.bias_stride = word(bias.tensor.strides[0]);
+    push.output_strides[0] = word(y.strides[0]);
+    push.output_strides[1] = word(y.strides[2]);
+    push.output_strides[3] = word(y.strides[3]);
+    push.output_strides[4] = word(y.strides[1]);
+    LinearEpilogue epilogue;
+    epilogue.bias = bias;
+    add_product(plan, push, x.shape[1], input, weight, output, epilogue);
 }
 
 } // namespace vkattn

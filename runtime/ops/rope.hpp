@@ -16,9 +16,9 @@ struct RopeFrequency {
 // Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position.
 std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta);
 
-// Rotates data [B,H,L,D] F32, element stride 1, in place: token l by position offset + l (or past_lengths[b] + l, if
-// that view is present). frequencies: an F32 view of 3 words a pair.
-void add_rope(Plan &plan, const View &data, const View &frequencies, bool interleaved, uint32_t offset,
+// Rotates token l of input [B,H,L,D] by position offset + l (past_lengths[b] + l, if that view is present) into output,
+// which may be the same view. F32, element stride 1. frequencies: an F32 view of 3 words a pair.
+void add_rope(Plan &plan, const View &input, const View &output, const View &frequencies, bool interleaved, uint32_t offset,
               const View &past_lengths);
 
 } // namespace vkattn

@@ -1,0 +1,175 @@
+#include "runtime/layers/call.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/kv_append.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+void require_float(const vkattn_tensor &tensor, const char *name) {
+    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
+            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+}
+
+std::string size_or(uint64_t size, const char *letter) { return size == 0 ? letter : std::to_string(size); }
+
+View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t batch, uint64_t heads, uint64_t len,
+                          uint64_t width) {
+    const char *name = role_name(role);
+    const vkattn_tensor tensor = normalised(given, name);
+    if (!present(tensor)) return {};
+    require_float(tensor, name);
+    const vkattn_tensor expected = heads == 0 ? contiguous(tensor.type, {batch, len, width})
+                                              : contiguous(tensor.type, {batch, heads, len, width});
+    require(tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape), name,
+            ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
+    const View view = role_view(tensor, role);
+    return heads == 0 ? as_one_head(view) : view;
+}
+
+} // namespace
+
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len, uint64_t width) {
+    require(present(given), name, ": absent, expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
+    const vkattn_tensor tensor = normalised(given, name);
+    require_float(tensor, name);
+    require(tensor.rank == 3 && tensor.shape[2] == width && (batch == 0 || tensor.shape[0] == batch) &&
+                (len == 0 || tensor.shape[1] == len),
+            name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
+    require(width == 1 || tensor.strides[2] == 1, name, ": last stride ", tensor.strides[2], ", expected 1");
+    return tensor;
+}
+
+vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
+    const vkattn_tensor output = checked_tokens(call.output, "output", batch, len, width);
+    require(!overlaps_itself(output), "output: strides make elements overlap, expected each element to have its own place");
+    return output;
+}
+
+void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer) {
+    require(!present(first) && !present(second), names, ": given, expected none for layer ", layer);
+}
+
+View role_view(const vkattn_tensor &tensor, vkattn_role role) {
+    View view{tensor, {}};
+    view.source.role = role;
+    return view;
+}
+
+View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape) {
+    View view{contiguous(VKATTN_TYPE_F32, shape), {}};
+    view.source = plan.reserve_workspace(extent_bytes(view.tensor));
+    return view;
+}
+
+Heads workspace_heads(Plan &plan, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim) {
+    Heads result;
+    result.tokens = workspace_view(plan, {batch, len, heads * head_dim});
+    result.heads = heads_of(result.tokens, heads);
+    return result;
+}
+
+View heads_of(const View &tokens, uint64_t heads) {
+    const vkattn_tensor &tensor = tokens.tensor;
+    const uint64_t head_dim = tensor.shape[2] / heads;
+    return reshaped(tokens, {tensor.shape[0], heads, tensor.shape[1], head_dim}, {tensor.strides[0], head_dim, tensor.strides[1], 1});
+}
+
+View slice(const View &view, uint64_t first, uint64_t count) {
+    View part = view;
+    const uint32_t last = part.tensor.rank - 1;
+    part.tensor.shape[last] = count;
+    part.tensor.offset += first * part.tensor.strides[last];
+    return part;
+}
+
+View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides, uint64_t offset) {
+    View result = view;
+    result.tensor.rank = static_cast<uint32_t>(shape.size());
+    std::copy(shape.begin(), shape.end(), result.tensor.shape);
+    std::copy(strides.begin(), strides.end(), result.tensor.strides);
+    result.tensor.offset += offset;
+    return result;
+}
+
+View as_one_head(const View &tokens) {
+    const vkattn_tensor &tensor = tokens.tensor;
+    return reshaped(tokens, {tensor.shape[0], 1, tensor.shape[1], tensor.shape[2]}, {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
+}
+
+void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
+                    LinearEpilogue epilogue) {
+    epilogue.bias = layer.weight(name + ".bias");
+    add_linear(plan, input, layer.weight(name + ".weight"), output, epilogue);
+}
+
+void add_core_attention(Plan &plan, const vkattn_layer_call &call, const CoreAttention &core) {
+    vkattn_attention_desc desc{};
+    desc.query = core.query.tensor;
+    desc.key = core.key.tensor;
+    desc.value = core.value.tensor;
+    desc.output = core.output.tensor;
+    desc.attn_mask = call.attn_mask;
+    desc.key_padding_mask = call.key_padding_mask;
+    desc.key_lengths = call.key_lengths;
+    desc.attn_weights = call.attn_weights;
+    desc.scale = core.scale;
+    desc.mask_flags = call.mask_flags;
+    desc.causal_alignment = call.causal_alignment;
+    desc.window_left = call.window_left;
+    desc.window_right = call.window_right;
+    desc.past_len = static_cast<uint32_t>(core.past_len);
+    desc.kv_head_mapping = core.kv_head_mapping;
+    desc.kernel = call.kernel;
+    AttentionSources sources = attention_roles();
+    sources[BINDING_QUERY] = core.query.source;
+    sources[BINDING_KEY] = core.key.source;
+    sources[BINDING_VALUE] = core.value.source;
+    sources[BINDING_OUTPUT] = core.output.source;
+    add_attention(plan, check_attention(desc), sources);
+}
+
+CacheTensors checked_cache(const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &present_tensor,
+                           vkattn_role present_role, uint64_t batch, uint64_t heads, uint64_t width, uint64_t past_len,
+                           uint64_t new_len) {
+    CacheTensors cache;
+    cache.past = checked_cache_tensor(past, past_role, batch, heads, past_len, width);
+    cache.present = checked_cache_tensor(present_tensor, present_role, batch, heads, past_len + new_len, width);
+    require(!present(cache.present) || !overlaps_itself(cache.present.tensor), role_name(present_role),
+            ": strides make elements overlap, expected each element to have its own place");
+    return cache;
+}
+
+uint64_t checked_past_len(const vkattn_layer_call &call) {
+    constexpr uint32_t kLongest = uint32_t{1} << 29;
+    require(call.past_len <= kLongest, "past_len: ", call.past_len, ", expected at most 2^29");
+    if (!present(call.past_key)) {
+        require(call.past_len == 0 || present(call.present_key), "past_len: ", call.past_len,
+                " without past_key or present_key, expected a cache");
+        return call.past_len;
+    }
+    require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank, ", expected 3 or 4");
+    const uint64_t len = call.past_key.shape[call.past_key.rank - 2];
+    require(len <= kLongest, "past_key: ", len, " tokens, expected at most 2^29");
+    require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len, ", the length of past_key");
+    return len;
+}
+
+View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, uint64_t past_len) {
+    if (!present(cache.past) && !present(cache.present)) return fresh;
+    const vkattn_tensor &tensor = fresh.tensor;
+    const View all = present(cache.present)
+                         ? cache.present
+                         : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past_len + tensor.shape[2], tensor.shape[3]});
+    plan.barrier();
+    if (present(cache.past)) add_kv_append(plan, cache.past, all, 0, {});
+    add_kv_append(plan, fresh, all, static_cast<uint32_t>(past_len), {});
+    plan.barrier();
+    return all;
+}
+
+} // namespace vkattn

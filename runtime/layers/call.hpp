@@ -1,0 +1,76 @@
+#pragma once
+
+#include "runtime/layers/layer.hpp"
+#include "runtime/ops/linear.hpp"
+
+namespace vkattn {
+
+// What the layers share: reading a vkattn_layer_call, and views of its tensors, of the workspace and of each other.
+
+// The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len, uint64_t width);
+
+// The layer's output [B,L,width]: checked_tokens, and no two elements share a place.
+vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
+
+// Fails, naming the first, if any of the pair is given: for layers that have no such tensors.
+void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer);
+
+View role_view(const vkattn_tensor &tensor, vkattn_role role);
+
+// F32, contiguous.
+View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape);
+
+// [B,L,H*D] contiguous tokens, and the same memory as [B,H,L,D].
+struct Heads {
+    View tokens;
+    View heads;
+};
+Heads workspace_heads(Plan &plan, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim);
+
+// [B,L,H*D] seen as [B,H,L,D].
+View heads_of(const View &tokens, uint64_t heads);
+
+// Elements first .. first + count - 1 of the last dimension.
+View slice(const View &view, uint64_t first, uint64_t count);
+
+// The same tensor seen with other sizes and strides, from `offset` elements further on.
+View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides, uint64_t offset = 0);
+
+// [B,L,N] seen as [B,1,L,N].
+View as_one_head(const View &tokens);
+
+// name.weight, and name.bias if it was given.
+void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
+                    LinearEpilogue epilogue = {});
+
+// Attention of a layer: the call's masks and outputs, and views for the rest. past_len places the diagonal.
+struct CoreAttention {
+    View query, key, value, output; // [B,H,L,D] each
+    float scale = 0;                // 0: 1/sqrt(D)
+    uint64_t past_len = 0;
+    vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+};
+void add_core_attention(Plan &plan, const vkattn_layer_call &call, const CoreAttention &core);
+
+// A cache of one tensor [B,H,P,D] (or [B,P,N]) and what a call says of it.
+struct CacheTensors {
+    View past;    // absent: nothing to copy
+    View present; // absent: not asked for
+};
+
+// Checks past (length past_len, or its own if past_len is 0) and present of a cache whose tokens are [heads, width];
+// heads 0: a latent cache [B,P,width], seen as one head. Returns 4-D views.
+CacheTensors checked_cache(const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &present,
+                           vkattn_role present_role, uint64_t batch, uint64_t heads, uint64_t width, uint64_t past_len,
+                           uint64_t new_len);
+
+// Tokens in the cache before the call: past_len, or the length of `past` (rank 4: dimension 2, rank 3: dimension 1).
+// Fails where they disagree, or where past_len is given without any cache.
+uint64_t checked_past_len(const vkattn_layer_call &call);
+
+// Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
+// them, [B,H,P+L,D]. Without past and present: `fresh` itself. Adds the barriers it needs, before and after.
+View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, uint64_t past_len);
+
+} // namespace vkattn

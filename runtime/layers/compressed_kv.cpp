@@ -1,0 +1,105 @@
+#include "runtime/layers/compressed_kv.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/ops/rope.hpp"
+#include "runtime/tensor.hpp"
+
+namespace vkattn {
+namespace {
+
+// A matrix given as [in,out] (x M), seen as a linear's weight [out,in].
+View transposed(const View &matrix) {
+    const vkattn_tensor &tensor = matrix.tensor;
+    return reshaped(matrix, {tensor.shape[1], tensor.shape[0]}, {tensor.strides[1], tensor.strides[0]});
+}
+
+// latents [B,1,T,latent] -> [B,T,d_model]: x D, and + (x A) B.
+View add_decompression(Plan &plan, const Layer &layer, const View &latents) {
+    const vkattn_layer_config &config = layer.config();
+    const vkattn_tensor &tensor = latents.tensor;
+    const uint64_t batch = tensor.shape[0], len = tensor.shape[2];
+    const View tokens = reshaped(latents, {batch, len, tensor.shape[3]}, {tensor.strides[0], tensor.strides[2], tensor.strides[3]});
+    const View lifted = workspace_view(plan, {batch, len, config.embed_dim});
+    add_linear(plan, tokens, transposed(layer.weight("decompress_matrix")), lifted);
+    if (config.decompress_lora_rank == 0) return lifted;
+    const View low_rank = workspace_view(plan, {batch, len, config.decompress_lora_rank});
+    add_linear(plan, tokens, transposed(layer.weight("decompress_lora_a")), low_rank);
+    plan.barrier();
+    LinearEpilogue epilogue;
+    epilogue.residual = lifted;
+    add_linear(plan, low_rank, transposed(layer.weight("decompress_lora_b")), lifted, epilogue);
+    return lifted;
+}
+
+} // namespace
+
+vkattn_layer_config checked_compressed_kv_config(const vkattn_layer_config &config) {
+    vkattn_layer_config checked = config;
+    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
+    require(config.num_heads >= 1 && config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+            ", expected a divisor of embed_dim ", config.embed_dim);
+    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
+    checked.head_dim = config.embed_dim / config.num_heads;
+    require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "embed_dim, num_heads: head size ", checked.head_dim,
+            ", expected an even number for the rotary embedding");
+    return checked;
+}
+
+std::vector<WeightSpec> compressed_kv_weights(const vkattn_layer_config &config) {
+    const uint64_t width = config.embed_dim, latent = config.latent_dim, rank = config.decompress_lora_rank;
+    std::vector<WeightSpec> specs;
+    add_linear_specs(specs, "uqkv_proj", width + 2 * latent, width);
+    add_linear_specs(specs, "latent_proj", latent, latent);
+    add_linear_specs(specs, "out_proj", width, width);
+    specs.push_back({"decompress_matrix", {latent, width}});
+    if (rank > 0) {
+        specs.push_back({"decompress_lora_a", {latent, rank}});
+        specs.push_back({"decompress_lora_b", {rank, width}});
+    }
+    return specs;
+}
+
+void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const vkattn_layer_config &config = layer.config();
+    const uint64_t width = config.embed_dim, latent = config.latent_dim, heads = config.num_heads;
+    require_absent(call.key, call.value, "key, value", "compressed_kv");
+    const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
+    require(present(call.past_key) == present(call.past_value), "past_key, past_value: one is absent, expected both or neither");
+    require(present(call.present_key) == present(call.present_value),
+            "present_key, present_value: one is absent, expected both or neither");
+    const uint64_t past_len = checked_past_len(call);
+    const CacheTensors keys = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY, batch,
+                                            0, latent, past_len, len);
+    const CacheTensors values = checked_cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value,
+                                              VKATTN_ROLE_PRESENT_VALUE, batch, 0, latent, past_len, len);
+
+    const View joint = workspace_view(plan, {batch, len, width + 2 * latent});
+    const View key_latents = workspace_view(plan, {batch, len, latent});
+    const View value_latents = workspace_view(plan, {batch, len, latent});
+    add_projection(plan, layer, "uqkv_proj", input, joint);
+    plan.barrier();
+    add_projection(plan, layer, "latent_proj", slice(joint, width, latent), key_latents);
+    add_projection(plan, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
+    const View query = heads_of(slice(joint, 0, width), heads);
+    if (config.rope_theta > 0)
+        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, static_cast<uint32_t>(past_len), {});
+    plan.barrier();
+
+    const View all_key_latents = add_cache(plan, keys, as_one_head(key_latents), past_len);
+    const View all_value_latents = add_cache(plan, values, as_one_head(value_latents), past_len);
+    const Heads attended = workspace_heads(plan, batch, len, heads, config.head_dim);
+    CoreAttention core;
+    core.query = query;
+    core.key = heads_of(add_decompression(plan, layer, all_key_latents), heads);
+    core.value = heads_of(add_decompression(plan, layer, all_value_latents), heads);
+    core.output = attended.heads;
+    core.past_len = past_len;
+    plan.barrier();
+    add_core_attention(plan, call, core);
+    plan.barrier();
+    add_projection(plan, layer, "out_proj", attended.tokens, output);
+}
+
+} // namespace vkattn

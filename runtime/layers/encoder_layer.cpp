@@ -1,0 +1,79 @@
+#include "runtime/layers/encoder_layer.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/layers/mha.hpp"
+#include "runtime/ops/norm.hpp"
+
+namespace vkattn {
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
+
+void add_layer_norm(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output) {
+    add_norm(plan, Norm::kLayer, kEpsilon, input, layer.weight(name + ".weight"), layer.weight(name + ".bias"), output);
+}
+
+void add_feed_forward(Plan &plan, const Layer &layer, const View &input, const View &output, const View &residual) {
+    const vkattn_layer_config &config = layer.config();
+    const View hidden = workspace_view(plan, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
+    LinearEpilogue activate;
+    activate.activation = config.activation;
+    add_projection(plan, layer, "ffn.fc1", input, hidden, activate);
+    plan.barrier();
+    LinearEpilogue add;
+    add.residual = residual;
+    add_projection(plan, layer, "ffn.fc2", hidden, output, add);
+}
+
+} // namespace
+
+vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config) {
+    require(config.ffn_dim >= 1, "ffn_dim: 0, expected at least 1");
+    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_LEAKY_RELU, "activation: ",
+            static_cast<int>(config.activation), ", expected a vkattn_activation");
+    return checked_mha_config(config);
+}
+
+std::vector<WeightSpec> encoder_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    add_mha_weights(specs, config, "self_attn.");
+    add_linear_specs(specs, "ffn.fc1", config.ffn_dim, config.embed_dim);
+    add_linear_specs(specs, "ffn.fc2", config.embed_dim, config.ffn_dim);
+    for (const char *norm : {"norm1", "norm2"}) {
+        specs.push_back({std::string(norm) + ".weight", {config.embed_dim}});
+        specs.push_back({std::string(norm) + ".bias", {config.embed_dim}, true});
+    }
+    return specs;
+}
+
+void plan_encoder(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const uint64_t width = layer.config().embed_dim;
+    require_absent(call.key, call.value, "key, value", "encoder_layer");
+    const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
+    const View attended = workspace_view(plan, {batch, len, width});
+    const View normed = workspace_view(plan, {batch, len, width});
+
+    MhaParts attention{"self_attn.", input, attended, input};
+    if (layer.config().norm_first != 0) {
+        add_layer_norm(plan, layer, "norm1", input, normed);
+        plan.barrier();
+        attention.tokens = normed;
+        add_mha(plan, layer, call, attention);
+        plan.barrier();
+        add_layer_norm(plan, layer, "norm2", attended, normed);
+        plan.barrier();
+        add_feed_forward(plan, layer, normed, output, attended);
+        return;
+    }
+    add_mha(plan, layer, call, attention);
+    plan.barrier();
+    add_layer_norm(plan, layer, "norm1", attended, attended);
+    plan.barrier();
+    add_feed_forward(plan, layer, attended, normed, attended);
+    plan.barrier();
+    add_layer_norm(plan, layer, "norm2", normed, output);
+}
+
+} // namespace vkattn

@@ -1,0 +1,55 @@
+#include "runtime/layers/latent_mha.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/tensor.hpp"
+
+namespace vkattn {
+
+vkattn_layer_config checked_latent_mha_config(const vkattn_layer_config &config) {
+    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
+    require(config.num_heads >= 1 && config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+            ", expected a divisor of embed_dim ", config.embed_dim);
+    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
+    return config;
+}
+
+std::vector<WeightSpec> latent_mha_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    add_linear_specs(specs, "q_proj", uint64_t{config.num_heads} * config.latent_dim, config.embed_dim);
+    add_linear_specs(specs, "kv_proj", uint64_t{2} * config.latent_dim, config.embed_dim);
+    add_linear_specs(specs, "up_proj", config.embed_dim, config.latent_dim);
+    return specs;
+}
+
+void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const vkattn_layer_config &config = layer.config();
+    const uint64_t width = config.embed_dim, heads = config.num_heads, latent = config.latent_dim, head_dim = width / heads;
+    const View query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const uint64_t batch = query.tensor.shape[0], q_len = query.tensor.shape[1];
+    require(!present(call.value), "value: given, expected none for layer latent_mha, whose latents come from key alone");
+    require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_mha");
+    const View source = present(call.key) ? role_view(checked_tokens(call.key, "key", batch, 0, width), VKATTN_ROLE_KEY) : query;
+    const uint64_t kv_len = source.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
+
+    const Heads projected = workspace_heads(plan, batch, q_len, heads, latent);
+    const View latents = workspace_view(plan, {batch, kv_len, 2 * latent});
+    add_projection(plan, layer, "q_proj", query, projected.tokens);
+    add_projection(plan, layer, "kv_proj", source, latents);
+    plan.barrier();
+
+    CoreAttention core;
+    core.query = projected.heads;
+    core.key = as_one_head(slice(latents, 0, latent));
+    core.value = as_one_head(slice(latents, latent, latent));
+    core.output = workspace_heads(plan, batch, q_len, heads, latent).heads;
+    add_core_attention(plan, call, core);
+    plan.barrier();
+
+    const View weight = reshaped(layer.weight("up_proj.weight"), {heads, head_dim, latent}, {head_dim * latent, latent, 1});
+    View bias = layer.weight("up_proj.bias");
+    if (present(bias)) bias = reshaped(bias, {heads, head_dim}, {head_dim, 1});
+    add_latent_up_projection(plan, core.output, weight, bias, heads_of(output, heads));
+}
+
+} // namespace vkattn

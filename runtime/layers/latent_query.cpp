@@ -1,0 +1,57 @@
+#include "runtime/layers/latent_query.hpp"
+
+#include "runtime/error.hpp"
+
+namespace vkattn {
+
+vkattn_layer_config checked_latent_query_config(const vkattn_layer_config &config) {
+    require(config.input_dim >= 1, "input_dim: 0, expected at least 1");
+    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
+    require(config.num_latents >= 1, "num_latents: 0, expected at least 1");
+    require(config.num_heads >= 1 && config.latent_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+            ", expected a divisor of latent_dim ", config.latent_dim);
+    return config;
+}
+
+std::vector<WeightSpec> latent_query_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    specs.push_back({"latents", {config.num_latents, config.latent_dim}});
+    add_linear_specs(specs, "q_proj", config.latent_dim, config.latent_dim);
+    add_linear_specs(specs, "k_proj", config.latent_dim, config.input_dim);
+    add_linear_specs(specs, "v_proj", config.latent_dim, config.input_dim);
+    add_linear_specs(specs, "out_proj", config.latent_dim, config.latent_dim);
+    return specs;
+}
+
+void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const vkattn_layer_config &config = layer.config();
+    const uint64_t width = config.latent_dim, heads = config.num_heads, count = config.num_latents;
+    require_absent(call.key, call.value, "key, value", "latent_query");
+    require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_query");
+    const View sequence = role_view(checked_tokens(call.query, "query", 0, 0, config.input_dim), VKATTN_ROLE_QUERY);
+    const uint64_t batch = sequence.tensor.shape[0], kv_len = sequence.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
+
+    // the latents are the same for every sequence: projected once, broadcast by stride 0
+    const Heads query = workspace_heads(plan, 1, count, heads, width / heads);
+    const Heads key = workspace_heads(plan, batch, kv_len, heads, width / heads);
+    const Heads value = workspace_heads(plan, batch, kv_len, heads, width / heads);
+    add_projection(plan, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}), query.tokens);
+    add_projection(plan, layer, "k_proj", sequence, key.tokens);
+    add_projection(plan, layer, "v_proj", sequence, value.tokens);
+    plan.barrier();
+
+    const Heads attended = workspace_heads(plan, batch, count, heads, width / heads);
+    CoreAttention core;
+    core.query = query.heads;
+    core.query.tensor.shape[0] = batch;
+    core.query.tensor.strides[0] = 0;
+    core.key = key.heads;
+    core.value = value.heads;
+    core.output = attended.heads;
+    add_core_attention(plan, call, core);
+    plan.barrier();
+    add_projection(plan, layer, "out_proj", attended.tokens, output);
+}
+
+} // namespace vkattn

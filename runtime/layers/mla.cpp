@@ -1,0 +1,200 @@
+#include "runtime/layers/mla.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/norm.hpp"
+#include "runtime/ops/rope.hpp"
+#include "runtime/tensor.hpp"
+
+#include <cmath>
+
+namespace vkattn {
+namespace {
+
+constexpr float kEpsilon = 1e-6f;
+
+// One use of the layer on its way through the plan.
+struct Mla {
+    Plan &plan;
+    const Layer &layer;
+    const vkattn_layer_call &call;
+    std::string prefix;
+    uint64_t batch, len, past_len;
+    const vkattn_layer_config &config() const { return layer.config(); }
+    uint64_t heads() const { return config().num_heads; }
+    uint64_t nope() const { return config().qk_nope_head_dim; }
+    uint64_t rope() const { return config().qk_rope_head_dim; }
+    uint64_t values() const { return config().v_head_dim; }
+    uint64_t rank() const { return config().kv_lora_rank; }
+    View weight(const char *name) const { return layer.weight(prefix + name); }
+};
+
+void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
+    add_norm(mla.plan, Norm::kRms, kEpsilon, tokens, mla.weight(weight), {}, tokens);
+}
+
+void add_rotation(const Mla &mla, const View &from, const View &to) {
+    add_rope(mla.plan, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0,
+             static_cast<uint32_t>(mla.past_len), {});
+}
+
+// [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated.
+struct Projected {
+    View query;  // [B,H,L,nope + rope]
+    View latent; // [B,L,rank + rope]
+};
+
+Projected add_projections(const Mla &mla, const View &tokens) {
+    Plan &plan = mla.plan;
+    const Heads query = workspace_heads(plan, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
+    const View latent = workspace_view(plan, {mla.batch, mla.len, mla.rank() + mla.rope()});
+    add_projection(plan, mla.layer, mla.prefix + "wkv_a", tokens, latent);
+    if (mla.config().q_lora_rank == 0) {
+        add_projection(plan, mla.layer, mla.prefix + "wq", tokens, query.tokens);
+        plan.barrier();
+    } else {
+        const View low_rank = workspace_view(plan, {mla.batch, mla.len, mla.config().q_lora_rank});
+        add_projection(plan, mla.layer, mla.prefix + "wq_a", tokens, low_rank);
+        plan.barrier();
+        add_rms_norm(mla, "q_norm.weight", low_rank);
+        plan.barrier();
+        add_projection(plan, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
+    }
+    add_rms_norm(mla, "kv_norm.weight", slice(latent, 0, mla.rank()));
+    plan.barrier(); // the slices interleave: disjoint elements, but overlapping ranges of one buffer
+    const View key_rope = as_one_head(slice(latent, mla.rank(), mla.rope()));
+    add_rotation(mla, key_rope, key_rope);
+    return {query.heads, latent};
+}
+
+// The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
+View head_matrices(const Mla &mla, uint64_t first, uint64_t count) {
+    const uint64_t rows = mla.nope() + mla.values();
+    return reshaped(mla.weight("wkv_b.weight"), {mla.heads(), count, mla.rank()}, {rows * mla.rank(), mla.rank(), 1},
+                    first * mla.rank());
+}
+
+View head_biases(const Mla &mla, uint64_t first, uint64_t count) {
+    const View bias = mla.weight("wkv_b.bias");
+    if (!present(bias)) return {};
+    return reshaped(bias, {mla.heads(), count}, {mla.nope() + mla.values(), 1}, first);
+}
+
+// One tensor of every head from the one latent of a token.
+View for_every_head(const Mla &mla, const View &one_head) {
+    View view = one_head;
+    view.tensor.shape[1] = mla.heads();
+    view.tensor.strides[1] = 0;
+    return view;
+}
+
+CoreAttention base_core(const Mla &mla) {
+    CoreAttention core;
+    core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
+    core.past_len = mla.past_len;
+    return core;
+}
+
+// K and V of every head are expanded from the latents [B,1,T,rank + rope].
+void add_naive(const Mla &mla, const View &query, const View &latents, const View &output) {
+    Plan &plan = mla.plan;
+    const uint64_t total = latents.tensor.shape[2];
+    CoreAttention core = base_core(mla);
+    core.query = query;
+    core.key = workspace_view(plan, {mla.batch, mla.heads(), total, mla.nope() + mla.rope()});
+    core.value = workspace_view(plan, {mla.batch, mla.heads(), total, mla.values()});
+    core.output = output;
+    const View query_rope = slice(query, mla.nope(), mla.rope());
+    const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
+    add_rotation(mla, query_rope, query_rope);
+    add_latent_up_projection(plan, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
+                             slice(core.key, 0, mla.nope()));
+    plan.barrier();
+    add_latent_up_projection(plan, content, head_matrices(mla, mla.nope(), mla.values()),
+                             head_biases(mla, mla.nope(), mla.values()), core.value);
+    add_kv_append(plan, for_every_head(mla, slice(latents, mla.rank(), mla.rope())), slice(core.key, mla.nope(), mla.rope()), 0, {});
+    plan.barrier();
+    add_core_attention(plan, mla.call, core);
+}
+
+// Attention in the latent space: the query is folded by W_UK, the result lifted by W_UV.
+void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
+    Plan &plan = mla.plan;
+    CoreAttention core = base_core(mla);
+    core.query = workspace_view(plan, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
+    View fold = head_matrices(mla, 0, mla.nope());
+    std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
+    std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
+    add_latent_up_projection(plan, slice(query, 0, mla.nope()), fold, {}, slice(core.query, 0, mla.rank()));
+    plan.barrier();
+    add_rotation(mla, slice(query, mla.nope(), mla.rope()), slice(core.query, mla.rank(), mla.rope()));
+    core.key = latents;
+    core.value = slice(latents, 0, mla.rank());
+    core.output = workspace_view(plan, {mla.batch, mla.heads(), mla.len, mla.rank()});
+    plan.barrier();
+    add_core_attention(plan, mla.call, core);
+    plan.barrier();
+    add_latent_up_projection(plan, core.output, head_matrices(mla, mla.nope(), mla.values()),
+                             head_biases(mla, mla.nope(), mla.values()), output);
+}
+
+} // namespace
+
+vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
+    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
+    require(config.num_heads >= 1, "num_heads: 0, expected at least 1");
+    require(config.qk_nope_head_dim >= 1, "qk_nope_head_dim: 0, expected at least 1");
+    require(config.qk_rope_head_dim >= 2 && config.qk_rope_head_dim % 2 == 0, "qk_rope_head_dim: ", config.qk_rope_head_dim,
+            ", expected an even number of at least 2");
+    require(config.v_head_dim >= 1, "v_head_dim: 0, expected at least 1");
+    require(config.kv_lora_rank >= 1, "kv_lora_rank: 0, expected at least 1");
+    require(config.rope_theta > 0, "rope_theta: ", config.rope_theta, ", expected a number above 0");
+    require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB, "mla_form: ",
+            static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
+    return config;
+}
+
+void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix) {
+    const uint64_t heads = config.num_heads, nope = config.qk_nope_head_dim, rope = config.qk_rope_head_dim;
+    const uint64_t values = config.v_head_dim, rank = config.kv_lora_rank;
+    if (config.q_lora_rank == 0) {
+        add_linear_specs(specs, prefix + "wq", heads * (nope + rope), config.embed_dim);
+    } else {
+        add_linear_specs(specs, prefix + "wq_a", config.q_lora_rank, config.embed_dim);
+        specs.push_back({prefix + "q_norm.weight", {config.q_lora_rank}});
+        add_linear_specs(specs, prefix + "wq_b", heads * (nope + rope), config.q_lora_rank);
+    }
+    add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim);
+    specs.push_back({prefix + "kv_norm.weight", {rank}});
+    add_linear_specs(specs, prefix + "wkv_b", heads * (nope + values), rank);
+    add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
+}
+
+void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const std::string &prefix, const View &tokens,
+             const View &output, const View &residual) {
+    require_absent(call.key, call.value, "key, value", "mla");
+    require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
+    const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
+    const Mla mla{plan, layer, call, prefix, batch, len, checked_past_len(call)};
+    const CacheTensors cache = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY,
+                                             batch, 0, mla.rank() + mla.rope(), mla.past_len, len);
+    const Projected projected = add_projections(mla, tokens);
+    plan.barrier();
+    const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past_len);
+    const Heads attended = workspace_heads(plan, batch, len, mla.heads(), mla.values());
+    const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB;
+    (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
+    plan.barrier();
+    LinearEpilogue epilogue;
+    epilogue.residual = residual;
+    add_projection(plan, layer, prefix + "wo", attended.tokens, output, epilogue);
+}
+
+void plan_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const uint64_t width = layer.config().embed_dim;
+    const View tokens = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const vkattn_tensor output = checked_output(call, tokens.tensor.shape[0], tokens.tensor.shape[1], width);
+    add_mla(plan, layer, call, "", tokens, role_view(output, VKATTN_ROLE_OUTPUT), {});
+}
+
+} // namespace vkattn

@@ -1,0 +1,55 @@
+#include "runtime/layers/mla_block.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/layers/mla.hpp"
+#include "runtime/ops/norm.hpp"
+
+namespace vkattn {
+namespace {
+
+constexpr float kEpsilon = 1e-6f;
+
+uint64_t hidden_width(const vkattn_layer_config &config) { return uint64_t{config.embed_dim} * config.mlp_ratio; }
+
+} // namespace
+
+vkattn_layer_config checked_mla_block_config(const vkattn_layer_config &config) {
+    require(config.mlp_ratio >= 1, "mlp_ratio: 0, expected at least 1");
+    return checked_mla_config(config);
+}
+
+std::vector<WeightSpec> mla_block_weights(const vkattn_layer_config &config) {
+    std::vector<WeightSpec> specs;
+    add_mla_weights(specs, config, "attention.");
+    add_linear_specs(specs, "mlp.fc1", hidden_width(config), config.embed_dim);
+    add_linear_specs(specs, "mlp.fc2", config.embed_dim, hidden_width(config));
+    specs.push_back({"norm1.weight", {config.embed_dim}});
+    specs.push_back({"norm2.weight", {config.embed_dim}});
+    return specs;
+}
+
+void plan_mla_block(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const vkattn_layer_config &config = layer.config();
+    const View input = role_view(checked_tokens(call.query, "query", 0, 0, config.embed_dim), VKATTN_ROLE_QUERY);
+    const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
+    const View normed = workspace_view(plan, {batch, len, config.embed_dim});
+    const View attended = workspace_view(plan, {batch, len, config.embed_dim});
+    const View hidden = workspace_view(plan, {batch, len, hidden_width(config)});
+
+    add_norm(plan, Norm::kRms, kEpsilon, input, layer.weight("norm1.weight"), {}, normed);
+    plan.barrier();
+    add_mla(plan, layer, call, "attention.", normed, attended, input);
+    plan.barrier();
+    add_norm(plan, Norm::kRms, kEpsilon, attended, layer.weight("norm2.weight"), {}, normed);
+    plan.barrier();
+    LinearEpilogue gelu;
+    gelu.activation = VKATTN_ACTIVATION_GELU;
+    add_projection(plan, layer, "mlp.fc1", normed, hidden, gelu);
+    plan.barrier();
+    LinearEpilogue add;
+    add.residual = attended;
+    add_projection(plan, layer, "mlp.fc2", hidden, output, add);
+}
+
+} // namespace vkattn
