@@ -463,9 +463,35 @@ typedef enum vkattn_mla_form {
     VKATTN_MLA_FORM_MAX_ENUM = 0x7fffffff
 } vkattn_mla_form;
 
+/* How a rotary embedding was stretched to longer contexts than it was trained for. */
+typedef enum vkattn_rope_scaling_kind {
+    VKATTN_ROPE_UNSCALED = 0,
+    VKATTN_ROPE_LINEAR = 1, /* every frequency divided by factor */
+    VKATTN_ROPE_LLAMA3 = 2, /* low frequencies divided by factor, high ones kept, a ramp between */
+    VKATTN_ROPE_YARN = 3,   /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_rope_scaling_kind;
+
+/* factor                 how many times longer; > 0
+ * original_max_position  the length of training; LLAMA3 and YARN: > 0
+ * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
+ * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
+ * attention_factor       YARN: multiplies the rotated vectors; 0 means 0.1 ln(factor) + 1 */
+typedef struct vkattn_rope_scaling {
+    vkattn_rope_scaling_kind kind;
+    float factor;
+    uint32_t original_max_position;
+    float low_freq_factor;
+    float high_freq_factor;
+    float beta_fast;
+    float beta_slow;
+    float attention_factor;
+} vkattn_rope_scaling;
+
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
- * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved
+ * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
+ *                  scale (0: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (0: the kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
  * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
@@ -498,6 +524,10 @@ typedef struct vkattn_layer_config {
     uint32_t mlp_ratio;
     float rope_theta;
     uint32_t rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2) */
+    vkattn_rope_scaling rope_scaling;
+    float scale;
+    float softcap;
+    float norm_epsilon;
 } vkattn_layer_config;
 
 /* One named weight in host memory; copied by vkattn_layer_create. Contiguous, F32, F16 or BF16. */
@@ -509,10 +539,25 @@ typedef struct vkattn_weight {
 
 typedef struct vkattn_layer_opaque *vkattn_layer;
 
-/* Creates a layer and uploads its weights once.
+/* Creates a layer and uploads its weights once. Linears are [out, in]; each has an optional .bias [out].
  *
- * VKATTN_LAYER_MHA: q_proj.weight [num_heads*head_dim, embed_dim]; k_proj.weight, v_proj.weight
- *   [num_kv_heads*head_dim, embed_dim]; out_proj.weight [embed_dim, num_heads*head_dim]; .bias [out] each optional.
+ * MHA            q_proj [num_heads*head_dim, embed_dim], k_proj and v_proj [num_kv_heads*head_dim, embed_dim], out_proj
+ *                [embed_dim, num_heads*head_dim]; q_norm.weight and k_norm.weight [head_dim], optional: RMSNorm of each
+ *                head before the rotary embedding (eps 1e-6)
+ * LATENT_MHA     q_proj [num_heads*latent_dim, embed_dim], kv_proj [2*latent_dim, embed_dim] (K latent, then V latent),
+ *                up_proj [embed_dim, latent_dim]
+ * LATENT_QUERY   latents [num_latents, latent_dim], q_proj and out_proj [latent_dim, latent_dim], k_proj and v_proj
+ *                [latent_dim, input_dim]
+ * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank], wq_b
+ *                [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight [kv_lora_rank],
+ *                wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo [embed_dim, num_heads*v]
+ * COMPRESSED_KV  uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix
+ *                [latent_dim, embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank,
+ *                embed_dim]; out_proj [embed_dim, embed_dim]
+ * ENCODER        self_attn. and the names of MHA; ffn.fc1 [ffn_dim, embed_dim], ffn.fc2 [embed_dim, ffn_dim]; norm1 and
+ *                norm2 .weight [embed_dim], .bias optional
+ * MLA_BLOCK      attention. and the names of MLA; mlp.fc1 [embed_dim*mlp_ratio, embed_dim], mlp.fc2 [embed_dim,
+ *                embed_dim*mlp_ratio]; norm1.weight and norm2.weight [embed_dim]
  * Missing, unknown and misshapen weights are all named in one message. On failure *layer is NULL. */
 VKATTN_API vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
                                              const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer);
@@ -522,14 +567,18 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 
 /* One use of a layer: the tensors around it.
  *
- * query [B,Lq,embed_dim], key and value [B,Lk,embed_dim] (absent: self attention, taken from query), output
- *   [B,Lq,embed_dim]: F32, F16 or BF16 each, last stride 1
- * past_key, past_value [B,Hkv,P,D]: the cache so far, copied in front of the new keys; both or neither
- * present_key, present_value [B,Hkv,P+Lk,D]: receive the whole cache; both or neither. With past_len = P and no past_key,
+ * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are embed_dim,
+ *   but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
+ * key and value [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query
+ * past_key, past_value: the cache so far, P tokens, copied in front of the new ones; both or neither
+ * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no past_key,
  *   their first P tokens are taken as already there: an in-place cache
+ *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
+ *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
  * attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
  *   vkattn_attention_desc, with Lk counting the past
- * past_len: tokens in the cache before this call; must equal P where past_key is given (or be 0: taken from it) */
+ * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
+ *   given (or be 0: taken from it) */
 typedef struct vkattn_layer_call {
     vkattn_tensor query;
     vkattn_tensor key;

@@ -107,7 +107,7 @@ void add_projection(Plan &plan, const Layer &layer, const std::string &name, con
     add_linear(plan, input, layer.weight(name + ".weight"), output, epilogue);
 }
 
-void add_core_attention(Plan &plan, const vkattn_layer_call &call, const CoreAttention &core) {
+void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const CoreAttention &core) {
     vkattn_attention_desc desc{};
     desc.query = core.query.tensor;
     desc.key = core.key.tensor;
@@ -117,7 +117,8 @@ void add_core_attention(Plan &plan, const vkattn_layer_call &call, const CoreAtt
     desc.key_padding_mask = call.key_padding_mask;
     desc.key_lengths = call.key_lengths;
     desc.attn_weights = call.attn_weights;
-    desc.scale = core.scale;
+    desc.scale = layer.config().scale != 0 ? layer.config().scale : core.scale;
+    desc.softcap = layer.config().softcap;
     desc.mask_flags = call.mask_flags;
     desc.causal_alignment = call.causal_alignment;
     desc.window_left = call.window_left;

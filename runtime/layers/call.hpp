@@ -40,6 +40,9 @@ View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::init
 // [B,L,N] seen as [B,1,L,N].
 View as_one_head(const View &tokens);
 
+// The config's epsilon, or the one that the layer kind has by itself.
+inline float epsilon_or(const vkattn_layer_config &config, float own) { return config.norm_epsilon > 0 ? config.norm_epsilon : own; }
+
 // name.weight, and name.bias if it was given.
 void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
                     LinearEpilogue epilogue = {});
@@ -47,11 +50,11 @@ void add_projection(Plan &plan, const Layer &layer, const std::string &name, con
 // Attention of a layer: the call's masks and outputs, and views for the rest. past_len places the diagonal.
 struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each
-    float scale = 0;                // 0: 1/sqrt(D)
+    float scale = 0;                // 0: the config's, or 1/sqrt(D)
     uint64_t past_len = 0;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
-void add_core_attention(Plan &plan, const vkattn_layer_call &call, const CoreAttention &core);
+void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const CoreAttention &core);
 
 // A cache of one tensor [B,H,P,D] (or [B,P,N]) and what a call says of it.
 struct CacheTensors {

@@ -97,7 +97,7 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
     core.output = attended.heads;
     core.past_len = past_len;
     plan.barrier();
-    add_core_attention(plan, call, core);
+    add_core_attention(plan, layer, call, core);
     plan.barrier();
     add_projection(plan, layer, "out_proj", attended.tokens, output);
 }

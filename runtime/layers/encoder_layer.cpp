@@ -10,7 +10,7 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 
 void add_layer_norm(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output) {
-    add_norm(plan, Norm::kLayer, kEpsilon, input, layer.weight(name + ".weight"), layer.weight(name + ".bias"), output);
+    add_norm(plan, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"), layer.weight(name + ".bias"), output);
 }
 
 void add_feed_forward(Plan &plan, const Layer &layer, const View &input, const View &output, const View &residual) {

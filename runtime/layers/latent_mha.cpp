@@ -43,7 +43,7 @@ void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &ca
     core.key = as_one_head(slice(latents, 0, latent));
     core.value = as_one_head(slice(latents, latent, latent));
     core.output = workspace_heads(plan, batch, q_len, heads, latent).heads;
-    add_core_attention(plan, call, core);
+    add_core_attention(plan, layer, call, core);
     plan.barrier();
 
     const View weight = reshaped(layer.weight("up_proj.weight"), {heads, head_dim, latent}, {head_dim * latent, latent, 1});

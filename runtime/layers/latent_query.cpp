@@ -49,7 +49,7 @@ void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &
     core.key = key.heads;
     core.value = value.heads;
     core.output = attended.heads;
-    add_core_attention(plan, call, core);
+    add_core_attention(plan, layer, call, core);
     plan.barrier();
     add_projection(plan, layer, "out_proj", attended.tokens, output);
 }

@@ -12,6 +12,7 @@
 #include "runtime/tensor.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace vkattn {
 namespace {
@@ -84,7 +85,7 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
     std::vector<RopeFrequency> frequencies;
     if (rope_dims(config_) > 0) {
-        frequencies = vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta));
+        frequencies = vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta), config_.rope_scaling);
         weights.push_back({kRopeFrequencies, contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()}), frequencies.data()});
     }
     uint64_t bytes = 0;
@@ -161,6 +162,12 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");
+    check_rope_scaling(config.rope_scaling);
+    require(std::isfinite(config.scale), "scale: ", config.scale, ", expected a finite number, 0 for the default");
+    require(std::isfinite(config.softcap) && config.softcap >= 0, "softcap: ", config.softcap,
+            ", expected a finite number >= 0, 0 for none");
+    require(std::isfinite(config.norm_epsilon) && config.norm_epsilon >= 0, "norm_epsilon: ", config.norm_epsilon,
+            ", expected a finite number >= 0, 0 for the default");
     return kind.check(config);
 }
 

@@ -1,11 +1,14 @@
 #include "runtime/layers/mha.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/ops/norm.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/tensor.hpp"
 
 namespace vkattn {
 namespace {
+
+constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
 struct Inputs {
     View query, key, value; // [B,L,embed_dim]
@@ -29,6 +32,16 @@ struct Projected {
     View query, key, value; // [B,H,L,D] F32 in the workspace
 };
 
+// RMSNorm of every head of [B,H,L,D] in place, where the layer has the weight.
+void add_head_norm(Plan &plan, const Layer &layer, const std::string &weight, const View &heads) {
+    if (!present(layer.weight(weight))) return;
+    const vkattn_tensor &tensor = heads.tensor;
+    const View rows = reshaped(heads, {tensor.shape[0] * tensor.shape[1], tensor.shape[2], tensor.shape[3]},
+                               {tensor.strides[1], tensor.strides[2], tensor.strides[3]});
+    plan.barrier();
+    add_norm(plan, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
+}
+
 Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, const std::string &prefix, uint64_t past_len) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
@@ -38,6 +51,8 @@ Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, 
     add_projection(plan, layer, prefix + "q_proj", inputs.query, projected.query);
     add_projection(plan, layer, prefix + "k_proj", inputs.key, projected.key);
     add_projection(plan, layer, prefix + "v_proj", inputs.value, projected.value);
+    add_head_norm(plan, layer, prefix + "q_norm.weight", projected.query);
+    add_head_norm(plan, layer, prefix + "k_norm.weight", projected.key);
     if (config.rope_theta > 0) {
         plan.barrier();
         for (const View *view : {&projected.query, &projected.key})
@@ -73,6 +88,8 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "k_proj", kv_width, config.embed_dim);
     add_linear_specs(specs, prefix + "v_proj", kv_width, config.embed_dim);
     add_linear_specs(specs, prefix + "out_proj", config.embed_dim, query_width);
+    specs.push_back({prefix + "q_norm.weight", {config.head_dim}, true});
+    specs.push_back({prefix + "k_norm.weight", {config.head_dim}, true});
 }
 
 void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const MhaParts &parts) {
@@ -99,7 +116,7 @@ void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
     const Heads attended = workspace_heads(plan, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
     core.output = attended.heads;
     plan.barrier();
-    add_core_attention(plan, call, core);
+    add_core_attention(plan, layer, call, core);
     plan.barrier();
     LinearEpilogue epilogue;
     epilogue.residual = parts.residual;

@@ -30,7 +30,7 @@ struct Mla {
 };
 
 void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
-    add_norm(mla.plan, Norm::kRms, kEpsilon, tokens, mla.weight(weight), {}, tokens);
+    add_norm(mla.plan, Norm::kRms, epsilon_or(mla.config(), kEpsilon), tokens, mla.weight(weight), {}, tokens);
 }
 
 void add_rotation(const Mla &mla, const View &from, const View &to) {
@@ -114,7 +114,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
                              head_biases(mla, mla.nope(), mla.values()), core.value);
     add_kv_append(plan, for_every_head(mla, slice(latents, mla.rank(), mla.rope())), slice(core.key, mla.nope(), mla.rope()), 0, {});
     plan.barrier();
-    add_core_attention(plan, mla.call, core);
+    add_core_attention(plan, mla.layer, mla.call, core);
 }
 
 // Attention in the latent space: the query is folded by W_UK, the result lifted by W_UV.
@@ -132,7 +132,7 @@ void add_absorb(const Mla &mla, const View &query, const View &latents, const Vi
     core.value = slice(latents, 0, mla.rank());
     core.output = workspace_view(plan, {mla.batch, mla.heads(), mla.len, mla.rank()});
     plan.barrier();
-    add_core_attention(plan, mla.call, core);
+    add_core_attention(plan, mla.layer, mla.call, core);
     plan.barrier();
     add_latent_up_projection(plan, core.output, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), output);

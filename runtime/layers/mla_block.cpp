@@ -37,11 +37,11 @@ void plan_mla_block(Plan &plan, const Layer &layer, const vkattn_layer_call &cal
     const View attended = workspace_view(plan, {batch, len, config.embed_dim});
     const View hidden = workspace_view(plan, {batch, len, hidden_width(config)});
 
-    add_norm(plan, Norm::kRms, kEpsilon, input, layer.weight("norm1.weight"), {}, normed);
+    add_norm(plan, Norm::kRms, epsilon_or(config, kEpsilon), input, layer.weight("norm1.weight"), {}, normed);
     plan.barrier();
     add_mla(plan, layer, call, "attention.", normed, attended, input);
     plan.barrier();
-    add_norm(plan, Norm::kRms, kEpsilon, attended, layer.weight("norm2.weight"), {}, normed);
+    add_norm(plan, Norm::kRms, epsilon_or(config, kEpsilon), attended, layer.weight("norm2.weight"), {}, normed);
     plan.barrier();
     LinearEpilogue gelu;
     gelu.activation = VKATTN_ACTIVATION_GELU;

@@ -1,20 +1,86 @@
 #include "runtime/ops/rope.hpp"
 
+#include "runtime/error.hpp"
 #include "runtime/ops/elementwise.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace vkattn {
 
-std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta) {
-    constexpr double kTau = 6.28318530717958647693;
+namespace {
+
+constexpr double kTau = 6.28318530717958647693;
+
+// Llama 3.1: wavelengths well above the original length are stretched, well below it kept.
+double llama3_frequency(double radians, const vkattn_rope_scaling &scaling) {
+    const double length = scaling.original_max_position;
+    const double low = static_cast<double>(scaling.low_freq_factor), high = static_cast<double>(scaling.high_freq_factor);
+    const double factor = static_cast<double>(scaling.factor);
+    const double rotations = length * radians / kTau;
+    if (rotations > high) return radians;
+    if (rotations < low) return radians / factor;
+    const double smooth = (rotations - low) / (high - low);
+    return (1 - smooth) * radians / factor + smooth * radians;
+}
+
+// The pair that turns `rotations` times within the original length, as a real number.
+double yarn_correction(double rotations, uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
+    return dims * std::log(scaling.original_max_position / (rotations * kTau)) / (2 * std::log(theta));
+}
+
+double yarn_frequency(double radians, uint32_t pair, uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
+    const double fast = scaling.beta_fast != 0 ? static_cast<double>(scaling.beta_fast) : 32.0;
+    const double slow = scaling.beta_slow != 0 ? static_cast<double>(scaling.beta_slow) : 1.0;
+    const double low = std::max(std::floor(yarn_correction(fast, dims, theta, scaling)), 0.0);
+    double high = std::min(std::ceil(yarn_correction(slow, dims, theta, scaling)), dims - 1.0);
+    if (high == low) high += 0.001; // as in the paper's code: no division by zero
+    const double stretched = std::clamp((pair - low) / (high - low), 0.0, 1.0);
+    return radians / static_cast<double>(scaling.factor) * stretched + radians * (1 - stretched);
+}
+
+double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
+    switch (scaling.kind) {
+    case VKATTN_ROPE_LINEAR: return radians / static_cast<double>(scaling.factor);
+    case VKATTN_ROPE_LLAMA3: return llama3_frequency(radians, scaling);
+    case VKATTN_ROPE_YARN: return yarn_frequency(radians, pair, dims, theta, scaling);
+    default: return radians;
+    }
+}
+
+float attention_factor(const vkattn_rope_scaling &scaling) {
+    if (scaling.kind != VKATTN_ROPE_YARN) return 1.0f;
+    if (scaling.attention_factor != 0) return scaling.attention_factor;
+    return scaling.factor > 1 ? 0.1f * std::log(scaling.factor) + 1.0f : 1.0f;
+}
+
+} // namespace
+
+void check_rope_scaling(const vkattn_rope_scaling &scaling) {
+    require(scaling.kind >= VKATTN_ROPE_UNSCALED && scaling.kind <= VKATTN_ROPE_YARN, "rope_scaling: kind ",
+            static_cast<int>(scaling.kind), ", expected a vkattn_rope_scaling_kind");
+    if (scaling.kind == VKATTN_ROPE_UNSCALED) return;
+    require(scaling.factor > 0 && std::isfinite(scaling.factor), "rope_scaling: factor ", scaling.factor,
+            ", expected a finite number above 0");
+    if (scaling.kind == VKATTN_ROPE_LINEAR) return;
+    require(scaling.original_max_position > 0, "rope_scaling: original_max_position 0, expected at least 1");
+    if (scaling.kind == VKATTN_ROPE_LLAMA3)
+        require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor, "rope_scaling: low_freq_factor ",
+                scaling.low_freq_factor, ", high_freq_factor ", scaling.high_freq_factor, ", expected 0 < low < high");
+    else
+        require(scaling.beta_fast >= 0 && scaling.beta_slow >= 0 && scaling.attention_factor >= 0,
+                "rope_scaling: a beta or attention_factor below 0, expected numbers >= 0");
+}
+
+std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
     constexpr double kWord = 4294967296.0;
     std::vector<RopeFrequency> frequencies(dims / 2);
-    for (uint32_t i = 0; i < frequencies.size(); ++i) {
-        const double radians = std::pow(theta, -2.0 * i / dims);
+    for (uint32_t pair = 0; pair < frequencies.size(); ++pair) {
+        const double radians = scaled_frequency(std::pow(theta, -2.0 * pair / dims), pair, dims, theta, scaling);
         const double turns = radians / kTau - std::floor(radians / kTau);
         const double high = std::floor(turns * kWord);
-        frequencies[i] = {static_cast<uint32_t>((turns * kWord - high) * kWord), static_cast<uint32_t>(high), 1.0f};
+        frequencies[pair] = {static_cast<uint32_t>((turns * kWord - high) * kWord), static_cast<uint32_t>(high),
+                             attention_factor(scaling)};
     }
     return frequencies;
 }

@@ -13,8 +13,12 @@ struct RopeFrequency {
     float factor;
 };
 
-// Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position.
-std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta);
+// Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position,
+// changed as `scaling` says.
+std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling);
+
+// Fails, naming the member, if a scaling's numbers are impossible.
+void check_rope_scaling(const vkattn_rope_scaling &scaling);
 
 // Rotates token l of input [B,H,L,D] by position offset + l (past_lengths[b] + l, if that view is present) into output,
 // which may be the same view. F32, element stride 1. frequencies: an F32 view of 3 words a pair.
