@@ -116,7 +116,9 @@ vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkatt
 
 void vkattn_buffer_destroy(vkattn_buffer buffer) { std::default_delete<vkattn_buffer_opaque>()(buffer); }
 
-VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) { return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle(); }
+VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) {
+    return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle();
+}
 
 namespace {
 
@@ -151,7 +153,8 @@ void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirement
 void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
     if (plan == nullptr || report == nullptr) return;
     const Plan &own = plan->plan;
-    *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), static_cast<uint32_t>(own.step_count())};
+    *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
+               static_cast<uint32_t>(own.step_count())};
 }
 
 vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
@@ -183,8 +186,8 @@ vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attenti
     });
 }
 
-vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config, const vkattn_weight *weights,
-                                  uint32_t weight_count, vkattn_layer *layer) {
+vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
+                                  const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer) {
     return create(layer, "layer", [&] {
         require_given(context, "context");
         require_given(config, "config");

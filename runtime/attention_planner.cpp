@@ -109,13 +109,29 @@ uint32_t tiles(uint64_t size, uint32_t tile) {
 void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel) {
     for (size_t axis = 0; axis < 3; ++axis)
         if (groups[axis] > caps.max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, kernel, ": ", groups[axis], " workgroups on axis ", axis, ", expected at most ",
-                 caps.max_workgroup_count[axis], " (maxComputeWorkGroupCount of ", caps.name, ")");
+            fail(VKATTN_ERROR_UNSUPPORTED, kernel, ": ", groups[axis], " workgroups on axis ", axis,
+                 ", expected at most ", caps.max_workgroup_count[axis], " (maxComputeWorkGroupCount of ", caps.name,
+                 ")");
+}
+
+// Keys that one invocation of flash can attend in one dispatch, a multiple of its step.
+uint32_t flash_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    // trips of a step, those of remainders and of the four scores included; rows are loaded and stored by up to 4 D
+    // more
+    const uint32_t trips = problem.head_dim / 4 + problem.v_head_dim / 4 + 24;
+    const uint32_t budget = caps.max_loop_iterations - 4 * (problem.head_dim + problem.v_head_dim);
+    return budget / trips * KEYS_OF_FLASH_STEP;
 }
 
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    choice.dispatches[0] = {constants_of(problem, kFlashRows), {tiles(rows, kFlashRows), problem.kv_heads, problem.batch}};
+    choice.dispatches[0] = {constants_of(problem, kFlashRows),
+                            {tiles(rows, kFlashRows), problem.kv_heads, problem.batch}};
+    choice.keys_per_dispatch = flash_keys(problem, caps);
+    if (choice.keys_per_dispatch < problem.kv_len)
+        choice.scores =
+            contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim + 2});
     require_grid(choice.dispatches[0].groups, caps, "flash");
 }
 
@@ -127,7 +143,11 @@ void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     choice.dispatches[1] = {constants, {problem.q_len, problem.query_heads, problem.batch}};
     choice.dispatches[2] = {constants, {tiles(value_pairs, kUnfusedWorkgroup), problem.query_heads, problem.batch}};
     for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_grid(dispatch.groups, caps, "unfused");
-    choice.scores_bytes = heads * problem.q_len * problem.kv_len * sizeof(float);
+    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
+    if (most_keys != 0 && problem.kv_len > most_keys)
+        fail(VKATTN_ERROR_UNSUPPORTED, "unfused: ", problem.kv_len, " keys, expected at most ", most_keys, " on ",
+             caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+    choice.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
 }
 
 void require_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
@@ -143,8 +163,8 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
     AttentionChoice choice{};
     choice.kernel = problem.kernel;
     if (problem.kernel == VKATTN_KERNEL_FLASH && wants_matrices)
-        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: flash keeps no ", present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output",
-             ", expected unfused or auto");
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: flash keeps no ",
+             present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");
     if (problem.kernel != VKATTN_KERNEL_AUTO) {
         choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
     } else if (wants_matrices) {
@@ -167,9 +187,13 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
 
 const char *vkattn_kernel_name(vkattn_kernel kernel) {
     switch (kernel) {
-    case VKATTN_KERNEL_AUTO: return "auto";
-    case VKATTN_KERNEL_UNFUSED: return "unfused";
-    case VKATTN_KERNEL_FLASH: return "flash";
-    default: return "unknown";
+    case VKATTN_KERNEL_AUTO:
+        return "auto";
+    case VKATTN_KERNEL_UNFUSED:
+        return "unfused";
+    case VKATTN_KERNEL_FLASH:
+        return "flash";
+    default:
+        return "unknown";
     }
 }

@@ -9,7 +9,7 @@
 namespace vkattn {
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
-// flash is one dispatch; unfused is three: scores, softmax, values.
+// flash: dispatches[0], once for every keys_per_dispatch keys; unfused: scores, softmax, values.
 struct AttentionChoice {
     vkattn_kernel kernel;
     std::string reason;
@@ -18,11 +18,13 @@ struct AttentionChoice {
         gpu::AttentionConstants constants;
         std::array<uint32_t, 3> groups;
     };
-    std::array<Dispatch, 3> dispatches; // flash: the first
-    uint64_t scores_bytes;              // workspace of unfused, 0 for flash
+    std::array<Dispatch, 3> dispatches;
+    uint32_t keys_per_dispatch;
+    vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; flash: row states [B,Hq,Lq,Dv + 2]
 };
 
-// Pure: no Vulkan call. Fails with VKATTN_ERROR_UNSUPPORTED and the reason where no kernel, or not the one insisted on, serves.
+// Pure: no Vulkan call. Fails with VKATTN_ERROR_UNSUPPORTED and the reason where no kernel, or not the one insisted on,
+// serves.
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
 
 } // namespace vkattn

@@ -29,7 +29,8 @@ vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
 }
 
 void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected) {
-    const bool same = tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape);
+    const bool same =
+        tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape);
     require(same, name, ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
 }
 
@@ -37,14 +38,16 @@ void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_t
 vkattn_tensor checked_optional(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
     const vkattn_tensor tensor = normalised(given, name);
     if (!present(tensor)) return tensor;
-    require(tensor.type == expected.type, name, ": type ", type_name(tensor.type), ", expected ", type_name(expected.type));
+    require(tensor.type == expected.type, name, ": type ", type_name(tensor.type), ", expected ",
+            type_name(expected.type));
     require_shape(tensor, name, expected);
     return tensor;
 }
 
 vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
     const vkattn_tensor tensor = checked_optional(given, name, expected);
-    require(!present(tensor) || is_contiguous(tensor), name, ": strides are not those of a contiguous tensor, expected them to be");
+    require(!present(tensor) || is_contiguous(tensor), name,
+            ": strides are not those of a contiguous tensor, expected them to be");
     return tensor;
 }
 
@@ -57,13 +60,17 @@ void check_sizes(AttentionProblem &problem) {
     problem.kv_heads = size32(k, 1, "key");
     problem.kv_len = size32(k, 2, "key");
     problem.v_head_dim = size32(v, 3, "value");
-    require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ", kLargestHeadDim);
-    require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ", kLargestHeadDim);
+    require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ",
+            kLargestHeadDim);
+    require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ",
+            kLargestHeadDim);
     require_shape(k, "key", contiguous(k.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim}));
-    require_shape(v, "value", contiguous(v.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.v_head_dim}));
-    require_shape(o, "output", contiguous(o.type, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim}));
-    require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads, " heads, expected a multiple of the ",
-            problem.kv_heads, " heads of key");
+    require_shape(v, "value",
+                  contiguous(v.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.v_head_dim}));
+    require_shape(o, "output",
+                  contiguous(o.type, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim}));
+    require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads,
+            " heads, expected a multiple of the ", problem.kv_heads, " heads of key");
     require(!overlaps_itself(o), "output: strides make elements overlap, expected each element to have its own place");
 }
 
@@ -73,8 +80,8 @@ bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == f
 vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
     const vkattn_tensor mask = normalised(given, "attn_mask");
     if (!present(mask)) return mask;
-    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16, "attn_mask: type ",
-            type_name(mask.type), ", expected BOOL, F32 or F16");
+    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
+            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
     require(mask.rank >= 2, "attn_mask: rank ", mask.rank, ", expected 2, 3 or 4");
     vkattn_tensor full{};
     full.type = mask.type;
@@ -121,14 +128,14 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
             ", expected a finite number >= 0, 0 for none");
     problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
     problem.softcap = desc.softcap;
-    require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS, "score_stage: ",
-            static_cast<int>(desc.score_stage), ", expected a vkattn_score_stage");
+    require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS,
+            "score_stage: ", static_cast<int>(desc.score_stage), ", expected a vkattn_score_stage");
     problem.score_stage = desc.score_stage;
     require(desc.kv_head_mapping == VKATTN_KV_HEADS_GROUPED || desc.kv_head_mapping == VKATTN_KV_HEADS_MODULO,
             "kv_head_mapping: ", static_cast<int>(desc.kv_head_mapping), ", expected a vkattn_kv_head_mapping");
     problem.kv_head_mapping = desc.kv_head_mapping;
-    require(desc.kernel >= VKATTN_KERNEL_AUTO && desc.kernel < VKATTN_KERNEL_COUNT, "kernel: ", static_cast<int>(desc.kernel),
-            ", expected a vkattn_kernel");
+    require(desc.kernel >= VKATTN_KERNEL_AUTO && desc.kernel < VKATTN_KERNEL_COUNT,
+            "kernel: ", static_cast<int>(desc.kernel), ", expected a vkattn_kernel");
     problem.kernel = desc.kernel;
 }
 
@@ -141,7 +148,8 @@ int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW;
-    require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags, " has unknown bits, expected vkattn_mask_flags");
+    require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
+            " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
     problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
     require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,

@@ -10,12 +10,16 @@ thread_local char last_error[kLongestMessage] = "";
 
 vkattn_result result_of(VkResult result) {
     switch (result) {
-    case VK_ERROR_OUT_OF_HOST_MEMORY: return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+        return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
     case VK_ERROR_OUT_OF_DEVICE_MEMORY:
     case VK_ERROR_OUT_OF_POOL_MEMORY:
-    case VK_ERROR_FRAGMENTED_POOL: return VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
-    case VK_ERROR_DEVICE_LOST: return VKATTN_ERROR_DEVICE_LOST;
-    default: return VKATTN_ERROR_VULKAN;
+    case VK_ERROR_FRAGMENTED_POOL:
+        return VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
+    case VK_ERROR_DEVICE_LOST:
+        return VKATTN_ERROR_DEVICE_LOST;
+    default:
+        return VKATTN_ERROR_VULKAN;
     }
 }
 
@@ -33,7 +37,8 @@ const char *vkattn_last_error(void) { return vkattn::last_error; }
 
 const char *vkattn_result_name(vkattn_result result) {
 #define VKATTN_CASE(name)                                                                                              \
-    case name: return #name;
+    case name:                                                                                                         \
+        return #name;
     switch (result) {
         VKATTN_CASE(VKATTN_SUCCESS)
         VKATTN_CASE(VKATTN_ERROR_INVALID_ARGUMENT)
@@ -45,7 +50,8 @@ const char *vkattn_result_name(vkattn_result result) {
         VKATTN_CASE(VKATTN_ERROR_DEVICE_LOST)
         VKATTN_CASE(VKATTN_ERROR_VULKAN)
         VKATTN_CASE(VKATTN_ERROR_INTERNAL)
-    default: return "VKATTN_UNKNOWN_RESULT";
+    default:
+        return "VKATTN_UNKNOWN_RESULT";
     }
 #undef VKATTN_CASE
 }

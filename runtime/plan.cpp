@@ -14,9 +14,9 @@ constexpr uint64_t kBindingAlignment = 16;
 constexpr uint64_t kLargestResidue = 256; // the largest minStorageBufferOffsetAlignment that Vulkan allows
 
 constexpr const char *kRoleNames[] = {
-    "workspace",    "query",      "key",          "value",     "output",      "log_sum_exp",
-    "attn_mask",    "key_padding_mask", "key_lengths", "past_lengths", "alibi_slopes", "sinks",
-    "attn_weights", "qk_matmul_output", "past_key",  "past_value", "present_key", "present_value"};
+    "workspace",        "query",       "key",          "value",        "output", "log_sum_exp",  "attn_mask",
+    "key_padding_mask", "key_lengths", "past_lengths", "alibi_slopes", "sinks",  "attn_weights", "qk_matmul_output",
+    "past_key",         "past_value",  "present_key",  "present_value"};
 static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.
@@ -30,7 +30,8 @@ class TemporaryPool {
         create.maxSets = requirements.descriptor_sets;
         create.poolSizeCount = 1;
         create.pPoolSizes = &size;
-        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_), "vkCreateDescriptorPool");
+        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_),
+              "vkCreateDescriptorPool");
     }
     ~TemporaryPool() { context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr); }
     TemporaryPool(const TemporaryPool &) = delete;
@@ -115,7 +116,8 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         require(roles_[role] || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
                 " is not used by this plan, expected only the tensors of its description");
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
-        require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name, " has buffer VK_NULL_HANDLE, expected a buffer");
+        require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
+                " has buffer VK_NULL_HANDLE, expected a buffer");
         require(binding.offset % kBindingAlignment == 0, "bindings: role ", name, " has offset ", binding.offset,
                 ", expected a multiple of ", kBindingAlignment);
         regions[role] = &binding;
@@ -138,12 +140,14 @@ std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
     allocate.descriptorPool = pool;
     allocate.descriptorSetCount = static_cast<uint32_t>(layouts.size());
     allocate.pSetLayouts = layouts.data();
-    check(context_.vk().vkAllocateDescriptorSets(context_.device(), &allocate, sets.data()), "vkAllocateDescriptorSets");
+    check(context_.vk().vkAllocateDescriptorSets(context_.device(), &allocate, sets.data()),
+          "vkAllocateDescriptorSets");
     return sets;
 }
 
 void Plan::record(const vkattn_record_info &info) const {
-    require(info.command_buffer != VK_NULL_HANDLE, "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
+    require(info.command_buffer != VK_NULL_HANDLE,
+            "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
     require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
     const Regions regions = match({info.bindings, info.binding_count});
     const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
@@ -177,8 +181,8 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     if (step.barrier_before) {
         const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
                                       VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
-        vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1,
-                                &barrier, 0, nullptr, 0, nullptr);
+        vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
+                                1, &barrier, 0, nullptr, 0, nullptr);
     }
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {
@@ -186,17 +190,18 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
                                      step.pipeline->bindings, descriptors.writes.data());
     } else {
         vk.vkUpdateDescriptorSets(context_.device(), step.pipeline->bindings, descriptors.writes.data(), 0, nullptr);
-        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0, 1, &set, 0, nullptr);
+        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0, 1, &set, 0,
+                                   nullptr);
     }
-    vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
+    vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes,
+                          push.data());
     vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
 }
 
 double Plan::run(std::span<const vkattn_binding> bindings) const {
     std::vector<vkattn_binding> all(bindings.begin(), bindings.end());
-    const bool has_workspace = std::any_of(all.begin(), all.end(), [](const vkattn_binding &binding) {
-        return binding.role == VKATTN_ROLE_WORKSPACE;
-    });
+    const bool has_workspace = std::any_of(
+        all.begin(), all.end(), [](const vkattn_binding &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
     std::optional<Buffer> workspace;
     if (!has_workspace && workspace_bytes_ > 0) {
         workspace.emplace(context_, workspace_bytes_);

@@ -29,30 +29,42 @@ void fill_contiguous_strides(vkattn_tensor &tensor, const char *name) {
 
 const char *type_name(vkattn_type type) {
     switch (type) {
-    case VKATTN_TYPE_NONE: return "NONE";
-    case VKATTN_TYPE_F32: return "F32";
-    case VKATTN_TYPE_F16: return "F16";
-    case VKATTN_TYPE_BF16: return "BF16";
-    case VKATTN_TYPE_BOOL: return "BOOL";
-    case VKATTN_TYPE_I32: return "I32";
-    default: return "an unknown type";
+    case VKATTN_TYPE_NONE:
+        return "NONE";
+    case VKATTN_TYPE_F32:
+        return "F32";
+    case VKATTN_TYPE_F16:
+        return "F16";
+    case VKATTN_TYPE_BF16:
+        return "BF16";
+    case VKATTN_TYPE_BOOL:
+        return "BOOL";
+    case VKATTN_TYPE_I32:
+        return "I32";
+    default:
+        return "an unknown type";
     }
 }
 
 uint64_t element_bytes(vkattn_type type) {
     switch (type) {
     case VKATTN_TYPE_F32:
-    case VKATTN_TYPE_I32: return 4;
+    case VKATTN_TYPE_I32:
+        return 4;
     case VKATTN_TYPE_F16:
-    case VKATTN_TYPE_BF16: return 2;
-    case VKATTN_TYPE_BOOL: return 1;
-    default: return 0;
+    case VKATTN_TYPE_BF16:
+        return 2;
+    case VKATTN_TYPE_BOOL:
+        return 1;
+    default:
+        return 0;
     }
 }
 
 std::string shape_text(const vkattn_tensor &tensor) {
     std::ostringstream stream;
-    for (uint32_t dim = 0; dim < std::min(tensor.rank, 4u); ++dim) stream << (dim == 0 ? '[' : ',') << tensor.shape[dim];
+    for (uint32_t dim = 0; dim < std::min(tensor.rank, 4u); ++dim)
+        stream << (dim == 0 ? '[' : ',') << tensor.shape[dim];
     stream << ']';
     return stream.str();
 }
@@ -78,7 +90,8 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
             result.shape[dim] = result.strides[dim] = 0;
             continue;
         }
-        require(tensor.shape[dim] >= 1, name, ": shape ", shape_text(tensor), " has an empty dimension, expected sizes >= 1");
+        require(tensor.shape[dim] >= 1, name, ": shape ", shape_text(tensor),
+                " has an empty dimension, expected sizes >= 1");
         any_stride = any_stride || tensor.strides[dim] != 0;
     }
     if (!any_stride) fill_contiguous_strides(result, name);

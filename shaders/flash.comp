@@ -1,8 +1,10 @@
 // Attention with online softmax: nothing of size q_len x kv_len is written (Dao et al., "FlashAttention", 2022).
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (row tiles of a KV head's GROUP * Lq rows, Hkv, B); one invocation owns one row, with Q and the running output in
-// private arrays. No shared memory, barrier or subgroup operation: K and V addresses are uniform in the workgroup.
+// grid: (row tiles of a KV head's GROUP * Lq rows, Hkv, B); one invocation owns one row, with Q and the running output
+// in private arrays. No shared memory, barrier or subgroup operation: K and V addresses are uniform in the workgroup.
+// Long contexts take several dispatches in turn, each over keys first_key .. last_key - 1; the rows' states wait in
+// scores [B * Hq * Lq, Dv + 2] (maximum, sum, output), so that a dispatch's work is bounded.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,7 +18,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/softmax.glsl"
 
 // Loops over head dims are kept as loops: unrolled, a CPU driver compiles them for many seconds.
-const uint KEYS = 4; // of one step
+const uint KEYS = KEYS_OF_FLASH_STEP;
 const uint QUERY_BLOCKS = (HEAD_DIM + 3) / 4;
 const uint VALUE_BLOCKS = (V_HEAD_DIM + 3) / 4;
 
@@ -25,9 +27,9 @@ vec4 accumulator[VALUE_BLOCKS];
 
 void load_query_row(Row row) {
     uint element = query_element(row);
-    [[dont_unroll]] for (uint block = 0; block < HEAD_DIM / 4; ++block)
-        query[block] = push.scale_log2 * load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS),
-                                                     element + 4 * block * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
+    [[dont_unroll]] for (uint block = 0; block < HEAD_DIM / 4; ++block) query[block] =
+        push.scale_log2 *
+        load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * block * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
     if (HEAD_DIM % 4 != 0) {
         vec4 rest = vec4(0);
         for (uint i = 0; i < HEAD_DIM % 4; ++i)
@@ -57,9 +59,7 @@ vec4 score_keys(uvec4 elements) {
 }
 
 // weight * value, and 0 for a hidden key even where its value is not a number
-vec4 weighted(float weight, vec4 value) {
-    return weight > 0.0 ? weight * value : vec4(0);
-}
+vec4 weighted(float weight, vec4 value) { return weight > 0.0 ? weight * value : vec4(0); }
 
 vec4 load_value_block(uint element, uint block) {
     if (4 * block + 4 <= V_HEAD_DIM)
@@ -76,10 +76,9 @@ void accumulate_values(uvec4 elements, vec4 weights, float rescale, bool all_vis
         vec4 a = load_value_block(elements.x, block), b = load_value_block(elements.y, block);
         vec4 c = load_value_block(elements.z, block), d = load_value_block(elements.w, block);
         vec4 sum = rescale * accumulator[block];
-        accumulator[block] =
-            all_visible ? sum + weights.x * a + weights.y * b + weights.z * c + weights.w * d
-                        : sum + weighted(weights.x, a) + weighted(weights.y, b) + weighted(weights.z, c) +
-                              weighted(weights.w, d);
+        accumulator[block] = all_visible ? sum + weights.x * a + weights.y * b + weights.z * c + weights.w * d
+                                         : sum + weighted(weights.x, a) + weighted(weights.y, b) +
+                                               weighted(weights.z, c) + weighted(weights.w, d);
     }
 }
 
@@ -116,6 +115,34 @@ void store_row(Row row, float scale) {
                      accumulator[VALUE_BLOCKS - 1][(V_HEAD_DIM - 1) % 4] * scale);
 }
 
+uint state_element(Row row) { return base_bytes(BINDING_SCORES) / 4 + row_index(row) * (V_HEAD_DIM + 2); }
+
+SoftmaxState start_row(Row row) {
+    bool resumes = push.first_key > 0;
+    uint element = state_element(row);
+    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) {
+        accumulator[block] = vec4(0);
+        for (uint i = 0; i < 4; ++i)
+            if (resumes && 4 * block + i < V_HEAD_DIM) accumulator[block][i] = scores[element + 2 + 4 * block + i];
+    }
+    if (!resumes) return softmax_empty();
+    return SoftmaxState(scores[element], scores[element + 1]);
+}
+
+void finish_row(SoftmaxState state, Row row) {
+    if (push.last_key < push.kv_len) {
+        uint element = state_element(row);
+        scores[element] = state.maximum;
+        scores[element + 1] = state.sum;
+        [[dont_unroll]] for (uint dim = 0; dim < V_HEAD_DIM; ++dim) scores[element + 2 + dim] =
+            accumulator[dim / 4][dim % 4];
+        return;
+    }
+    float rescale = softmax_denominator_scale(state, row);
+    store_row(row, state.sum > 0.0 ? rescale / state.sum : 0.0);
+    store_log_sum_exp(state, row);
+}
+
 void main() {
     uint rows = GROUP * push.q_len;
     uint first_row = gl_WorkGroupID.x * WORKGROUP_SIZE;
@@ -125,15 +152,11 @@ void main() {
     Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
     KeyRange range = seen_by_any(row.batch, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(row.batch, first_row / GROUP, last_row / GROUP);
+    range = KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key));
 
     load_query_row(row);
-    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) accumulator[block] = vec4(0);
-    SoftmaxState state = softmax_empty();
+    SoftmaxState state = start_row(row);
     for (uint key = range.begin; key < range.end; key += KEYS)
         attend_keys(row, key, range, key >= full.begin && key + KEYS <= full.end, state);
-
-    float rescale = softmax_denominator_scale(state, row);
-    if (row_number > last_row) return;
-    store_row(row, state.sum > 0.0 ? rescale / state.sum : 0.0);
-    store_log_sum_exp(state, row);
+    if (row_number <= last_row) finish_row(state, row);
 }

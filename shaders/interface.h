@@ -33,7 +33,7 @@ using uint = std::uint32_t;
 #define BINDING_PAST_LENGTHS 8
 #define BINDING_ALIBI_SLOPES 9
 #define BINDING_SINKS 10
-#define BINDING_SCORES 11
+#define BINDING_SCORES 11 /* unfused: scores, then weights; flash: the state of rows between dispatches */
 #define BINDING_ATTN_WEIGHTS 12
 #define BINDING_QK_MATMUL_OUTPUT 13
 #define ATTENTION_BINDINGS 14
@@ -64,6 +64,9 @@ using uint = std::uint32_t;
 #define SCORES_CAPPED 1u
 #define SCORES_MASKED 2u
 #define SCORES_WEIGHTS 3u
+
+#define KEYS_OF_FLASH_STEP 4u
+#define KEYS_OF_UNFUSED_TRIP 4u
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector */
@@ -103,6 +106,8 @@ struct AttentionPush {
     int window_right;
     float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
     float softcap_log2; /* softcap * log2(e) */
+    uint first_key;     /* flash: this dispatch attends keys first_key .. last_key - 1 */
+    uint last_key;
 };
 
 /* ------------------------------------------------------------------ linear */
@@ -236,7 +241,7 @@ struct RopeConstants {
 struct AppendConstants {
     APPEND_CONSTANTS(VKATTN_CONSTANT)
 };
-static_assert(sizeof(AttentionPush) == 116 && sizeof(AttentionPush) <= 128);
+static_assert(sizeof(AttentionPush) == 124 && sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);
 static_assert(sizeof(RopePush) <= 128);

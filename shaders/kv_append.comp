@@ -1,4 +1,5 @@
-// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity are dropped.
+// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity are
+// dropped.
 //
 // source [B,H,L,D] -> cache [B,H,capacity,D] at positions past .. past + L - 1
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word
@@ -17,7 +18,9 @@ layout(push_constant, std430) uniform PushBlock { AppendPush push; };
 
 layout(set = 0, binding = BINDING_APPEND_SOURCE, std430) readonly buffer SourceBuffer { uint source_words[]; };
 layout(set = 0, binding = BINDING_APPEND_CACHE, std430) buffer CacheBuffer { uint cache_words[]; };
-layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
+layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
+    int past_lengths[];
+};
 
 #define WORDS source_words
 #define BINDING BINDING_APPEND_SOURCE
@@ -40,8 +43,7 @@ void main() {
     uint head = gl_WorkGroupID.y;
     uint batch = gl_WorkGroupID.z;
     uint past = push.offset;
-    if (HAS_PAST_LENGTHS != 0u)
-        past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
+    if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
     uint position = past + token;
     if (token >= push.positions || position >= push.capacity) return;
 

@@ -91,9 +91,7 @@ void fill_tiles(uint first_row, uint first_output, uint first_feature) {
         input_tile[line * (STEP + 1) + i % STEP] =
             inside && row < push.rows ? load_input(INPUT_FORMAT, input_element(row, feature)) : 0.0;
         weight_tile[line * (STEP + 1) + i % STEP] =
-            inside && o < push.out_features
-                ? load_weight(WEIGHT_FORMAT, weight_element(o, feature))
-                : 0.0;
+            inside && o < push.out_features ? load_weight(WEIGHT_FORMAT, weight_element(o, feature)) : 0.0;
     }
 }
 

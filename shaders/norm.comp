@@ -2,8 +2,8 @@
 //
 // output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight + bias; RMSNorm takes the mean as 0
 // input [B,L,N], weight [N], bias [N] -> output [B,L,N], which may be the input
-// grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so that
-// it alone reads and writes them and two 16-bit values may share a word
+// grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so
+// that it alone reads and writes them and two 16-bit values may share a word
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -51,9 +51,7 @@ layout(set = 0, binding = BINDING_NORM_OUTPUT, std430) buffer OutputBuffer { uin
 #define REDUCE_SIZE NORM_WORKGROUP_SIZE
 #include "lib/reduce.glsl"
 
-uint input_start() {
-    return gl_WorkGroupID.y * push.input_strides[0] + gl_WorkGroupID.x * push.input_strides[1];
-}
+uint input_start() { return gl_WorkGroupID.y * push.input_strides[0] + gl_WorkGroupID.x * push.input_strides[1]; }
 
 float sum_of_own(float mean, bool squared) {
     float sum = 0.0;

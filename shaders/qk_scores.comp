@@ -1,6 +1,7 @@
 // Unfused attention, first of three: scores = scale * Q K^T.
 //
-// query [B,Hq,Lq,D], key [B,Hkv,Lk,D] -> scores [B,Hq,Lq,Lk] f32; grid: (key tiles, Lq, B * Hq), one score an invocation
+// query [B,Hq,Lq,D], key [B,Hkv,Lk,D] -> scores [B,Hq,Lq,Lk] f32; grid: (key tiles, Lq, B * Hq), one score an
+// invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -13,11 +14,11 @@ layout(local_size_x_id = 0) in;
 float query_dot_key(uint query, uint key) {
     float sum = 0.0;
     uint dim = 0;
-    [[dont_unroll]] for (; dim + 4 <= HEAD_DIM; dim += 4)
-        sum += dot(load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), query + dim * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE),
-                   load_key4(KEY_FORMAT, has(FEATURE_KEY_PAIRS), key + dim * KEY_DIM_STRIDE, KEY_DIM_STRIDE));
-    [[dont_unroll]] for (; dim < HEAD_DIM; ++dim)
-        sum += load_query(QUERY_FORMAT, query + dim * QUERY_DIM_STRIDE) * load_key(KEY_FORMAT, key + dim * KEY_DIM_STRIDE);
+    [[dont_unroll]] for (; dim + 4 <= HEAD_DIM; dim += 4) sum +=
+        dot(load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), query + dim * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE),
+            load_key4(KEY_FORMAT, has(FEATURE_KEY_PAIRS), key + dim * KEY_DIM_STRIDE, KEY_DIM_STRIDE));
+    [[dont_unroll]] for (; dim < HEAD_DIM; ++dim) sum +=
+        load_query(QUERY_FORMAT, query + dim * QUERY_DIM_STRIDE) * load_key(KEY_FORMAT, key + dim * KEY_DIM_STRIDE);
     return sum;
 }
 

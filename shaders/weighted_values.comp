@@ -4,14 +4,21 @@
 // grid: (tiles of Lq * ceil(Dv / 2), Hq, B), two neighbouring dims an invocation: they may share a word
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
 #include "lib/work.glsl"
 
-vec2 load_value_pair(uint element, bool second) {
-    return vec2(load_value(VALUE_FORMAT, element), second ? load_value(VALUE_FORMAT, element + VALUE_DIM_STRIDE) : 0.0);
+// weight * value of one key; 0 where the key is hidden, even if its value is not a number, and beyond the last key
+vec2 weighted_pair(Row row, uint weights, uint key, uint dim, bool second) {
+    if (key >= push.kv_len) return vec2(0);
+    float weight = scores[weights + key];
+    if (weight == 0.0) return vec2(0);
+    uint element = value_element(row, key) + dim * VALUE_DIM_STRIDE;
+    return weight *
+           vec2(load_value(VALUE_FORMAT, element), second ? load_value(VALUE_FORMAT, element + VALUE_DIM_STRIDE) : 0.0);
 }
 
 void main() {
@@ -24,11 +31,10 @@ void main() {
     uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * push.kv_len;
 
     vec2 sum = vec2(0);
-    for (uint key = 0; key < push.kv_len; ++key) {
-        float weight = scores[weights + key];
-        // a hidden key adds nothing, even where its value is not a number
-        if (weight != 0.0) sum += weight * load_value_pair(value_element(row, key) + dim * VALUE_DIM_STRIDE, second);
-    }
+    // KEYS_OF_UNFUSED_TRIP keys a trip: some drivers bound the trips of a shader's loops
+    for (uint key = 0; key < push.kv_len; key += KEYS_OF_UNFUSED_TRIP)
+        [[unroll]] for (uint i = 0; i < KEYS_OF_UNFUSED_TRIP; ++i) sum +=
+            weighted_pair(row, weights, key + i, dim, second);
     uint element = output_element(row) + dim * OUTPUT_DIM_STRIDE;
     if (second)
         store_output2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), element, OUTPUT_DIM_STRIDE, sum);

@@ -78,6 +78,7 @@ void Context::borrow(const vkattn_context_info &info) {
     load_device_functions(vk_, device_);
     const std::vector<std::string> extensions = extensions_of(info);
     caps_ = read_device_caps(vk_, physical_device_, info.api_version, extensions);
+    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
 }
 
 void Context::create_own(const vkattn_context_info &info) {
@@ -93,7 +94,8 @@ void Context::create_instance(const vkattn_context_info &info) {
     std::vector<const char *> layers;
     std::vector<const char *> extensions;
     const VkValidationFeatureEnableEXT synchronisation = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
-    VkValidationFeaturesEXT validation{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, &synchronisation, 0, nullptr};
+    VkValidationFeaturesEXT validation{
+        VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, &synchronisation, 0, nullptr};
     if (info.enable_validation != 0) {
         if (!has_layer(vk_, kValidationLayer))
             fail(VKATTN_ERROR_UNSUPPORTED, "enable_validation: ", kValidationLayer,
@@ -115,7 +117,8 @@ void Context::create_messenger(const vkattn_context_info &info) {
     create.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
     create.pfnUserCallback = on_message;
     create.pUserData = this;
-    check(vk_.vkCreateDebugUtilsMessengerEXT(instance_, &create, nullptr, &messenger_), "vkCreateDebugUtilsMessengerEXT");
+    check(vk_.vkCreateDebugUtilsMessengerEXT(instance_, &create, nullptr, &messenger_),
+          "vkCreateDebugUtilsMessengerEXT");
 }
 
 VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
@@ -134,6 +137,7 @@ void Context::choose_device(const char *selector) {
         fail(VKATTN_ERROR_NO_DEVICE, "device ", caps_.name, ": Vulkan ", VK_API_VERSION_MAJOR(caps_.api_version), ".",
              VK_API_VERSION_MINOR(caps_.api_version), ", expected at least 1.1");
     queue_family_ = compute_queue_family(vk_, physical_device_, caps_.name);
+    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
 }
 
 void Context::create_device() {

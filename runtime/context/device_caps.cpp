@@ -21,15 +21,22 @@ bool contains(std::span<const std::string> extensions, const char *name) {
 struct Query {
     VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
     VkPhysicalDeviceIDProperties id{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES, nullptr, {}, {}, {}, 0, 0};
-    VkPhysicalDeviceSubgroupProperties subgroup{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
-    VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
+    VkPhysicalDeviceSubgroupProperties subgroup{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
+    VkPhysicalDeviceDriverProperties driver{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
 
     VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, nullptr, {}};
-    VkPhysicalDevice16BitStorageFeatures storage16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES, nullptr, 0, 0, 0, 0};
-    VkPhysicalDeviceShaderFloat16Int8Features float16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, nullptr, 0, 0};
-    VkPhysicalDevice8BitStorageFeatures storage8{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, nullptr, 0, 0, 0};
-    VkPhysicalDeviceBufferDeviceAddressFeatures address{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, nullptr, 0, 0, 0};
-    VkPhysicalDeviceShaderIntegerDotProductFeatures dot{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, 0};
+    VkPhysicalDevice16BitStorageFeatures storage16{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES, nullptr, 0, 0, 0, 0};
+    VkPhysicalDeviceShaderFloat16Int8Features float16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES,
+                                                      nullptr, 0, 0};
+    VkPhysicalDevice8BitStorageFeatures storage8{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, nullptr, 0, 0,
+                                                 0};
+    VkPhysicalDeviceBufferDeviceAddressFeatures address{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, nullptr, 0, 0, 0};
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, 0};
 };
 
 template <class Head, class Link>
@@ -43,13 +50,16 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     const bool vulkan12 = api_version >= VK_API_VERSION_1_2;
     chain(query.properties, query.id);
     chain(query.properties, query.subgroup);
-    if (vulkan12 || contains(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME)) chain(query.properties, query.driver);
+    if (vulkan12 || contains(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
+        chain(query.properties, query.driver);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
 
     chain(query.features, query.storage16);
-    if (vulkan12 || contains(extensions, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME)) chain(query.features, query.float16);
+    if (vulkan12 || contains(extensions, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
+        chain(query.features, query.float16);
     if (vulkan12 || contains(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME)) chain(query.features, query.storage8);
-    if (vulkan12 || contains(extensions, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME)) chain(query.features, query.address);
+    if (vulkan12 || contains(extensions, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME))
+        chain(query.features, query.address);
     if (api_version >= VK_API_VERSION_1_3 || contains(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
         chain(query.features, query.dot);
     vk.vkGetPhysicalDeviceFeatures2(physical_device, &query.features);
@@ -103,18 +113,19 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
     vk.vkGetPhysicalDeviceMemoryProperties(physical_device, &memory);
     uint64_t bytes = 0;
     for (uint32_t heap = 0; heap < memory.memoryHeapCount; ++heap)
-        if ((memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) bytes += memory.memoryHeaps[heap].size;
+        if ((memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
+            bytes += memory.memoryHeaps[heap].size;
     return bytes;
 }
 
-bool has_timestamps(const Functions &vk, VkPhysicalDevice physical_device) {
-    uint32_t count = 0;
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, nullptr);
-    std::vector<VkQueueFamilyProperties> families(count);
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, families.data());
-    return std::any_of(families.begin(), families.end(), [](const VkQueueFamilyProperties &family) {
-        return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && family.timestampValidBits != 0;
-    });
+// Mesa's llvmpipe ends a shader's loops, silently, after this many trips in all, nested ones included
+// (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen.
+constexpr uint32_t kLlvmpipeLoopIterations = 65535;
+
+uint32_t most_loop_iterations(const Query &query) {
+    const bool llvmpipe = query.driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE ||
+                          std::strncmp(query.properties.properties.deviceName, "llvmpipe", 8) == 0;
+    return llvmpipe ? kLlvmpipeLoopIterations : 0;
 }
 
 void set_kernels(DeviceCaps &caps) {
@@ -156,7 +167,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     set_limits(query.properties.properties.limits, caps);
     set_features(query, extensions, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
-    caps.timestamps = has_timestamps(vk, physical_device);
+    caps.max_loop_iterations = most_loop_iterations(query);
     set_kernels(caps);
     return caps;
 }

@@ -8,7 +8,8 @@
 
 namespace vkattn {
 
-// What a device can do, as plain data: what the planner chooses by. Every device fact and quirk is read here and nowhere else.
+// What a device can do, as plain data: what the planner chooses by. Every device fact and quirk is read here and
+// nowhere else.
 using DeviceCaps = vkattn_device_facts;
 
 // Device extensions that kernels or recording use where they exist.

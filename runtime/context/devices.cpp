@@ -13,7 +13,8 @@ constexpr VkInstanceCreateFlags kEnumeratePortability = 0x00000001; // VK_INSTAN
 
 bool has_instance_extension(const Functions &vk, const char *name) {
     uint32_t count = 0;
-    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr), "vkEnumerateInstanceExtensionProperties");
+    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr),
+          "vkEnumerateInstanceExtensionProperties");
     std::vector<VkExtensionProperties> extensions(count);
     check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, extensions.data()),
           "vkEnumerateInstanceExtensionProperties");
@@ -38,11 +39,16 @@ std::string lower(std::string value) {
 
 int preference(VkPhysicalDeviceType type) {
     switch (type) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU: return 3;
-    default: return 4;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+        return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+        return 1;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+        return 2;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+        return 3;
+    default:
+        return 4;
     }
 }
 
@@ -51,6 +57,14 @@ std::string names_of(std::span<const ListedDevice> devices) {
     for (const ListedDevice &device : devices)
         names += text(names.empty() ? "" : ", ", device.caps.index, " ", device.caps.name);
     return names;
+}
+
+std::vector<VkQueueFamilyProperties> queue_families(const Functions &vk, VkPhysicalDevice physical_device) {
+    uint32_t count = 0;
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, families.data());
+    return families;
 }
 
 } // namespace
@@ -97,6 +111,10 @@ std::vector<ListedDevice> list_devices(const Functions &vk, VkInstance instance)
         const uint32_t version = std::min(loader_version, properties.apiVersion);
         const std::vector<std::string> extensions = device_extensions(vk, handle);
         devices.push_back({handle, read_device_caps(vk, handle, version, extensions)});
+        const auto families = queue_families(vk, handle);
+        devices.back().caps.timestamps = std::any_of(families.begin(), families.end(), [](const auto &family) {
+            return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && family.timestampValidBits != 0;
+        });
         devices.back().caps.index = static_cast<uint32_t>(devices.size()) - 1;
     }
     return devices;
@@ -118,14 +136,19 @@ const ListedDevice &select_device(std::span<const ListedDevice> devices, const s
 }
 
 uint32_t compute_queue_family(const Functions &vk, VkPhysicalDevice physical_device, const char *name) {
-    uint32_t count = 0;
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, nullptr);
-    std::vector<VkQueueFamilyProperties> families(count);
-    vk.vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, families.data());
+    const std::vector<VkQueueFamilyProperties> families = queue_families(vk, physical_device);
     for (VkQueueFlags wanted : {VK_QUEUE_COMPUTE_BIT | VK_QUEUE_GRAPHICS_BIT, VK_QUEUE_COMPUTE_BIT + 0})
-        for (uint32_t family = 0; family < count; ++family)
+        for (uint32_t family = 0; family < families.size(); ++family)
             if ((families[family].queueFlags & wanted) == wanted) return family;
     fail(VKATTN_ERROR_NO_DEVICE, "device ", name, ": no queue family computes, expected one");
+}
+
+VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family) {
+    const std::vector<VkQueueFamilyProperties> families = queue_families(vk, physical_device);
+    require(family < families.size(), "queue_family: ", family, ", expected less than the device's ", families.size());
+    require((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0, "queue_family: ", family,
+            " does not compute, expected a family with VK_QUEUE_COMPUTE_BIT");
+    return families[family];
 }
 
 } // namespace vkattn

@@ -23,4 +23,7 @@ const ListedDevice &select_device(std::span<const ListedDevice> devices, const s
 // A family that computes, one with graphics too where there is a choice. Fails, naming the device.
 uint32_t compute_queue_family(const Functions &vk, VkPhysicalDevice physical_device, const char *name);
 
+// The family's properties; fails, naming queue_family, unless it exists and computes.
+VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family);
+
 } // namespace vkattn

@@ -83,8 +83,8 @@ void load_device_functions(Functions &vk, VkDevice device) {
 #define VKATTN_LOAD(name) load(vk.name, vk.vkGetDeviceProcAddr(device, #name), #name);
     VKATTN_DEVICE_FUNCTIONS(VKATTN_LOAD)
 #undef VKATTN_LOAD
-    vk.vkCmdPushDescriptorSetKHR = reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(
-        vk.vkGetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR"));
+    vk.vkCmdPushDescriptorSetKHR =
+        reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(vk.vkGetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR"));
 }
 
 } // namespace vkattn

@@ -6,8 +6,8 @@
 
 namespace vkattn {
 
-// Vulkan's functions, one table per context: no globals, so that two contexts on two devices, or beside an application's
-// own loader, never meet. Filled through vkGetInstanceProcAddr alone.
+// Vulkan's functions, one table per context: no globals, so that two contexts on two devices, or beside an
+// application's own loader, never meet. Filled through vkGetInstanceProcAddr alone.
 
 #define VKATTN_GLOBAL_FUNCTIONS(X)                                                                                     \
     X(vkCreateInstance)                                                                                                \

@@ -34,7 +34,8 @@ Buffer::Buffer(Context &context, uint64_t bytes, Use use) : context_(context), b
         VkBufferCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
         create.size = bytes;
-        create.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+        create.usage =
+            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
         check(context.vk().vkCreateBuffer(context.device(), &create, nullptr, &buffer_), "vkCreateBuffer");
         allocate(use);
         check(context.vk().vkBindBufferMemory(context.device(), buffer_, memory_, 0), "vkBindBufferMemory");
@@ -59,12 +60,14 @@ void Buffer::allocate(Use use) {
     vk.vkGetPhysicalDeviceMemoryProperties(context_.physical_device(), &memory);
     bool done = false;
     if (use == Use::kStorage) {
-        if (host_sees_device_memory(memory)) done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | kHost);
+        if (host_sees_device_memory(memory))
+            done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | kHost);
         if (!done) done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     }
     if (!done) done = try_allocate(requirements, kHost);
     if (!done)
-        fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ", context_.caps().name);
+        fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ",
+             context_.caps().name);
 }
 
 bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted) {
@@ -119,9 +122,10 @@ void Buffer::copy_through_staging(uint64_t offset, std::byte *data, uint64_t byt
             context_.vk().vkCmdCopyBuffer(commands, to_device ? staging.buffer_ : buffer_,
                                           to_device ? buffer_ : staging.buffer_, 1, &region);
             if (to_device) return;
-            VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT};
-            context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
-                                               &barrier, 0, nullptr, 0, nullptr);
+            VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_TRANSFER_WRITE_BIT,
+                                    VK_ACCESS_HOST_READ_BIT};
+            context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0,
+                                               1, &barrier, 0, nullptr, 0, nullptr);
         });
         if (!to_device) std::memcpy(data + done, staging.mapped_, part);
     }

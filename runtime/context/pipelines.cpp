@@ -59,8 +59,8 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     const Layout &layout = layout_of(module);
-    const auto place = pipelines_.emplace(std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set,
-                                                                   info_of(module).bindings});
+    const auto place = pipelines_.emplace(
+        std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set, info_of(module).bindings});
     try {
         place.first->second.pipeline = create(layout, constants);
     } catch (...) {

@@ -10,7 +10,17 @@
 namespace vkattn {
 
 // The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
-enum class Module : uint32_t { kFlash, kQkScores, kMaskedSoftmax, kWeightedValues, kLinear, kNorm, kRope, kKvAppend, kCount };
+enum class Module : uint32_t {
+    kFlash,
+    kQkScores,
+    kMaskedSoftmax,
+    kWeightedValues,
+    kLinear,
+    kNorm,
+    kRope,
+    kKvAppend,
+    kCount
+};
 
 const char *module_name(Module module);
 
@@ -33,7 +43,8 @@ class Pipelines {
     template <class Constants>
     const Pipeline &get(Module module, const Constants &constants) {
         static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);
-        return find_or_create(module, {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
+        return find_or_create(module,
+                              {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
     }
 
   private:

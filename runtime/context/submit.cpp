@@ -27,9 +27,10 @@ class Submission {
         check(vk_.vkBeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
         record(commands_);
         // what the host reads next
-        const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT};
-        vk_.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier,
-                                 0, nullptr, 0, nullptr);
+        const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                                      VK_ACCESS_HOST_READ_BIT};
+        vk_.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
+                                 &barrier, 0, nullptr, 0, nullptr);
         check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
         submit();
         check(vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX), "vkWaitForFences");
@@ -113,8 +114,8 @@ class Timer {
         barrier(commands);
     }
     void barrier(VkCommandBuffer commands) {
-        context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-                                           0, 0, nullptr, 0, nullptr, 0, nullptr);
+        context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                                           VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0, nullptr, 0, nullptr, 0, nullptr);
     }
 
     Context &context_;

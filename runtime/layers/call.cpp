@@ -23,8 +23,8 @@ View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t
     const vkattn_tensor tensor = normalised(given, name);
     if (!present(tensor)) return {};
     require_float(tensor, name);
-    const vkattn_tensor expected = heads == 0 ? contiguous(tensor.type, {batch, len, width})
-                                              : contiguous(tensor.type, {batch, heads, len, width});
+    const vkattn_tensor expected =
+        heads == 0 ? contiguous(tensor.type, {batch, len, width}) : contiguous(tensor.type, {batch, heads, len, width});
     require(tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape), name,
             ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
     const View view = role_view(tensor, role);
@@ -33,20 +33,23 @@ View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t
 
 } // namespace
 
-vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len, uint64_t width) {
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
+                             uint64_t width) {
     require(present(given), name, ": absent, expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
     const vkattn_tensor tensor = normalised(given, name);
     require_float(tensor, name);
     require(tensor.rank == 3 && tensor.shape[2] == width && (batch == 0 || tensor.shape[0] == batch) &&
                 (len == 0 || tensor.shape[1] == len),
-            name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
+            name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",",
+            width, "]");
     require(width == 1 || tensor.strides[2] == 1, name, ": last stride ", tensor.strides[2], ", expected 1");
     return tensor;
 }
 
 vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
     const vkattn_tensor output = checked_tokens(call.output, "output", batch, len, width);
-    require(!overlaps_itself(output), "output: strides make elements overlap, expected each element to have its own place");
+    require(!overlaps_itself(output),
+            "output: strides make elements overlap, expected each element to have its own place");
     return output;
 }
 
@@ -76,7 +79,8 @@ Heads workspace_heads(Plan &plan, uint64_t batch, uint64_t len, uint64_t heads, 
 View heads_of(const View &tokens, uint64_t heads) {
     const vkattn_tensor &tensor = tokens.tensor;
     const uint64_t head_dim = tensor.shape[2] / heads;
-    return reshaped(tokens, {tensor.shape[0], heads, tensor.shape[1], head_dim}, {tensor.strides[0], head_dim, tensor.strides[1], 1});
+    return reshaped(tokens, {tensor.shape[0], heads, tensor.shape[1], head_dim},
+                    {tensor.strides[0], head_dim, tensor.strides[1], 1});
 }
 
 View slice(const View &view, uint64_t first, uint64_t count) {
@@ -87,7 +91,8 @@ View slice(const View &view, uint64_t first, uint64_t count) {
     return part;
 }
 
-View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides, uint64_t offset) {
+View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides,
+              uint64_t offset) {
     View result = view;
     result.tensor.rank = static_cast<uint32_t>(shape.size());
     std::copy(shape.begin(), shape.end(), result.tensor.shape);
@@ -98,7 +103,8 @@ View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::init
 
 View as_one_head(const View &tokens) {
     const vkattn_tensor &tensor = tokens.tensor;
-    return reshaped(tokens, {tensor.shape[0], 1, tensor.shape[1], tensor.shape[2]}, {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
+    return reshaped(tokens, {tensor.shape[0], 1, tensor.shape[1], tensor.shape[2]},
+                    {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
 }
 
 void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
@@ -153,21 +159,27 @@ uint64_t checked_past_len(const vkattn_layer_call &call) {
                 " without past_key or present_key, expected a cache");
         return call.past_len;
     }
-    require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank, ", expected 3 or 4");
+    require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank,
+            ", expected 3 or 4");
     const uint64_t len = call.past_key.shape[call.past_key.rank - 2];
     require(len <= kLongest, "past_key: ", len, " tokens, expected at most 2^29");
-    require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len, ", the length of past_key");
+    require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len,
+            ", the length of past_key");
     return len;
 }
 
 View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, uint64_t past_len) {
     if (!present(cache.past) && !present(cache.present)) return fresh;
     const vkattn_tensor &tensor = fresh.tensor;
-    const View all = present(cache.present)
-                         ? cache.present
-                         : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past_len + tensor.shape[2], tensor.shape[3]});
+    const View all =
+        present(cache.present)
+            ? cache.present
+            : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past_len + tensor.shape[2], tensor.shape[3]});
     plan.barrier();
-    if (present(cache.past)) add_kv_append(plan, cache.past, all, 0, {});
+    if (present(cache.past)) {
+        add_kv_append(plan, cache.past, all, 0, {});
+        plan.barrier(); // the last old and the first new 16-bit value may share a word
+    }
     add_kv_append(plan, fresh, all, static_cast<uint32_t>(past_len), {});
     plan.barrier();
     return all;

@@ -8,7 +8,8 @@ namespace vkattn {
 // What the layers share: reading a vkattn_layer_call, and views of its tensors, of the workspace and of each other.
 
 // The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
-vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len, uint64_t width);
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
+                             uint64_t width);
 
 // The layer's output [B,L,width]: checked_tokens, and no two elements share a place.
 vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
@@ -35,13 +36,16 @@ View heads_of(const View &tokens, uint64_t heads);
 View slice(const View &view, uint64_t first, uint64_t count);
 
 // The same tensor seen with other sizes and strides, from `offset` elements further on.
-View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides, uint64_t offset = 0);
+View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::initializer_list<uint64_t> strides,
+              uint64_t offset = 0);
 
 // [B,L,N] seen as [B,1,L,N].
 View as_one_head(const View &tokens);
 
 // The config's epsilon, or the one that the layer kind has by itself.
-inline float epsilon_or(const vkattn_layer_config &config, float own) { return config.norm_epsilon > 0 ? config.norm_epsilon : own; }
+inline float epsilon_or(const vkattn_layer_config &config, float own) {
+    return config.norm_epsilon > 0 ? config.norm_epsilon : own;
+}
 
 // name.weight, and name.bias if it was given.
 void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,

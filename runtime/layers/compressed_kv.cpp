@@ -18,7 +18,8 @@ View add_decompression(Plan &plan, const Layer &layer, const View &latents) {
     const vkattn_layer_config &config = layer.config();
     const vkattn_tensor &tensor = latents.tensor;
     const uint64_t batch = tensor.shape[0], len = tensor.shape[2];
-    const View tokens = reshaped(latents, {batch, len, tensor.shape[3]}, {tensor.strides[0], tensor.strides[2], tensor.strides[3]});
+    const View tokens =
+        reshaped(latents, {batch, len, tensor.shape[3]}, {tensor.strides[0], tensor.strides[2], tensor.strides[3]});
     const View lifted = workspace_view(plan, {batch, len, config.embed_dim});
     add_linear(plan, tokens, transposed(layer.weight("decompress_matrix")), lifted);
     if (config.decompress_lora_rank == 0) return lifted;
@@ -66,12 +67,13 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
     const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    require(present(call.past_key) == present(call.past_value), "past_key, past_value: one is absent, expected both or neither");
+    require(present(call.past_key) == present(call.past_value),
+            "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
     const uint64_t past_len = checked_past_len(call);
-    const CacheTensors keys = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY, batch,
-                                            0, latent, past_len, len);
+    const CacheTensors keys = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key,
+                                            VKATTN_ROLE_PRESENT_KEY, batch, 0, latent, past_len, len);
     const CacheTensors values = checked_cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value,
                                               VKATTN_ROLE_PRESENT_VALUE, batch, 0, latent, past_len, len);
 
@@ -83,8 +85,10 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
     add_projection(plan, layer, "latent_proj", slice(joint, width, latent), key_latents);
     add_projection(plan, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
     const View query = heads_of(slice(joint, 0, width), heads);
+    plan.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
     if (config.rope_theta > 0)
-        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, static_cast<uint32_t>(past_len), {});
+        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0,
+                 static_cast<uint32_t>(past_len), {});
     plan.barrier();
 
     const View all_key_latents = add_cache(plan, keys, as_one_head(key_latents), past_len);

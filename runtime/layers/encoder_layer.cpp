@@ -10,7 +10,8 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 
 void add_layer_norm(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output) {
-    add_norm(plan, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"), layer.weight(name + ".bias"), output);
+    add_norm(plan, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"),
+             layer.weight(name + ".bias"), output);
 }
 
 void add_feed_forward(Plan &plan, const Layer &layer, const View &input, const View &output, const View &residual) {
@@ -29,8 +30,8 @@ void add_feed_forward(Plan &plan, const Layer &layer, const View &input, const V
 
 vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config) {
     require(config.ffn_dim >= 1, "ffn_dim: 0, expected at least 1");
-    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_LEAKY_RELU, "activation: ",
-            static_cast<int>(config.activation), ", expected a vkattn_activation");
+    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
+            "activation: ", static_cast<int>(config.activation), ", expected a vkattn_activation");
     return checked_mha_config(config);
 }
 

@@ -23,12 +23,15 @@ std::vector<WeightSpec> latent_mha_weights(const vkattn_layer_config &config) {
 
 void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
     const vkattn_layer_config &config = layer.config();
-    const uint64_t width = config.embed_dim, heads = config.num_heads, latent = config.latent_dim, head_dim = width / heads;
+    const uint64_t width = config.embed_dim, heads = config.num_heads, latent = config.latent_dim,
+                   head_dim = width / heads;
     const View query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = query.tensor.shape[0], q_len = query.tensor.shape[1];
-    require(!present(call.value), "value: given, expected none for layer latent_mha, whose latents come from key alone");
+    require(!present(call.value),
+            "value: given, expected none for layer latent_mha, whose latents come from key alone");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_mha");
-    const View source = present(call.key) ? role_view(checked_tokens(call.key, "key", batch, 0, width), VKATTN_ROLE_KEY) : query;
+    const View source =
+        present(call.key) ? role_view(checked_tokens(call.key, "key", batch, 0, width), VKATTN_ROLE_KEY) : query;
     const uint64_t kv_len = source.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
@@ -46,7 +49,8 @@ void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &ca
     add_core_attention(plan, layer, call, core);
     plan.barrier();
 
-    const View weight = reshaped(layer.weight("up_proj.weight"), {heads, head_dim, latent}, {head_dim * latent, latent, 1});
+    const View weight =
+        reshaped(layer.weight("up_proj.weight"), {heads, head_dim, latent}, {head_dim * latent, latent, 1});
     View bias = layer.weight("up_proj.bias");
     if (present(bias)) bias = reshaped(bias, {heads, head_dim}, {head_dim, 1});
     add_latent_up_projection(plan, core.output, weight, bias, heads_of(output, heads));

@@ -36,7 +36,8 @@ void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &
     const Heads query = workspace_heads(plan, 1, count, heads, width / heads);
     const Heads key = workspace_heads(plan, batch, kv_len, heads, width / heads);
     const Heads value = workspace_heads(plan, batch, kv_len, heads, width / heads);
-    add_projection(plan, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}), query.tokens);
+    add_projection(plan, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}),
+                   query.tokens);
     add_projection(plan, layer, "k_proj", sequence, key.tokens);
     add_projection(plan, layer, "v_proj", sequence, value.tokens);
     plan.barrier();

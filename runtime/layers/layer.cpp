@@ -31,7 +31,8 @@ std::string shape_of(const WeightSpec &spec) {
 }
 
 const WeightSpec *find_spec(std::span<const WeightSpec> specs, const std::string &name) {
-    const auto found = std::find_if(specs.begin(), specs.end(), [&](const WeightSpec &spec) { return spec.name == name; });
+    const auto found =
+        std::find_if(specs.begin(), specs.end(), [&](const WeightSpec &spec) { return spec.name == name; });
     return found == specs.end() ? nullptr : &*found;
 }
 
@@ -45,7 +46,8 @@ void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs
     if (spec == nullptr)
         add_problem(problems, text(weight.name, " is unknown to this layer"));
     else if (!matches(weight.tensor, *spec))
-        add_problem(problems, text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
+        add_problem(problems,
+                    text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
     else if (type != VKATTN_TYPE_F32 && type != VKATTN_TYPE_F16 && type != VKATTN_TYPE_BF16)
         add_problem(problems, text(weight.name, " has type ", type_name(type), ", expected F32, F16 or BF16"));
     else if (weight.data == nullptr)
@@ -85,8 +87,10 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
     std::vector<RopeFrequency> frequencies;
     if (rope_dims(config_) > 0) {
-        frequencies = vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta), config_.rope_scaling);
-        weights.push_back({kRopeFrequencies, contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()}), frequencies.data()});
+        frequencies =
+            vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta), config_.rope_scaling);
+        weights.push_back(
+            {kRopeFrequencies, contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()}), frequencies.data()});
     }
     uint64_t bytes = 0;
     for (const vkattn_weight &weight : weights) {
@@ -112,7 +116,8 @@ View Layer::weight(const std::string &name) const {
     return found == weights_.end() ? View{} : found->second;
 }
 
-void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features, uint64_t in_features) {
+void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
+                      uint64_t in_features) {
     specs.push_back({name + ".weight", {out_features, in_features}});
     specs.push_back({name + ".bias", {out_features}, true});
 }
@@ -151,8 +156,8 @@ constexpr LayerKind kKinds[] = {
 static_assert(std::size(kKinds) == VKATTN_LAYER_KIND_COUNT);
 
 const LayerKind &kind_of(const vkattn_layer_config &config) {
-    require(config.kind >= VKATTN_LAYER_MHA && config.kind < VKATTN_LAYER_KIND_COUNT, "kind: ", static_cast<int>(config.kind),
-            ", expected a vkattn_layer_kind");
+    require(config.kind >= VKATTN_LAYER_MHA && config.kind < VKATTN_LAYER_KIND_COUNT,
+            "kind: ", static_cast<int>(config.kind), ", expected a vkattn_layer_kind");
     return kKinds[config.kind];
 }
 
@@ -173,6 +178,8 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
 
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }
 
-void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) { kind_of(layer.config()).plan(plan, layer, call); }
+void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    kind_of(layer.config()).plan(plan, layer, call);
+}
 
 } // namespace vkattn

@@ -46,7 +46,8 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config);
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config);
 
 // A linear's weight and optional bias.
-void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features, uint64_t in_features);
+void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
+                      uint64_t in_features);
 
 // Adds every dispatch of one use of the layer to the plan.
 void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call);

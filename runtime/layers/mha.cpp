@@ -24,7 +24,8 @@ Inputs inputs_of(const vkattn_layer_call &call, const View &tokens, uint64_t wid
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
     if (!present(call.key)) return {inputs.query, inputs.query, inputs.query};
     inputs.key = role_view(checked_tokens(call.key, "key", inputs.batch(), 0, width), VKATTN_ROLE_KEY);
-    inputs.value = role_view(checked_tokens(call.value, "value", inputs.batch(), inputs.new_len(), width), VKATTN_ROLE_VALUE);
+    inputs.value =
+        role_view(checked_tokens(call.value, "value", inputs.batch(), inputs.new_len(), width), VKATTN_ROLE_VALUE);
     return inputs;
 }
 
@@ -42,7 +43,8 @@ void add_head_norm(Plan &plan, const Layer &layer, const std::string &weight, co
     add_norm(plan, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
 }
 
-Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, const std::string &prefix, uint64_t past_len) {
+Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+                          uint64_t past_len) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
     projected.query = workspace_view(plan, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
@@ -69,11 +71,11 @@ vkattn_layer_config checked_mha_config(const vkattn_layer_config &config) {
     require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
     require(config.num_heads >= 1, "num_heads: 0, expected at least 1");
     if (checked.num_kv_heads == 0) checked.num_kv_heads = config.num_heads;
-    require(config.num_heads % checked.num_kv_heads == 0, "num_heads: ", config.num_heads, ", expected a multiple of num_kv_heads ",
-            checked.num_kv_heads);
+    require(config.num_heads % checked.num_kv_heads == 0, "num_heads: ", config.num_heads,
+            ", expected a multiple of num_kv_heads ", checked.num_kv_heads);
     if (checked.head_dim == 0) {
-        require(config.embed_dim % config.num_heads == 0, "embed_dim: ", config.embed_dim, ", expected a multiple of num_heads ",
-                config.num_heads, ", or head_dim to be given");
+        require(config.embed_dim % config.num_heads == 0, "embed_dim: ", config.embed_dim,
+                ", expected a multiple of num_heads ", config.num_heads, ", or head_dim to be given");
         checked.head_dim = config.embed_dim / config.num_heads;
     }
     require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "head_dim: ", checked.head_dim,
@@ -95,16 +97,19 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
 void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const MhaParts &parts) {
     const vkattn_layer_config &config = layer.config();
     const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
-    require(present(call.past_key) == present(call.past_value), "past_key, past_value: one is absent, expected both or neither");
+    require(present(call.past_key) == present(call.past_value),
+            "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
     const uint64_t past_len = checked_past_len(call);
-    const auto cache = [&](const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &now, vkattn_role now_role) {
-        return checked_cache(past, past_role, now, now_role, inputs.batch(), config.num_kv_heads, config.head_dim, past_len,
-                             inputs.new_len());
+    const auto cache = [&](const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &now,
+                           vkattn_role now_role) {
+        return checked_cache(past, past_role, now, now_role, inputs.batch(), config.num_kv_heads, config.head_dim,
+                             past_len, inputs.new_len());
     };
     const CacheTensors keys = cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY);
-    const CacheTensors values = cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value, VKATTN_ROLE_PRESENT_VALUE);
+    const CacheTensors values =
+        cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value, VKATTN_ROLE_PRESENT_VALUE);
 
     const Projected projected = add_projections(plan, layer, inputs, parts.prefix, past_len);
     CoreAttention core;

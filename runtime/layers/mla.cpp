@@ -112,7 +112,8 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     plan.barrier();
     add_latent_up_projection(plan, content, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), core.value);
-    add_kv_append(plan, for_every_head(mla, slice(latents, mla.rank(), mla.rope())), slice(core.key, mla.nope(), mla.rope()), 0, {});
+    add_kv_append(plan, for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
+                  slice(core.key, mla.nope(), mla.rope()), 0, {});
     plan.barrier();
     add_core_attention(plan, mla.layer, mla.call, core);
 }
@@ -144,13 +145,13 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
     require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
     require(config.num_heads >= 1, "num_heads: 0, expected at least 1");
     require(config.qk_nope_head_dim >= 1, "qk_nope_head_dim: 0, expected at least 1");
-    require(config.qk_rope_head_dim >= 2 && config.qk_rope_head_dim % 2 == 0, "qk_rope_head_dim: ", config.qk_rope_head_dim,
-            ", expected an even number of at least 2");
+    require(config.qk_rope_head_dim >= 2 && config.qk_rope_head_dim % 2 == 0,
+            "qk_rope_head_dim: ", config.qk_rope_head_dim, ", expected an even number of at least 2");
     require(config.v_head_dim >= 1, "v_head_dim: 0, expected at least 1");
     require(config.kv_lora_rank >= 1, "kv_lora_rank: 0, expected at least 1");
     require(config.rope_theta > 0, "rope_theta: ", config.rope_theta, ", expected a number above 0");
-    require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB, "mla_form: ",
-            static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
+    require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB,
+            "mla_form: ", static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
     return config;
 }
 
@@ -170,14 +171,15 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
 }
 
-void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const std::string &prefix, const View &tokens,
-             const View &output, const View &residual) {
+void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const std::string &prefix,
+             const View &tokens, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const Mla mla{plan, layer, call, prefix, batch, len, checked_past_len(call)};
-    const CacheTensors cache = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY,
-                                             batch, 0, mla.rank() + mla.rope(), mla.past_len, len);
+    const CacheTensors cache =
+        checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY, batch, 0,
+                      mla.rank() + mla.rope(), mla.past_len, len);
     const Projected projected = add_projections(mla, tokens);
     plan.barrier();
     const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past_len);

@@ -2,6 +2,8 @@
 
 #include "runtime/attention_planner.hpp"
 
+#include <algorithm>
+
 namespace vkattn {
 namespace {
 
@@ -26,11 +28,35 @@ void bind_all(Plan &plan, Step &step, const AttentionProblem &problem, const Att
     bind(plan, step, BINDING_SCORES, scores);
 }
 
-Step &add_dispatch(Plan &plan, Module module, const AttentionChoice &choice, size_t number) {
-    const AttentionChoice::Dispatch &dispatch = choice.dispatches[number];
-    Step &step = plan.add_step(plan.context().pipelines().get(module, dispatch.constants), choice.push);
+Step &add_dispatch(Plan &plan, Module module, const AttentionChoice::Dispatch &dispatch,
+                   const gpu::AttentionPush &push) {
+    Step &step = plan.add_step(plan.context().pipelines().get(module, dispatch.constants), push);
     step.groups = dispatch.groups;
     return step;
+}
+
+void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
+               const AttentionChoice &choice, const View &states) {
+    gpu::AttentionPush push = choice.push;
+    for (uint64_t first = 0; first < problem.kv_len; first += choice.keys_per_dispatch) {
+        if (first > 0) plan.barrier();
+        push.first_key = static_cast<uint32_t>(first);
+        push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
+        Step &step = add_dispatch(plan, Module::kFlash, choice.dispatches[0], push);
+        bind_all(plan, step, problem, sources, states);
+        step.written_binding = BINDING_OUTPUT;
+    }
+}
+
+void add_unfused(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
+                 const AttentionChoice &choice, const View &scores) {
+    const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+    for (size_t number = 0; number < std::size(modules); ++number) {
+        if (number > 0) plan.barrier();
+        Step &step = add_dispatch(plan, modules[number], choice.dispatches[number], choice.push);
+        bind_all(plan, step, problem, sources, scores);
+        step.written_binding = number == 2 ? BINDING_OUTPUT : BINDING_SCORES;
+    }
 }
 
 } // namespace
@@ -57,22 +83,10 @@ AttentionSources attention_roles() {
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
     const AttentionChoice choice = plan_attention(problem, plan.context().caps());
     plan.set_choice(choice.kernel, choice.reason);
-    if (choice.kernel == VKATTN_KERNEL_FLASH) {
-        Step &step = add_dispatch(plan, Module::kFlash, choice, 0);
-        bind_all(plan, step, problem, sources, {});
-        step.written_binding = BINDING_OUTPUT;
-        return;
-    }
     View scores;
-    scores.tensor = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
-    scores.source = plan.reserve_workspace(choice.scores_bytes);
-    const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
-    for (size_t number = 0; number < std::size(modules); ++number) {
-        if (number > 0) plan.barrier();
-        Step &step = add_dispatch(plan, modules[number], choice, number);
-        bind_all(plan, step, problem, sources, scores);
-        step.written_binding = number == 2 ? BINDING_OUTPUT : BINDING_SCORES;
-    }
+    scores.tensor = choice.scores;
+    if (present(scores)) scores.source = plan.reserve_workspace(extent_bytes(scores.tensor));
+    (choice.kernel == VKATTN_KERNEL_FLASH ? add_flash : add_unfused)(plan, problem, sources, choice, scores);
 }
 
 } // namespace vkattn

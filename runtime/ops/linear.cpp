@@ -19,8 +19,18 @@ bool in_pairs(const vkattn_tensor &output, const gpu::LinearPush &push) {
     return even;
 }
 
-void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight, const View &output,
-                 const LinearEpilogue &epilogue) {
+// Some drivers bound the trips of a shader's loops: 8 to fill and 16 to multiply for every 16 input features, and a
+// few.
+void require_loops(const DeviceCaps &caps, uint64_t in_features) {
+    if (caps.max_loop_iterations == 0) return;
+    const uint64_t most = (caps.max_loop_iterations - 64) / 28 * 16;
+    if (in_features > most)
+        fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", in_features, " input features, expected at most ", most, " on ",
+             caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+}
+
+void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight,
+                 const View &output, const LinearEpilogue &epilogue) {
     gpu::LinearConstants constants;
     constants.INPUT_FORMAT = format_of(input);
     constants.WEIGHT_FORMAT = format_of(weight);
@@ -31,11 +41,14 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     constants.OUTPUT_PAIRS = in_pairs(output.tensor, push);
 
     Step &step = plan.add_step(plan.context().pipelines().get(Module::kLinear, constants), push);
-    step.groups = {(push.out_features + LINEAR_TILE - 1) / LINEAR_TILE, (push.rows + LINEAR_TILE - 1) / LINEAR_TILE, word(groups)};
+    step.groups = {(push.out_features + LINEAR_TILE - 1) / LINEAR_TILE, (push.rows + LINEAR_TILE - 1) / LINEAR_TILE,
+                   word(groups)};
     for (size_t axis = 0; axis < 3; ++axis)
         if (step.groups[axis] > plan.context().caps().max_workgroup_count[axis])
             fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features,
-                 " features, expected at most ", plan.context().caps().max_workgroup_count[axis], " tiles of ", LINEAR_TILE);
+                 " features, expected at most ", plan.context().caps().max_workgroup_count[axis], " tiles of ",
+                 LINEAR_TILE);
+    require_loops(plan.context().caps(), push.in_features);
     bind(plan, step, BINDING_LINEAR_INPUT, input);
     bind(plan, step, BINDING_LINEAR_WEIGHT, weight);
     bind(plan, step, BINDING_LINEAR_BIAS, epilogue.bias);

@@ -6,7 +6,7 @@ namespace vkattn {
 
 // What follows the product: bias, then activation, then residual, each optional.
 struct LinearEpilogue {
-    View bias;     // [out] contiguous
+    View bias; // [out] contiguous
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     View residual; // [B,L,out], last stride 1; may be the output
 };
@@ -16,12 +16,14 @@ struct LinearEpilogue {
 // input [B,L,in], last stride 1; weight [out,in], any strides
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
 // F32, F16 or BF16 each.
-void add_linear(Plan &plan, const View &input, const View &weight, const View &output, const LinearEpilogue &epilogue = {});
+void add_linear(Plan &plan, const View &input, const View &weight, const View &output,
+                const LinearEpilogue &epilogue = {});
 
 // A matrix of its own for each head: output[b,h,l,:] = weight[h] input[b,h,l,:] + bias[h].
 //
-// input [B,H,L,in], element stride 1 (a head stride of 0 feeds one input to every head); weight [H,out,in], any strides;
-// bias [H,out], element stride 1, may be absent; output [B,H,L,out]. Lifts latents to heads and folds heads into latents.
+// input [B,H,L,in], element stride 1 (a head stride of 0 feeds one input to every head); weight [H,out,in], any
+// strides; bias [H,out], element stride 1, may be absent; output [B,H,L,out]. Lifts latents to heads and folds heads
+// into latents.
 void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output);
 
 } // namespace vkattn

@@ -4,7 +4,8 @@
 
 namespace vkattn {
 
-void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias, const View &output) {
+void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
+              const View &output) {
     gpu::NormPush push{};
     push.features = static_cast<uint32_t>(input.tensor.shape[2]);
     push.epsilon = epsilon;

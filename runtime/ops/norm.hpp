@@ -6,8 +6,9 @@ namespace vkattn {
 
 enum class Norm { kRms, kLayer };
 
-// Normalises each token of input [B,L,N] into output [B,L,N], which may be the same view; last strides 1. weight [N]; bias
-// [N] may be absent. F32, F16 or BF16 each.
-void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias, const View &output);
+// Normalises each token of input [B,L,N] into output [B,L,N], which may be the same view; last strides 1. weight [N];
+// bias [N] may be absent. F32, F16 or BF16 each.
+void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
+              const View &output);
 
 } // namespace vkattn

@@ -15,7 +15,8 @@ constexpr double kTau = 6.28318530717958647693;
 // Llama 3.1: wavelengths well above the original length are stretched, well below it kept.
 double llama3_frequency(double radians, const vkattn_rope_scaling &scaling) {
     const double length = scaling.original_max_position;
-    const double low = static_cast<double>(scaling.low_freq_factor), high = static_cast<double>(scaling.high_freq_factor);
+    const double low = static_cast<double>(scaling.low_freq_factor),
+                 high = static_cast<double>(scaling.high_freq_factor);
     const double factor = static_cast<double>(scaling.factor);
     const double rotations = length * radians / kTau;
     if (rotations > high) return radians;
@@ -39,12 +40,17 @@ double yarn_frequency(double radians, uint32_t pair, uint32_t dims, double theta
     return radians / static_cast<double>(scaling.factor) * stretched + radians * (1 - stretched);
 }
 
-double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
+double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double theta,
+                        const vkattn_rope_scaling &scaling) {
     switch (scaling.kind) {
-    case VKATTN_ROPE_LINEAR: return radians / static_cast<double>(scaling.factor);
-    case VKATTN_ROPE_LLAMA3: return llama3_frequency(radians, scaling);
-    case VKATTN_ROPE_YARN: return yarn_frequency(radians, pair, dims, theta, scaling);
-    default: return radians;
+    case VKATTN_ROPE_LINEAR:
+        return radians / static_cast<double>(scaling.factor);
+    case VKATTN_ROPE_LLAMA3:
+        return llama3_frequency(radians, scaling);
+    case VKATTN_ROPE_YARN:
+        return yarn_frequency(radians, pair, dims, theta, scaling);
+    default:
+        return radians;
     }
 }
 
@@ -65,8 +71,9 @@ void check_rope_scaling(const vkattn_rope_scaling &scaling) {
     if (scaling.kind == VKATTN_ROPE_LINEAR) return;
     require(scaling.original_max_position > 0, "rope_scaling: original_max_position 0, expected at least 1");
     if (scaling.kind == VKATTN_ROPE_LLAMA3)
-        require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor, "rope_scaling: low_freq_factor ",
-                scaling.low_freq_factor, ", high_freq_factor ", scaling.high_freq_factor, ", expected 0 < low < high");
+        require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor,
+                "rope_scaling: low_freq_factor ", scaling.low_freq_factor, ", high_freq_factor ",
+                scaling.high_freq_factor, ", expected 0 < low < high");
     else
         require(scaling.beta_fast >= 0 && scaling.beta_slow >= 0 && scaling.attention_factor >= 0,
                 "rope_scaling: a beta or attention_factor below 0, expected numbers >= 0");
@@ -85,8 +92,8 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-void add_rope(Plan &plan, const View &input, const View &output, const View &frequencies, bool interleaved, uint32_t offset,
-              const View &past_lengths) {
+void add_rope(Plan &plan, const View &input, const View &output, const View &frequencies, bool interleaved,
+              uint32_t offset, const View &past_lengths) {
     gpu::RopePush push{};
     for (uint32_t dim = 0; dim < 3; ++dim) {
         push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);

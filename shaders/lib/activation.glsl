@@ -9,10 +9,15 @@ float error_function(float x) {
 
 float activate(const uint activation, float x) {
     switch (activation) {
-    case ACTIVATION_RELU: return max(x, 0.0);
-    case ACTIVATION_GELU: return 0.5 * x * (1.0 + error_function(x * 0.70710678118654752440));
-    case ACTIVATION_SILU: return x / (1.0 + exp(-max(x, -80.0)));
-    case ACTIVATION_LEAKY_RELU: return x >= 0.0 ? x : 0.01 * x;
-    default: return x;
+    case ACTIVATION_RELU:
+        return max(x, 0.0);
+    case ACTIVATION_GELU:
+        return 0.5 * x * (1.0 + error_function(x * 0.70710678118654752440));
+    case ACTIVATION_SILU:
+        return x / (1.0 + exp(-max(x, -80.0)));
+    case ACTIVATION_LEAKY_RELU:
+        return x >= 0.0 ? x : 0.01 * x;
+    default:
+        return x;
     }
 }

@@ -28,9 +28,7 @@ layout(set = 0, binding = BINDING_QK_MATMUL_OUTPUT, std430) writeonly buffer QkO
     float qk_matmul_output[];
 };
 
-bool has(const uint feature) {
-    return (FEATURES & feature) != 0u;
-}
+bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 
 #define WORDS query_words
 #define BINDING BINDING_QUERY

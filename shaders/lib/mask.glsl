@@ -26,9 +26,7 @@ uint key_length(uint batch) {
     return has(FEATURE_SHORT_MASK) ? min(end, push.mask_len) : end;
 }
 
-uint clamp_key(int key, uint end) {
-    return uint(clamp(key, 0, int(end)));
-}
+uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
 
 // Keys outside it are hidden from every query position first .. last by the causal line, the window or the lengths.
 KeyRange seen_by_any(uint batch, uint first, uint last) {

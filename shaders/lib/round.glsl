@@ -25,6 +25,4 @@ uint bf16_bits(float value) {
     return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-uint half_bits_of(const uint format, float value) {
-    return format == FORMAT_F16 ? f16_bits(value) : bf16_bits(value);
-}
+uint half_bits_of(const uint format, float value) { return format == FORMAT_F16 ? f16_bits(value) : bf16_bits(value); }

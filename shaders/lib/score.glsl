@@ -5,7 +5,8 @@
 float stable_tanh(float x) {
     float square = x * x;
     if (square < 0.0625)
-        return x * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 + square * (-17.0 / 315.0 + square * (62.0 / 2835.0)))));
+        return x * (1.0 + square * (-1.0 / 3.0 +
+                                    square * (2.0 / 15.0 + square * (-17.0 / 315.0 + square * (62.0 / 2835.0)))));
     return 1.0 - 2.0 / (exp2(min(2.0 * LOG2_E * x, 126.0)) + 1.0);
 }
 

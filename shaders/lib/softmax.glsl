@@ -6,9 +6,7 @@ struct SoftmaxState {
     float sum;
 };
 
-SoftmaxState softmax_empty() {
-    return SoftmaxState(LOWEST_MAXIMUM, 0.0);
-}
+SoftmaxState softmax_empty() { return SoftmaxState(LOWEST_MAXIMUM, 0.0); }
 
 // A sink adds exp(sink) to the denominator and no value. A row that saw no key stays empty.
 float softmax_denominator_scale(inout SoftmaxState state, Row row) {

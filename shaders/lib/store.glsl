@@ -1,7 +1,7 @@
 // Writes f32 values to the bound output tensor in its storage format. Included once per tensor, after lib/round.glsl.
-// Before: WORDS, the bound array of 32-bit words; BINDING, its number; STORE and STORE2, the names of the two functions.
-// A 16-bit value that shares its word with another invocation's (or the caller's) is written by two atomics: each
-// touches its own half only, so the result does not depend on their order.
+// Before: WORDS, the bound array of 32-bit words; BINDING, its number; STORE and STORE2, the names of the two
+// functions. A 16-bit value that shares its word with another invocation's (or the caller's) is written by two atomics:
+// each touches its own half only, so the result does not depend on their order.
 
 void STORE(const uint format, uint element, float value) {
     uint base = base_bytes(BINDING);

@@ -22,9 +22,7 @@ Row row_of_head(uint batch, uint query_head, uint position) {
 }
 
 // Index of a row in contiguous [B, Hq, Lq].
-uint row_index(Row row) {
-    return (row.batch * push.kv_heads * GROUP + row.query_head) * push.q_len + row.position;
-}
+uint row_index(Row row) { return (row.batch * push.kv_heads * GROUP + row.query_head) * push.q_len + row.position; }
 
 uint query_element(Row row) {
     return row.batch * push.query_strides[0] + row.query_head * push.query_strides[1] +

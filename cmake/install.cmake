@@ -1,0 +1,31 @@
+include(CMakePackageConfigHelpers)
+
+set(vkattn_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/vkattn)
+
+install(TARGETS vkattn EXPORT vkattnTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
+
+configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/vkattnConfig.cmake
+    INSTALL_DESTINATION ${vkattn_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/vkattnConfig.cmake ${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake
+    DESTINATION ${vkattn_package_dir})
+
+# A static library's users must link what it needs, and must know that it is static.
+set(vkattn_pc_cflags "")
+set(vkattn_pc_libs "")
+if(NOT BUILD_SHARED_LIBS)
+    set(vkattn_pc_cflags "-DVKATTN_STATIC")
+    set(vkattn_pc_libs "-lstdc++ -lm -pthread")
+    foreach(library IN LISTS CMAKE_DL_LIBS)
+        string(APPEND vkattn_pc_libs " -l${library}")
+    endforeach()
+endif()
+file(RELATIVE_PATH vkattn_pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" vkattn_pc_prefix "${vkattn_pc_prefix}")
+configure_file(cmake/vkattn.pc.in ${PROJECT_BINARY_DIR}/vkattn.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/vkattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

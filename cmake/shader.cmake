@@ -1,0 +1,93 @@
+# GLSL -> SPIR-V for Vulkan 1.1 -> optimised and validated, where spirv-tools are there -> a C++ header.
+
+find_program(VKATTN_GLSL_COMPILER NAMES glslangValidator glslang glslc DOC "glslangValidator, glslang or glslc")
+find_program(VKATTN_SPIRV_OPT spirv-opt DOC "Optimises the shaders; optional")
+find_program(VKATTN_SPIRV_VAL spirv-val DOC "Validates the shaders; optional")
+if(NOT VKATTN_GLSL_COMPILER)
+    message(FATAL_ERROR "No GLSL compiler found: install glslangValidator (Debian: apt install glslang-tools), glslang "
+        "or glslc, or set VKATTN_GLSL_COMPILER to one.")
+endif()
+foreach(tool VKATTN_SPIRV_OPT VKATTN_SPIRV_VAL)
+    if(NOT ${tool})
+        message(STATUS "${tool} not found: shaders are built without it (Debian: apt install spirv-tools)")
+    endif()
+endforeach()
+
+set(vkattn_shader_build_dir ${PROJECT_BINARY_DIR}/generated/spirv)
+set(vkattn_shader_header_dir ${PROJECT_BINARY_DIR}/generated/vkattn_shaders)
+file(MAKE_DIRECTORY ${vkattn_shader_build_dir} ${vkattn_shader_header_dir})
+set(VKATTN_SHADER_INCLUDE_DIR ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
+
+get_filename_component(compiler_name ${VKATTN_GLSL_COMPILER} NAME_WE)
+set(vkattn_glsl_flags -I${CMAKE_CURRENT_SOURCE_DIR})
+if(compiler_name STREQUAL "glslc")
+    list(APPEND vkattn_glsl_flags --target-env=vulkan1.1 -fshader-stage=compute -MD -MF)
+    set(vkattn_glsl_depfile TRUE)
+else()
+    execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --help OUTPUT_VARIABLE help ERROR_VARIABLE help)
+    list(APPEND vkattn_glsl_flags --target-env vulkan1.1 -S comp)
+    if(help MATCHES "--quiet")
+        list(APPEND vkattn_glsl_flags --quiet)
+    endif()
+    set(vkattn_glsl_depfile FALSE)
+    if(help MATCHES "--depfile")
+        list(APPEND vkattn_glsl_flags --depfile)
+        set(vkattn_glsl_depfile TRUE)
+    endif()
+endif()
+
+# Sets ARGUMENTS to what makes the module depend on the files it includes, and FLAGS to the compiler's share of it.
+function(vkattn_shader_dependencies name arguments flags)
+    if(vkattn_glsl_depfile)
+        set(${arguments} DEPFILE ${vkattn_shader_build_dir}/${name}.d PARENT_SCOPE)
+        set(${flags} ${vkattn_glsl_flags} ${vkattn_shader_build_dir}/${name}.d PARENT_SCOPE)
+    else()
+        file(GLOB included CONFIGURE_DEPENDS lib/*.glsl *.h)
+        set(${arguments} DEPENDS ${included} PARENT_SCOPE)
+        set(${flags} ${vkattn_glsl_flags} PARENT_SCOPE)
+    endif()
+endfunction()
+
+# Sets COMMANDS to those that turn the compiled module into the file named FINAL.
+function(vkattn_shader_tools compiled optimised commands final)
+    set(${final} ${compiled} PARENT_SCOPE)
+    set(list "")
+    if(VKATTN_SPIRV_OPT)
+        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=vulkan1.1 -O ${compiled} -o ${optimised})
+        set(${final} ${optimised} PARENT_SCOPE)
+        set(compiled ${optimised})
+    endif()
+    if(VKATTN_SPIRV_VAL)
+        list(APPEND list COMMAND ${VKATTN_SPIRV_VAL} --target-env vulkan1.1 ${compiled})
+    endif()
+    set(${commands} ${list} PARENT_SCOPE)
+endfunction()
+
+function(vkattn_shader name source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEFINES")
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    set(compiled ${vkattn_shader_build_dir}/${name}.spv)
+    set(header ${vkattn_shader_header_dir}/${name}.spv.hpp)
+    list(TRANSFORM arg_DEFINES PREPEND -D)
+
+    vkattn_shader_dependencies(${name} dependencies flags)
+    add_custom_command(OUTPUT ${compiled}
+        COMMAND ${VKATTN_GLSL_COMPILER} ${flags} ${arg_DEFINES} -o ${compiled} ${source}
+        DEPENDS ${source} ${dependencies}
+        COMMENT "Compiling shader ${name}" VERBATIM)
+
+    vkattn_shader_tools(${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv commands final)
+    add_custom_command(OUTPUT ${header}
+        ${commands}
+        COMMAND ${CMAKE_COMMAND} -DINPUT=${final} -DOUTPUT=${header} -DNAME=${name}
+                -P ${PROJECT_SOURCE_DIR}/cmake/embed_spirv.cmake
+        DEPENDS ${compiled} ${PROJECT_SOURCE_DIR}/cmake/embed_spirv.cmake
+        COMMENT "Embedding shader ${name}" VERBATIM)
+    set_property(DIRECTORY APPEND PROPERTY vkattn_shader_headers ${header})
+endfunction()
+
+# Makes a target that builds every module of this folder's table.
+function(vkattn_shader_target target)
+    get_property(headers DIRECTORY PROPERTY vkattn_shader_headers)
+    add_custom_target(${target} DEPENDS ${headers})
+endfunction()

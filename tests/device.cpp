@@ -1,0 +1,233 @@
+#include "device.hpp"
+
+#include "compare.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace vkattn_test {
+namespace {
+
+// A multiple of 16 and of nothing larger: the library must bear it on devices whose own alignment is larger.
+constexpr std::uint64_t kRegionOffset = 48;
+constexpr std::uint64_t kGuardBytes = 64;
+
+std::string environment(const char *name) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+vkattn_context_info context_info(const char *selector, ValidationMessages &messages) {
+    vkattn_context_info info{};
+    info.device_selector = selector;
+    info.enable_validation = validation_wanted() ? 1 : 0;
+    info.message_callback = ValidationMessages::callback;
+    info.message_user = &messages;
+    return info;
+}
+
+struct Shared {
+    // First: the device calls back until it is destroyed.
+    ValidationMessages messages;
+    std::optional<TestDevice> device;
+};
+
+Shared &shared() {
+    static Shared instance;
+    return instance;
+}
+
+// Guard bytes, contents, guard bytes.
+std::vector<std::uint8_t> guarded(std::span<const std::uint8_t> contents, std::uint8_t guard) {
+    std::vector<std::uint8_t> bytes(kRegionOffset, guard);
+    bytes.insert(bytes.end(), contents.begin(), contents.end());
+    bytes.insert(bytes.end(), kGuardBytes, guard);
+    return bytes;
+}
+
+bool all_guard(std::span<const std::uint8_t> bytes) {
+    return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == kGapByte; });
+}
+
+void check_result(const char *what, const HostTensor &actual, const std::vector<double> &expected, double bound) {
+    if (!actual.present()) return;
+    const Comparison comparison = compare(what, actual.shape(), expected, actual.floats(), bound);
+    CHECK_MESSAGE(comparison.passed, comparison.report);
+}
+
+} // namespace
+
+void ValidationMessages::add(std::string message) {
+    const std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+}
+
+std::vector<std::string> ValidationMessages::take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(messages_, {});
+}
+
+std::string kernel_text(vkattn_kernel kernel) { return vkattn_kernel_name(kernel); }
+
+bool validation_wanted() { return environment("VKATTN_VALIDATION") == "1"; }
+std::string device_selector() { return environment("VKATTN_TEST_DEVICE"); }
+
+TestDevice::TestDevice(ValidationMessages &messages)
+    : context_(context_info(device_selector().c_str(), messages)), facts_(context_.facts()) {
+    std::printf("device: %s, driver: %s %s, validation: %s\n", facts_.name, facts_.driver_name, facts_.driver_info,
+                validation_wanted() ? "on" : "off");
+}
+
+vkattn::Buffer &TestDevice::room(vkattn_role role, std::uint64_t bytes) {
+    const auto found = rooms_.find(role);
+    if (found != rooms_.end() && found->second.bytes >= bytes) return found->second.buffer;
+    rooms_.erase(role);
+    return rooms_.emplace(role, Room{.buffer = context_.buffer(bytes), .bytes = bytes}).first->second.buffer;
+}
+
+vkattn_binding TestDevice::upload(vkattn_role role, std::span<const std::uint8_t> contents, std::uint8_t guard) {
+    const std::vector<std::uint8_t> bytes = guarded(contents, guard);
+    vkattn::Buffer &buffer = room(role, bytes.size());
+    buffer.write(bytes);
+    return vkattn::bind(role, buffer, kRegionOffset);
+}
+
+void TestDevice::download(vkattn_role role, std::span<std::uint8_t> contents) {
+    std::vector<std::uint8_t> bytes(kRegionOffset + contents.size() + kGuardBytes);
+    rooms_.at(role).buffer.read(bytes);
+    const std::span all(bytes);
+    std::copy_n(bytes.begin() + kRegionOffset, contents.size(), contents.begin());
+    CHECK_MESSAGE(all_guard(all.first(kRegionOffset)), "written before the region of role " << role);
+    CHECK_MESSAGE(all_guard(all.last(kGuardBytes)), "written past the region of role " << role);
+}
+
+void TestDevice::run(const vkattn::Plan &plan, std::span<const Region> regions) {
+    std::vector<vkattn_binding> bindings;
+    for (const Region &region : regions) {
+        CHECK(vkattn_tensor_bytes(&region.tensor->view()) == region.tensor->bytes().size());
+        if (region.access == Access::kWrite) region.tensor->poison_as_output();
+        // What lies around an input is NaN, so that a read past its end shows.
+        const std::uint8_t guard = region.access == Access::kRead ? kPoisonByte : kGapByte;
+        bindings.push_back(upload(region.role, region.tensor->bytes(), guard));
+    }
+    std::vector<std::uint8_t> workspace(plan.requirements().workspace_bytes, kPoisonByte);
+    if (!workspace.empty()) bindings.push_back(upload(VKATTN_ROLE_WORKSPACE, workspace, kGapByte));
+    plan.run(bindings);
+    for (const Region &region : regions) {
+        if (region.access == Access::kRead) continue;
+        download(region.role, region.tensor->bytes());
+        if (region.access != Access::kWrite) continue;
+        CHECK_MESSAGE(region.tensor->damaged_gap_bytes() == 0, "gaps of role " << region.role << " were written");
+    }
+    if (!workspace.empty()) download(VKATTN_ROLE_WORKSPACE, workspace);
+}
+
+TestDevice &test_device() {
+    if (!shared().device) shared().device.emplace(shared().messages);
+    return *shared().device;
+}
+
+std::vector<std::string> close_test_device() {
+    shared().device.reset();
+    return shared().messages.take();
+}
+
+ValidationMessages &validation_messages() { return shared().messages; }
+
+DeviceTest::~DeviceTest() {
+    for (const std::string &message : validation_messages().take()) ADD_FAIL_CHECK_AT("validation", 0, message);
+}
+
+AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kernel, vkattn_type output_type) {
+    const AttentionSizes s = sizes_of(problem);
+    AttentionResults results;
+    results.output = HostTensor(output_type, {s.batch, s.query_heads, s.q_len, s.v_head_dim});
+    results.log_sum_exp = HostTensor(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len});
+    if (kernel == VKATTN_KERNEL_UNFUSED) {
+        results.attn_weights = HostTensor(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len, s.kv_len});
+        results.qk_matmul_output = results.attn_weights;
+    }
+    return results;
+}
+
+vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionResults &results, vkattn_kernel kernel) {
+    vkattn_attention_desc desc{};
+    desc.query = problem.query.view();
+    desc.key = problem.key.view();
+    desc.value = problem.value.view();
+    desc.output = results.output.view();
+    desc.log_sum_exp = results.log_sum_exp.view();
+    desc.attn_mask = problem.attn_mask.view();
+    desc.key_padding_mask = problem.key_padding_mask.view();
+    desc.key_lengths = problem.key_lengths.view();
+    desc.past_lengths = problem.past_lengths.view();
+    desc.alibi_slopes = problem.alibi_slopes.view();
+    desc.sinks = problem.sinks.view();
+    desc.attn_weights = results.attn_weights.view();
+    desc.qk_matmul_output = results.qk_matmul_output.view();
+    desc.score_stage = problem.score_stage;
+    desc.scale = problem.scale;
+    desc.softcap = problem.softcap;
+    desc.mask_flags = problem.mask_flags;
+    desc.causal_alignment = problem.causal_alignment;
+    desc.window_left = problem.window_left;
+    desc.window_right = problem.window_right;
+    desc.past_len = problem.past_len;
+    desc.kv_head_mapping = problem.kv_head_mapping;
+    desc.kernel = kernel;
+    return desc;
+}
+
+void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan) {
+    std::vector<Region> regions;
+    const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
+        // Inputs are only read: the cast spares a second kind of Region.
+        if (tensor.present()) regions.push_back({role, const_cast<HostTensor *>(&tensor), access});
+    };
+    add(VKATTN_ROLE_QUERY, problem.query, Access::kRead);
+    add(VKATTN_ROLE_KEY, problem.key, Access::kRead);
+    add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
+    add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
+    add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);
+    add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths, Access::kRead);
+    add(VKATTN_ROLE_PAST_LENGTHS, problem.past_lengths, Access::kRead);
+    add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes, Access::kRead);
+    add(VKATTN_ROLE_SINKS, problem.sinks, Access::kRead);
+    add(VKATTN_ROLE_OUTPUT, results.output, Access::kWrite);
+    add(VKATTN_ROLE_LOG_SUM_EXP, results.log_sum_exp, Access::kWrite);
+    add(VKATTN_ROLE_ATTN_WEIGHTS, results.attn_weights, Access::kWrite);
+    add(VKATTN_ROLE_QK_MATMUL_OUTPUT, results.qk_matmul_output, Access::kWrite);
+    test_device().run(plan, regions);
+}
+
+void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
+                     vkattn_kernel kernel) {
+    INFO("kernel ", kernel_text(kernel));
+    const vkattn::Plan plan = test_device().context().attention_plan(describe(problem, results, kernel));
+    if (kernel != VKATTN_KERNEL_AUTO) CHECK(plan.report().kernel == kernel);
+    run_attention(problem, results, plan);
+    const double largest = reference.largest_score;
+    check_result(
+        "output", results.output, reference.output,
+        nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
+    // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32.
+    const double f32 = nmse_bound({VKATTN_TYPE_F32});
+    check_result("log_sum_exp", results.log_sum_exp, reference.log_sum_exp, f32);
+    check_result("attn_weights", results.attn_weights, reference.attn_weights, nmse_bound({VKATTN_TYPE_F32}, largest));
+    check_result("qk_matmul_output", results.qk_matmul_output, reference.scores,
+                 problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
+}
+
+void check_both_kernels(const AttentionProblem &problem, vkattn_type output_type) {
+    const AttentionReference reference = reference_attention(problem);
+    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+        AttentionResults results = all_results(problem, kernel, output_type);
+        check_attention(problem, reference, results, kernel);
+    }
+}
+
+} // namespace vkattn_test

@@ -1,0 +1,108 @@
+// The device under test: one context per process, and runs that catch every byte a plan should not have touched.
+#pragma once
+
+#include "reference.hpp"
+
+#include <vkattn/vkattn.hpp>
+
+#include <map>
+#include <mutex>
+#include <optional>
+
+namespace vkattn_test {
+
+// Collects the messages of the validation layers, from any thread.
+class ValidationMessages {
+  public:
+    static void callback(void *user, const char *message) { static_cast<ValidationMessages *>(user)->add(message); }
+    void add(std::string message);
+    // Hands over what has come in since the last call.
+    std::vector<std::string> take();
+
+  private:
+    std::mutex mutex_;
+    std::vector<std::string> messages_;
+};
+
+enum class Access { kRead, kWrite, kReadWrite };
+
+// A tensor that takes part in a run: kRead is uploaded; kWrite is poisoned, run over and downloaded; kReadWrite is
+// uploaded, run over and downloaded.
+struct Region {
+    vkattn_role role;
+    HostTensor *tensor;
+    Access access;
+};
+
+class TestDevice {
+  public:
+    // Takes VKATTN_TEST_DEVICE (a device selector) and VKATTN_VALIDATION (1: validation layers) from the environment.
+    explicit TestDevice(ValidationMessages &messages);
+
+    const vkattn::Context &context() const { return context_; }
+    const vkattn_device_facts &facts() const { return facts_; }
+
+    // Binds every region between guard bytes, poisons outputs and the workspace, runs, downloads, and checks that
+    // guards and gaps are as they were.
+    void run(const vkattn::Plan &plan, std::span<const Region> regions);
+
+  private:
+    vkattn::Buffer &room(vkattn_role role, std::uint64_t bytes);
+    vkattn_binding upload(vkattn_role role, std::span<const std::uint8_t> contents, std::uint8_t guard);
+    void download(vkattn_role role, std::span<std::uint8_t> contents);
+
+    vkattn::Context context_;
+    vkattn_device_facts facts_;
+    struct Room {
+        vkattn::Buffer buffer;
+        std::uint64_t bytes;
+    };
+    std::map<vkattn_role, Room> rooms_;
+};
+
+// As std::string, because doctest prints a const char * as an address.
+std::string kernel_text(vkattn_kernel kernel);
+
+bool validation_wanted();
+// The selector of the environment, "" for the default device.
+std::string device_selector();
+
+// Made on first use.
+TestDevice &test_device();
+// Destroys the device if it was made, and returns what the validation layers said of that.
+std::vector<std::string> close_test_device();
+// What the validation layers say, of this device and of any other context that is given them.
+ValidationMessages &validation_messages();
+
+// Fixture of every test case: a validation message during the case fails it.
+class DeviceTest {
+  public:
+    DeviceTest() = default;
+    ~DeviceTest();
+    DeviceTest(const DeviceTest &) = delete;
+    DeviceTest &operator=(const DeviceTest &) = delete;
+};
+
+// The results asked of a run: tensors of type VKATTN_TYPE_NONE are not asked for.
+struct AttentionResults {
+    HostTensor output;
+    HostTensor log_sum_exp;
+    HostTensor attn_weights;
+    HostTensor qk_matmul_output;
+};
+
+// Contiguous f32 log_sum_exp and, for kernel unfused, weights and scores, with an output of the given type.
+AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kernel, vkattn_type output_type);
+
+vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionResults &results, vkattn_kernel kernel);
+
+void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan);
+
+// Plans, runs, and compares every result with the reference.
+void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
+                     vkattn_kernel kernel);
+
+// The same with both kernels and all the results each of them can give.
+void check_both_kernels(const AttentionProblem &problem, vkattn_type output_type = VKATTN_TYPE_F32);
+
+} // namespace vkattn_test

@@ -1,0 +1,308 @@
+// The estimate of the command line: against the reference cases' own tensors, and what it prints; no device is needed.
+#include "case_file.hpp"
+#include "estimate_model.hpp"
+#include "estimate_report.hpp"
+#include "input_error.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+using namespace vkattn::tools;
+
+namespace {
+
+std::vector<CaseFile> layer_cases() {
+    std::vector<CaseFile> cases;
+    for (const auto &entry : std::filesystem::directory_iterator(VKATTN_TEST_DATA)) {
+        if (entry.path().extension() != ".safetensors") continue;
+        CaseFile read = read_case(entry.path());
+        if (read.is_layer()) cases.push_back(std::move(read));
+    }
+    return cases;
+}
+
+std::uint64_t values_in(const HostTensor &tensor) {
+    std::uint64_t count = 1;
+    for (const std::uint64_t size : tensor.shape) count *= size;
+    return count;
+}
+
+struct WeightCount {
+    std::uint64_t without_biases = 0;
+    std::uint64_t with_biases = 0;
+};
+
+WeightCount count_weights(const CaseFile &read) {
+    static const std::set<std::string> kInputs{
+        "query",    "key",        "value",         "hidden_states", "attn_mask",
+        "past_key", "past_value", "past_k_latent", "past_v_latent", "key_padding_mask"};
+    WeightCount count;
+    for (const auto &[name, tensor] : read.tensors) {
+        if (kInputs.contains(name)) continue;
+        count.with_biases += values_in(tensor);
+        if (!name.ends_with(".bias")) count.without_biases += values_in(tensor);
+    }
+    return count;
+}
+
+bool every_matrix_has_a_bias(const CaseFile &read) {
+    return std::ranges::all_of(read.tensors, [&read](const auto &entry) {
+        const auto &[name, tensor] = entry;
+        if (!name.ends_with(".weight") || tensor.shape.size() != 2) return true;
+        return read.tensors.contains(name.substr(0, name.size() - 6) + "bias");
+    });
+}
+
+vkattn_estimate_info f32_use() {
+    vkattn_estimate_info use{};
+    use.weight_type = VKATTN_TYPE_F32;
+    return use;
+}
+
+Estimate estimate_case(const CaseFile &read, const vkattn_estimate_info &use) {
+    EstimateModel model;
+    model.name = read.name();
+    model.config = read.layer;
+    return estimate_all({&model, 1}, use).front();
+}
+
+// A file that is gone when the test is over.
+class TemporaryFile {
+  public:
+    TemporaryFile(const std::string &name, const std::string &text)
+        : path_(std::filesystem::temp_directory_path() /
+                ("vkattn_estimate_test_" + std::to_string(std::random_device{}()) + "_" + name)) {
+        std::ofstream(path_, std::ios::binary) << text;
+    }
+    ~TemporaryFile() {
+        std::error_code ignored;
+        std::filesystem::remove(path_, ignored);
+    }
+    TemporaryFile(const TemporaryFile &) = delete;
+    TemporaryFile &operator=(const TemporaryFile &) = delete;
+    std::string path() const { return path_.string(); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+EstimateModel model_of(const std::string &text) {
+    const TemporaryFile file("config.json", text);
+    return read_model(file.path());
+}
+
+std::string error_of(const std::string &text) {
+    try {
+        model_of(text);
+    } catch (const InputError &error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+std::vector<Estimate> usual_estimates(std::uint64_t memory_bytes, std::uint64_t context_len) {
+    vkattn_estimate_info use{};
+    use.memory_bytes = memory_bytes;
+    use.context_len = context_len;
+    return estimate_all(usual_models(4096, 32), use);
+}
+
+std::string verdict_text(const std::vector<Estimate> &estimates) {
+    std::string text;
+    for (const std::string &sentence : verdict(estimates)) text += sentence + "\n";
+    return text;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+std::vector<std::string> lines_of(const std::string &text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("estimate");
+
+TEST_CASE("parameters are the values in the tensors of the reference layers") {
+    std::set<std::string> ops;
+    std::set<std::string> ops_with_biases;
+    for (const CaseFile &read : layer_cases()) {
+        INFO(read.file);
+        const WeightCount counted = count_weights(read);
+        vkattn_estimate_info use = f32_use();
+        CHECK(estimate_case(read, use).result.parameters == counted.without_biases);
+        use.with_biases = 1;
+        if (every_matrix_has_a_bias(read)) {
+            CHECK(estimate_case(read, use).result.parameters == counted.with_biases);
+            ops_with_biases.insert(read.op);
+        }
+        ops.insert(read.op);
+    }
+    CHECK(ops.size() == VKATTN_LAYER_KIND_COUNT);
+    CHECK(ops_with_biases.size() == VKATTN_LAYER_KIND_COUNT - 1); // not compressed_kv
+}
+
+TEST_CASE("cache bytes are those of the reference layers' caches") {
+    std::set<std::string> ops;
+    for (const CaseFile &read : layer_cases()) {
+        std::uint64_t bytes = 0;
+        std::uint64_t tokens = 0;
+        for (const char *name : {"present_key", "present_value", "present_k_latent", "present_v_latent"}) {
+            const auto found = read.expected.find(name);
+            if (found == read.expected.end()) continue;
+            const HostTensor &cache = found->second;
+            bytes += 4 * values_in(cache);
+            tokens = cache.shape.front() * cache.shape[cache.shape.size() - 2];
+        }
+        if (tokens == 0) continue;
+        INFO(read.file);
+        CHECK(estimate_case(read, f32_use()).result.cache_bytes_per_token * tokens == bytes);
+        ops.insert(read.op);
+    }
+    CHECK(ops == std::set<std::string>{"compressed_kv", "mha"});
+}
+
+TEST_CASE("a Hugging Face configuration gives the layer's sizes") {
+    const EstimateModel llama = model_of(R"({"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "num_hidden_layers": 32, "torch_dtype": "bfloat16", "head_dim": null, "sliding_window": null})");
+    CHECK(llama.config.kind == VKATTN_LAYER_MHA);
+    CHECK(llama.config.num_kv_heads == 8);
+    CHECK(llama.num_layers == 32);
+    CHECK(llama.weight_type == VKATTN_TYPE_BF16);
+    CHECK(llama.notes.empty());
+    const EstimateModel deepseek = model_of(R"({"hidden_size": 7168, "num_attention_heads": 128,
+        "num_key_value_heads": 128, "num_hidden_layers": 61, "kv_lora_rank": 512, "q_lora_rank": null,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128})");
+    CHECK(deepseek.config.kind == VKATTN_LAYER_MLA);
+    CHECK(deepseek.config.q_lora_rank == 0);
+    CHECK(deepseek.config.kv_lora_rank == 512);
+}
+
+TEST_CASE("a configuration without KV heads is MHA, one with multi_query MQA") {
+    CHECK(model_of(R"({"n_embd": 768, "n_head": 12, "n_layer": 12})").config.num_kv_heads == 12);
+    CHECK(model_of(R"({"hidden_size": 64, "num_attention_heads": 4, "multi_query": true})").config.num_kv_heads == 1);
+    CHECK(model_of(R"({"text_config": {"hidden_size": 64, "num_attention_heads": 4}})").config.embed_dim == 64);
+}
+
+TEST_CASE("a sliding window is told of, since it is not applied") {
+    const std::string sizes = R"({"hidden_size": 64, "num_attention_heads": 4, "sliding_window": 16)";
+    CHECK(model_of(sizes + "}").notes.size() == 1);
+    CHECK(model_of(sizes + R"(, "use_sliding_window": false})").notes.empty());
+}
+
+TEST_CASE("an object with \"op\" gives the layer of a case file") {
+    const EstimateModel model = model_of(R"({"op": "latent_mha", "embed_dim": 64, "num_heads": 4, "latent_dim": 16})");
+    CHECK(model.config.kind == VKATTN_LAYER_LATENT_MHA);
+    CHECK(contains(error_of(R"({"op": "latent_mha", "embed_dim": 64, "num_heads": 4})"), "'latent_dim' is missing"));
+    CHECK(contains(error_of(R"({"op": "attention"})"), "expected the configuration of a layer"));
+}
+
+TEST_CASE("a configuration that says too little or nonsense is refused with the key's name") {
+    CHECK(contains(error_of("{}"), "\"hidden_size\""));
+    CHECK(contains(error_of(R"({"hidden_size": 64})"), "\"num_attention_heads\""));
+    CHECK(contains(error_of(R"({"hidden_size": -64, "num_attention_heads": 4})"), "is -64"));
+    CHECK(contains(error_of(R"({"hidden_size": "64", "num_attention_heads": 4})"), "is \"64\""));
+    CHECK(
+        contains(error_of(R"({"hidden_size": 64, "num_attention_heads": 4, "kv_lora_rank": 8})"), "qk_nope_head_dim"));
+    CHECK(contains(error_of("[1]"), "expected a JSON object"));
+    CHECK(contains(error_of(""), "not JSON"));
+    CHECK_THROWS_AS(read_model("/no/such/config.json"), InputError);
+    CHECK_THROWS_AS(read_model(std::filesystem::temp_directory_path().string()), InputError);
+}
+
+TEST_CASE("the verdict names the variant with the smallest cache") {
+    // Two GiB hold 66 MiB of weights and 123 caches of 16 MiB.
+    const std::string text = verdict_text(usual_estimates(2ULL << 30U, 32768));
+    INFO(text);
+    CHECK(contains(text, "All fit: mha, gqa-8, gqa-4, mqa and mla."));
+    CHECK(contains(
+        text, "mqa serves the most sequences, 123: it caches 512 B a token, 32 times less than the 16 KiB of mha"));
+}
+
+TEST_CASE("the verdict says why a variant does not fit") {
+    const std::string text = verdict_text(usual_estimates(300ULL << 20U, 32768));
+    INFO(text);
+    CHECK(contains(text, "gqa-8, gqa-4, mqa and mla fit."));
+    // 172 MiB beside the weights, at 16 KiB a token.
+    CHECK(contains(
+        text,
+        "mha does not fit: it needs 640 MiB (weights 128 MiB, cache 512 MiB); its longest context is 11,008 tokens."));
+}
+
+TEST_CASE("the verdict admits that nothing fits") {
+    const std::string text = verdict_text(usual_estimates(1ULL << 20U, 32768));
+    INFO(text);
+    CHECK(contains(text, "None of them fits."));
+    CHECK(contains(text, "None serves a sequence of 32k tokens."));
+}
+
+TEST_CASE("JSON and CSV hold the exact figures") {
+    const std::vector<Estimate> estimates = usual_estimates(2ULL << 30U, 32768);
+    std::ostringstream json_text;
+    print_json(json_text, estimates);
+    const nlohmann::json json = nlohmann::json::parse(json_text.str());
+    REQUIRE(json["estimates"].size() == 5);
+    CHECK(json["estimates"][0]["name"] == "mha");
+    CHECK(json["estimates"][0]["cache_bytes"] == 536870912);
+    CHECK(json["estimates"][3]["max_sequences"] == 123);
+    CHECK(json["verdict"].size() >= 2);
+    std::ostringstream csv_text;
+    print_csv(csv_text, estimates);
+    const std::vector<std::string> lines = lines_of(csv_text.str());
+    REQUIRE(lines.size() == 6);
+    for (const std::string &line : lines)
+        CHECK(std::ranges::count(line, ',') == std::ranges::count(lines.front(), ','));
+    CHECK(contains(lines[1], ",536870912,"));
+}
+
+TEST_CASE("the columns of the table line up") {
+    std::ostringstream text;
+    print_table(text, usual_estimates(2ULL << 30U, 32768));
+    const std::vector<std::string> lines = lines_of(text.str());
+    REQUIRE(lines.size() > 12);
+    for (std::size_t line = 2; line < 12; ++line) CHECK(lines[line].size() == lines[2].size());
+}
+
+TEST_CASE("the charts name every variant once and escape what XML would read") {
+    std::vector<Estimate> estimates = usual_estimates(2ULL << 30U, 32768);
+    estimates[0].model.name = "a<b&\"c\"";
+    for (const std::string &picture : {svg::draw(cache_chart(estimates)), svg::draw(variants_chart(estimates))}) {
+        CHECK(picture.starts_with("<svg "));
+        CHECK(picture.ends_with("</svg>\n"));
+        CHECK(contains(picture, ">a&lt;b&amp;&quot;c&quot;</text>"));
+        CHECK(!contains(picture, "a<b"));
+        CHECK(!contains(picture, "nan"));
+        for (const char *name : {"gqa-8", "gqa-4", "mqa", "mla"}) {
+            const std::string element = std::string(">") + name + "</text>";
+            CHECK(contains(picture, element));
+            CHECK(picture.find(element) == picture.rfind(element));
+        }
+    }
+}
+
+TEST_CASE("sizes are read and written in the units people use") {
+    CHECK(parse_bytes("--memory", "2GiB") == 2ULL << 30U);
+    CHECK(parse_bytes("--memory", "1.5G") == 3ULL << 29U);
+    CHECK(parse_bytes("--memory", "24GB") == 24000000000ULL);
+    CHECK(parse_tokens("--context", "32k") == 32768);
+    for (const char *text : {"", "GiB", "-1", "0", "1.5", "2XB", "nan", "inf", "1e9", "99999999999999999999"}) {
+        INFO(text);
+        CHECK_THROWS_AS(parse_tokens("--context", text), InputError);
+    }
+    CHECK(format_value(2147483648.0, Unit::kBytes) == "2 GiB");
+    CHECK(format_value(999.96e6, Unit::kCount) == "1.00 G");
+    CHECK(format_value(35120, Unit::kTokens) == "35,120");
+    CHECK(format_value(32768, Unit::kTokens) == "32k");
+}
+
+TEST_SUITE_END();

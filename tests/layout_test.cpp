@@ -1,0 +1,202 @@
+// The operator attention on strided, shifted and broadcast tensors, and on extreme numbers.
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+using namespace vkattn_test;
+
+namespace {
+
+enum class Layout { kHeadMajor, kTokenMajor, kTransposed, kGaps, kOddGaps };
+
+std::string layout_name(Layout layout) {
+    switch (layout) {
+    case Layout::kHeadMajor:
+        return "[B,H,L,D]";
+    case Layout::kTokenMajor:
+        return "[B,L,H,D]";
+    case Layout::kTransposed:
+        return "[B,H,D,L]";
+    case Layout::kGaps:
+        return "gaps of 4 after rows, 8 after heads";
+    default:
+        return "gaps of 3 after rows, 5 after heads, 7 after sequences, first element at 3";
+    }
+}
+
+// A tensor whose logical shape is [B,H,L,D], stored as the layout says.
+HostTensor laid_out(vkattn_type type, const Shape &shape, Layout layout) {
+    const std::uint64_t heads = shape[1];
+    const std::uint64_t len = shape[2];
+    const std::uint64_t dim = shape[3];
+    switch (layout) {
+    case Layout::kHeadMajor:
+        return HostTensor(type, shape);
+    case Layout::kTokenMajor:
+        return HostTensor(type, shape, {len * heads * dim, dim, heads * dim, 1});
+    case Layout::kTransposed:
+        return HostTensor(type, shape, {heads * dim * len, dim * len, 1, len});
+    case Layout::kGaps: {
+        const std::uint64_t row = dim + 4;
+        const std::uint64_t head = len * row + 8;
+        return HostTensor(type, shape, {heads * head, head, row, 1});
+    }
+    default: {
+        const std::uint64_t row = dim + 3;
+        const std::uint64_t head = len * row + 5;
+        return HostTensor(type, shape, {heads * head + 7, head, row, 1}, 3);
+    }
+    }
+}
+
+struct Sizes {
+    std::uint64_t batch = 2, query_heads = 4, kv_heads = 2, q_len = 9, kv_len = 35, head_dim = 16, v_head_dim = 16;
+};
+
+AttentionProblem problem_of(const Sizes &s, vkattn_type type, Layout layout) {
+    std::mt19937 random(7);
+    AttentionProblem problem;
+    problem.query = laid_out(type, {s.batch, s.query_heads, s.q_len, s.head_dim}, layout);
+    problem.key = laid_out(type, {s.batch, s.kv_heads, s.kv_len, s.head_dim}, layout);
+    problem.value = laid_out(type, {s.batch, s.kv_heads, s.kv_len, s.v_head_dim}, layout);
+    for (HostTensor *tensor : {&problem.query, &problem.key, &problem.value}) fill_normal(*tensor, random);
+    return problem;
+}
+
+void check_layout(const Sizes &s, vkattn_type type, Layout inputs, Layout output) {
+    INFO(type_name(type), ", D ", s.head_dim, ", inputs ", layout_name(inputs), ", output ", layout_name(output));
+    const AttentionProblem problem = problem_of(s, type, inputs);
+    const AttentionReference reference = reference_attention(problem);
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+        AttentionResults results;
+        results.output = laid_out(type, {s.batch, s.query_heads, s.q_len, s.v_head_dim}, output);
+        check_attention(problem, reference, results, kernel);
+    }
+}
+
+constexpr std::array kTypes = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
+} // namespace
+
+TEST_SUITE_BEGIN("attention.layouts");
+
+TEST_CASE_FIXTURE(DeviceTest, "token-major tensors") {
+    for (const vkattn_type type : kTypes) check_layout({}, type, Layout::kTokenMajor, Layout::kTokenMajor);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "head size in an outer dimension of storage") {
+    for (const vkattn_type type : kTypes) check_layout({}, type, Layout::kTransposed, Layout::kTransposed);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gaps are not read and not written") {
+    for (const vkattn_type type : kTypes) check_layout({}, type, Layout::kGaps, Layout::kGaps);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "odd gaps put rows of different heads into one 32-bit word") {
+    for (const vkattn_type type : kTypes) {
+        check_layout({}, type, Layout::kOddGaps, Layout::kOddGaps);
+        check_layout({.head_dim = 5, .v_head_dim = 3}, type, Layout::kOddGaps, Layout::kOddGaps);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a transposed 16-bit output shares every word between two queries") {
+    for (const vkattn_type type : kTypes) {
+        check_layout({.q_len = 33, .head_dim = 8, .v_head_dim = 5}, type, Layout::kHeadMajor, Layout::kTransposed);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "keys, values and queries may be broadcast by stride 0") {
+    std::mt19937 random(11);
+    AttentionProblem problem;
+    problem.query = HostTensor(VKATTN_TYPE_F32, {2, 4, 9, 16}, {0, 9 * 16, 16, 1});
+    problem.key = HostTensor(VKATTN_TYPE_F16, {2, 2, 35, 16}, {0, 35 * 16, 16, 1});
+    problem.value = HostTensor(VKATTN_TYPE_F16, {2, 2, 35, 16}, {35 * 16, 0, 16, 1});
+    for (HostTensor *tensor : {&problem.query, &problem.key, &problem.value}) fill_normal(*tensor, random);
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "values may be the first columns of the keys") {
+    std::mt19937 random(12);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 4, 3, 24}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F16, {1, 1, 35, 24}, random);
+    problem.value = HostTensor(VKATTN_TYPE_F16, {1, 1, 35, 16}, {35 * 24, 35 * 24, 24, 1});
+    for (std::uint64_t row = 0; row < 35; ++row) {
+        for (std::uint64_t c = 0; c < 16; ++c) problem.value.set(row * 16 + c, problem.key.get(row * 24 + c));
+    }
+    check_both_kernels(problem);
+}
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("attention.numbers");
+
+TEST_CASE_FIXTURE(DeviceTest, "a scale takes the place of the default") {
+    AttentionProblem problem = problem_of({}, VKATTN_TYPE_F32, Layout::kHeadMajor);
+    for (const float scale : {0.03f, 1.0f, -0.4f}) {
+        CAPTURE(scale);
+        problem.scale = scale;
+        check_both_kernels(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "logits up to ten thousand") {
+    AttentionProblem problem = problem_of({.kv_len = 70}, VKATTN_TYPE_F32, Layout::kHeadMajor);
+    problem.scale = 600.0f;
+    const AttentionReference reference = reference_attention(problem);
+    CHECK(reference.largest_score > 5e3);
+    check_both_kernels(problem);
+    problem.softcap = 9e3f;
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "constant rows average the values at any height of the logits") {
+    for (const float logit : {0.0f, 80.0f, -80.0f, 1e4f, -1e4f}) {
+        CAPTURE(logit);
+        AttentionProblem problem = problem_of({.kv_len = 257}, VKATTN_TYPE_F32, Layout::kHeadMajor);
+        problem.scale = logit / 16.0f != 0.0f ? logit / 16.0f : 1.0f;
+        for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, logit != 0.0f ? 1.0f : 0.0f);
+        for (std::uint64_t i = 0; i < problem.key.elements(); ++i) problem.key.set(i, 1.0f);
+        check_both_kernels(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a rising row: the maximum comes last") {
+    AttentionProblem problem =
+        problem_of({.q_len = 3, .kv_len = 300, .head_dim = 1}, VKATTN_TYPE_F32, Layout::kHeadMajor);
+    for (const float step : {0.125f, 30.0f}) {
+        CAPTURE(step);
+        for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, 1.0f);
+        for (std::uint64_t i = 0; i < problem.key.elements(); ++i) {
+            problem.key.set(i, step * static_cast<float>(i % 300));
+        }
+        check_both_kernels(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "f16 products beyond the range of f16 stay finite") {
+    AttentionProblem problem = problem_of({}, VKATTN_TYPE_F16, Layout::kHeadMajor);
+    for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, problem.query.get(i) * 1000.0f);
+    for (std::uint64_t i = 0; i < problem.key.elements(); ++i) problem.key.set(i, problem.key.get(i) * 1000.0f);
+    problem.scale = 1e-6f;
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the same call gives the same bits") {
+    const AttentionProblem problem = problem_of({.q_len = 65, .kv_len = 300}, VKATTN_TYPE_F16, Layout::kTokenMajor);
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+        INFO("kernel ", kernel_text(kernel));
+        AttentionResults first = all_results(problem, kernel, VKATTN_TYPE_F32);
+        const vkattn::Plan plan = test_device().context().attention_plan(describe(problem, first, kernel));
+        run_attention(problem, first, plan);
+        for (int repeat = 0; repeat < 3; ++repeat) {
+            AttentionResults again = all_results(problem, kernel, VKATTN_TYPE_F32);
+            run_attention(problem, again, test_device().context().attention_plan(describe(problem, again, kernel)));
+            CHECK(std::ranges::equal(first.output.bytes(), again.output.bytes()));
+            CHECK(std::ranges::equal(first.log_sum_exp.bytes(), again.log_sum_exp.bytes()));
+        }
+    }
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,355 @@
+// Every mask and bias of the operator attention, alone and in pairs.
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <functional>
+
+using namespace vkattn_test;
+
+namespace {
+
+// Two features that use the same slot exclude each other.
+enum class Slot { kOffset, kMask, kNone };
+
+struct Feature {
+    const char *name;
+    Slot slot;
+    std::function<void(AttentionProblem &, std::mt19937 &)> add;
+};
+
+HostTensor random_bool(Shape shape, std::mt19937 &random, double share) {
+    std::bernoulli_distribution flip(share);
+    HostTensor tensor(VKATTN_TYPE_BOOL, std::move(shape));
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, flip(random) ? 1.0f : 0.0f);
+    return tensor;
+}
+
+HostTensor additive(vkattn_type type, Shape shape, std::mt19937 &random) {
+    std::bernoulli_distribution hide(0.2);
+    HostTensor tensor = normal_tensor(type, std::move(shape), random);
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) {
+        if (hide(random)) tensor.set(i, i % 2 == 0 || type == VKATTN_TYPE_F16 ? -HUGE_VALF : -3e38f);
+    }
+    return tensor;
+}
+
+// One value a sequence, the given ones in turn.
+HostTensor lengths(const AttentionProblem &p, std::initializer_list<float> values) {
+    HostTensor tensor(VKATTN_TYPE_I32, {sizes_of(p).batch});
+    for (std::uint64_t b = 0; b < tensor.elements(); ++b) tensor.set(b, values.begin()[b % values.size()]);
+    return tensor;
+}
+
+void add_causal(AttentionProblem &p, std::mt19937 &) { p.mask_flags |= VKATTN_MASK_CAUSAL; }
+
+void add_causal_bottom_right(AttentionProblem &p, std::mt19937 &) {
+    p.mask_flags |= VKATTN_MASK_CAUSAL;
+    p.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+}
+
+void add_past_len(AttentionProblem &p, std::mt19937 &) {
+    p.mask_flags |= VKATTN_MASK_CAUSAL;
+    p.past_len = 20;
+}
+
+void add_past_lengths(AttentionProblem &p, std::mt19937 &) {
+    p.mask_flags |= VKATTN_MASK_CAUSAL;
+    p.past_lengths = lengths(p, {3, 40, -5});
+}
+
+void add_window(AttentionProblem &p, std::mt19937 &) {
+    p.mask_flags |= VKATTN_MASK_WINDOW;
+    p.window_left = 6;
+    p.window_right = 3;
+}
+
+void add_key_lengths(AttentionProblem &p, std::mt19937 &) { p.key_lengths = lengths(p, {17, 1000, 0}); }
+
+void add_key_padding(AttentionProblem &p, std::mt19937 &random) {
+    p.key_padding_mask = random_bool({sizes_of(p).batch, sizes_of(p).kv_len}, random, 0.3);
+}
+
+void add_bool_mask(AttentionProblem &p, std::mt19937 &random) {
+    const AttentionSizes s = sizes_of(p);
+    p.attn_mask = random_bool({s.batch, s.query_heads, s.q_len, s.kv_len}, random, 0.6);
+    // One query in three sees nothing at all.
+    for (std::uint64_t i = 0; i < p.attn_mask.elements(); ++i) {
+        if (i / s.kv_len % 3 == 0) p.attn_mask.set(i, 0.0f);
+    }
+}
+
+void add_additive_f32(AttentionProblem &p, std::mt19937 &random) {
+    p.attn_mask = additive(VKATTN_TYPE_F32, {sizes_of(p).q_len, sizes_of(p).kv_len}, random);
+}
+
+void add_additive_f16(AttentionProblem &p, std::mt19937 &random) {
+    p.attn_mask = additive(VKATTN_TYPE_F16, {sizes_of(p).batch, 1, sizes_of(p).q_len, sizes_of(p).kv_len}, random);
+}
+
+void add_short_mask(AttentionProblem &p, std::mt19937 &random) {
+    p.attn_mask = random_bool({1, sizes_of(p).q_len, (sizes_of(p).kv_len * 2 + 2) / 3}, random, 0.7);
+}
+
+HostTensor per_head(const AttentionProblem &p, float first, float step) {
+    HostTensor tensor(VKATTN_TYPE_F32, {sizes_of(p).query_heads});
+    for (std::uint64_t h = 0; h < tensor.elements(); ++h) tensor.set(h, first + step * static_cast<float>(h));
+    return tensor;
+}
+
+void add_alibi(AttentionProblem &p, std::mt19937 &) { p.alibi_slopes = per_head(p, 0.02f, 0.11f); }
+void add_softcap(AttentionProblem &p, std::mt19937 &) { p.softcap = 1.25f; }
+void add_sinks(AttentionProblem &p, std::mt19937 &) { p.sinks = per_head(p, -2.0f, 1.5f); }
+
+const std::array<Feature, 14> &features() {
+    static const std::array<Feature, 14> list = {{{"causal top-left", Slot::kOffset, add_causal},
+                                                  {"causal bottom-right", Slot::kOffset, add_causal_bottom_right},
+                                                  {"causal with past_len", Slot::kOffset, add_past_len},
+                                                  {"causal with past_lengths", Slot::kOffset, add_past_lengths},
+                                                  {"boolean mask", Slot::kMask, add_bool_mask},
+                                                  {"additive f32 mask", Slot::kMask, add_additive_f32},
+                                                  {"additive f16 mask", Slot::kMask, add_additive_f16},
+                                                  {"short boolean mask", Slot::kMask, add_short_mask},
+                                                  {"window", Slot::kNone, add_window},
+                                                  {"key_lengths", Slot::kNone, add_key_lengths},
+                                                  {"key_padding_mask", Slot::kNone, add_key_padding},
+                                                  {"alibi_slopes", Slot::kNone, add_alibi},
+                                                  {"softcap", Slot::kNone, add_softcap},
+                                                  {"sinks", Slot::kNone, add_sinks}}};
+    return list;
+}
+
+AttentionProblem plain_problem(std::size_t batch, std::size_t q_len, std::size_t kv_len, std::mt19937 &random) {
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {batch, 4, q_len, 8}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F32, {batch, 2, kv_len, 8}, random);
+    problem.value = normal_tensor(VKATTN_TYPE_F32, {batch, 2, kv_len, 8}, random);
+    problem.score_stage = VKATTN_SCORES_MASKED;
+    return problem;
+}
+
+struct Lengths {
+    std::size_t q_len, kv_len;
+};
+
+void check_features(std::initializer_list<const Feature *> chosen, std::span<const Lengths> all_lengths) {
+    for (const auto &[q_len, kv_len] : all_lengths) {
+        std::mt19937 random(static_cast<unsigned>(q_len * 1000 + kv_len));
+        AttentionProblem problem = plain_problem(3, q_len, kv_len, random);
+        std::string names;
+        for (const Feature *feature : chosen) {
+            feature->add(problem, random);
+            names += std::string(names.empty() ? "" : " + ") + feature->name;
+        }
+        INFO(names, ", Lq ", q_len, ", Lk ", kv_len);
+        check_both_kernels(problem);
+    }
+}
+
+void check_pairs(const char *name) {
+    constexpr std::array<Lengths, 2> kLengths = {{{37, 70}, {1, 45}}};
+    bool reached = false;
+    for (const Feature &partner : features()) {
+        const auto *feature = std::ranges::find(features(), std::string(name), [](const Feature &f) { return f.name; });
+        if (&partner == feature) reached = true;
+        const bool excluded = partner.slot != Slot::kNone && partner.slot == feature->slot;
+        // A pair is checked once, by the feature that comes first in the list.
+        if (!reached || excluded || &partner == feature) continue;
+        check_features({feature, &partner}, kLengths);
+    }
+}
+
+AttentionProblem masked_problem(HostTensor (*make)(Shape, std::mt19937 &), Shape mask_shape) {
+    std::mt19937 random(3);
+    AttentionProblem problem = plain_problem(2, 6, 35, random);
+    problem.attn_mask = make(std::move(mask_shape), random);
+    return problem;
+}
+
+HostTensor make_bool(Shape shape, std::mt19937 &random) { return random_bool(std::move(shape), random, 0.6); }
+HostTensor make_f32(Shape shape, std::mt19937 &random) { return additive(VKATTN_TYPE_F32, std::move(shape), random); }
+HostTensor make_f16(Shape shape, std::mt19937 &random) { return additive(VKATTN_TYPE_F16, std::move(shape), random); }
+
+void check_hidden_from_all(const AttentionProblem &problem) {
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+        INFO("kernel ", kernel_text(kernel));
+        AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+        run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
+        CHECK(std::ranges::all_of(results.output.floats(), [](float value) { return value == 0.0f; }));
+        CHECK(std::ranges::all_of(results.attn_weights.floats(), [](float value) { return value == 0.0f; }));
+        CHECK(std::ranges::all_of(results.log_sum_exp.floats(), [](float value) { return value == -HUGE_VALF; }));
+    }
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("masks.alone");
+
+TEST_CASE_FIXTURE(DeviceTest, "every mask alone") {
+    constexpr std::array<Lengths, 5> kLengths = {{{37, 70}, {70, 37}, {1, 45}, {5, 1}, {64, 128}}};
+    for (const Feature &feature : features()) check_features({&feature}, kLengths);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a mask broadcasts in every way it may") {
+    const std::array<Shape, 13> shapes = {{{6, 35},
+                                           {1, 35},
+                                           {2, 6, 35},
+                                           {1, 6, 35},
+                                           {2, 1, 35},
+                                           {1, 1, 35},
+                                           {2, 4, 6, 35},
+                                           {1, 4, 6, 35},
+                                           {2, 1, 6, 35},
+                                           {2, 4, 1, 35},
+                                           {1, 1, 1, 35},
+                                           {2, 4, 6, 1},
+                                           {6, 34}}};
+    for (const auto make : {make_bool, make_f32, make_f16}) {
+        for (const Shape &shape : shapes) {
+            std::string text;
+            for (const std::uint64_t size : shape) text += std::to_string(size) + " ";
+            const AttentionProblem problem = masked_problem(make, shape);
+            INFO("mask ", type_name(problem.attn_mask.type()), " ", text);
+            check_both_kernels(problem);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a mask may have strides and begin anywhere") {
+    std::mt19937 random(4);
+    AttentionProblem problem = plain_problem(2, 6, 35, random);
+    for (const vkattn_type type : {VKATTN_TYPE_BOOL, VKATTN_TYPE_F32, VKATTN_TYPE_F16}) {
+        CAPTURE(type_name(type));
+        problem.attn_mask = HostTensor(type, {2, 4, 6, 35}, {0, 6 * 37, 37, 1}, 5);
+        const HostTensor contents =
+            type == VKATTN_TYPE_BOOL ? make_bool({4, 6, 35}, random) : additive(type, {4, 6, 35}, random);
+        for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i) {
+            problem.attn_mask.set(i, contents.get(i % contents.elements()));
+        }
+        check_both_kernels(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "any byte but 0 is true") {
+    std::mt19937 random(5);
+    AttentionProblem problem = plain_problem(2, 6, 35, random);
+    problem.attn_mask = make_bool({6, 35}, random);
+    problem.key_padding_mask = random_bool({2, 35}, random, 0.3);
+    for (HostTensor *tensor : {&problem.attn_mask, &problem.key_padding_mask}) {
+        for (std::size_t i = 0; i < tensor->elements(); ++i) {
+            if (tensor->bytes()[i] != 0) tensor->bytes()[i] = static_cast<std::uint8_t>(1u << (i % 8));
+        }
+    }
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "windows open to one side, of one key, and far from the first tile") {
+    struct Window {
+        std::int32_t left, right;
+        std::uint32_t past_len;
+    };
+    constexpr std::array<Window, 7> kWindows = {
+        {{-1, -1, 0}, {5, -1, 0}, {-1, 2, 0}, {0, 0, 0}, {4, 0, 250}, {300, 300, 7}, {3, 0, 5000}}};
+    for (const auto &[left, right, past_len] : kWindows) {
+        INFO("window ", left, " ", right, ", past ", past_len);
+        std::mt19937 random(6);
+        AttentionProblem problem = plain_problem(1, 40, 300, random);
+        problem.mask_flags = VKATTN_MASK_WINDOW;
+        problem.window_left = left;
+        problem.window_right = right;
+        problem.past_len = past_len;
+        check_both_kernels(problem);
+        problem.mask_flags |= VKATTN_MASK_CAUSAL;
+        check_both_kernels(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even where they are 0") {
+    std::mt19937 random(8);
+    AttentionProblem problem = plain_problem(3, 9, 70, random);
+    add_past_lengths(problem, random);
+    problem.past_len = 50;
+    problem.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
+    std::mt19937 random(9);
+    AttentionProblem problem = plain_problem(3, 9, 70, random);
+    add_causal(problem, random);
+    add_alibi(problem, random);
+    problem.past_lengths = lengths(problem, {0, -2e9f, 64});
+    problem.key_lengths = lengths(problem, {2e9f, 30, -2e9f});
+    check_both_kernels(problem);
+}
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("masks.hidden");
+
+TEST_CASE_FIXTURE(DeviceTest, "a query that sees no key gets zeros, with sinks too") {
+    std::mt19937 random(10);
+    AttentionProblem problem = plain_problem(2, 5, 70, random);
+    problem.score_stage = VKATTN_SCORES_WEIGHTS;
+    problem.key_lengths = lengths(problem, {0, 0});
+    check_hidden_from_all(problem);
+    add_sinks(problem, random);
+    check_hidden_from_all(problem);
+    problem.key_lengths = {};
+    problem.attn_mask = HostTensor(VKATTN_TYPE_F32, {5, 70});
+    for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i) problem.attn_mask.set(i, -HUGE_VALF);
+    check_hidden_from_all(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "more queries than keys, bottom-right: the first queries see nothing") {
+    std::mt19937 random(11);
+    AttentionProblem problem = plain_problem(2, 70, 33, random);
+    add_causal_bottom_right(problem, random);
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN as well") {
+    std::mt19937 random(12);
+    AttentionProblem problem = plain_problem(3, 9, 70, random);
+    add_key_lengths(problem, random);
+    problem.score_stage = VKATTN_SCORES_WEIGHTS;
+    const HostTensor &key_lengths = problem.key_lengths;
+    for (HostTensor *tensor : {&problem.key, &problem.value}) {
+        for (std::uint64_t i = 0; i < tensor->elements(); ++i) {
+            const std::uint64_t token = i / 8 % 70;
+            const std::uint64_t sequence = i / (8 * 70 * 2);
+            if (static_cast<float>(token) >= key_lengths.get(sequence)) tensor->set(i, NAN);
+        }
+    }
+    check_both_kernels(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "sinks of every size, minus infinity as well") {
+    std::mt19937 random(13);
+    AttentionProblem problem = plain_problem(1, 5, 35, random);
+    problem.sinks = tensor_of(VKATTN_TYPE_F32, {4}, std::array{-HUGE_VALF, 80.0f, -80.0f, 0.0f});
+    check_both_kernels(problem);
+}
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("masks.pairs.offsets");
+
+TEST_CASE_FIXTURE(DeviceTest, "causal top-left with every other mask") { check_pairs("causal top-left"); }
+TEST_CASE_FIXTURE(DeviceTest, "causal bottom-right with every other mask") { check_pairs("causal bottom-right"); }
+TEST_CASE_FIXTURE(DeviceTest, "past_len with every other mask") { check_pairs("causal with past_len"); }
+TEST_CASE_FIXTURE(DeviceTest, "past_lengths with every other mask") { check_pairs("causal with past_lengths"); }
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("masks.pairs.rest");
+
+TEST_CASE_FIXTURE(DeviceTest, "a boolean mask with every other mask") { check_pairs("boolean mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "an additive f32 mask with every other mask") { check_pairs("additive f32 mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "an additive f16 mask with every other mask") { check_pairs("additive f16 mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "a short mask with every other mask") { check_pairs("short boolean mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "a window with every other mask") { check_pairs("window"); }
+TEST_CASE_FIXTURE(DeviceTest, "key_lengths with every other mask") { check_pairs("key_lengths"); }
+TEST_CASE_FIXTURE(DeviceTest, "key_padding_mask with every other mask") { check_pairs("key_padding_mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "alibi_slopes with every other mask") { check_pairs("alibi_slopes"); }
+TEST_CASE_FIXTURE(DeviceTest, "a softcap with sinks") { check_pairs("softcap"); }
+
+TEST_SUITE_END();

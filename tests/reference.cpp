@@ -1,0 +1,214 @@
+#include "reference.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace vkattn_test {
+namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+// The documented threshold below which an additive mask hides a key.
+constexpr double kAdditiveHides = -1e38;
+
+// Dense float64 copies of a problem's tensors: the loops below index them row-major.
+struct DenseProblem {
+    AttentionSizes sizes;
+    std::vector<double> query, key, value, attn_mask, key_padding_mask, key_lengths, past_lengths, alibi_slopes, sinks;
+};
+
+// One query of one head of one sequence, and its scores over all keys.
+struct Row {
+    std::size_t batch, head, query;
+    std::vector<double> scores;
+};
+
+DenseProblem dense(const AttentionProblem &p) {
+    return {.sizes = sizes_of(p),
+            .query = p.query.values(),
+            .key = p.key.values(),
+            .value = p.value.values(),
+            .attn_mask = p.attn_mask.values(),
+            .key_padding_mask = p.key_padding_mask.values(),
+            .key_lengths = p.key_lengths.values(),
+            .past_lengths = p.past_lengths.values(),
+            .alibi_slopes = p.alibi_slopes.values(),
+            .sinks = p.sinks.values()};
+}
+
+std::size_t kv_head_of(const AttentionProblem &p, const AttentionSizes &s, std::size_t head) {
+    if (p.kv_head_mapping == VKATTN_KV_HEADS_MODULO) return head % s.kv_heads;
+    return head / (s.query_heads / s.kv_heads);
+}
+
+// The key position that query 0 stands at.
+long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::size_t batch) {
+    if (p.past_lengths.present()) {
+        return static_cast<long long>(std::clamp(d.past_lengths[batch], 0.0, static_cast<double>(1 << 30)));
+    }
+    if (p.past_len > 0) return p.past_len;
+    if (p.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
+    return static_cast<long long>(d.sizes.kv_len) - static_cast<long long>(d.sizes.q_len);
+}
+
+void scaled_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    const AttentionSizes &s = d.sizes;
+    const double scale =
+        p.scale != 0.0f ? static_cast<double>(p.scale) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    const double *query = &d.query[((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.head_dim];
+    const double *key = &d.key[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.head_dim];
+    for (std::size_t j = 0; j < s.kv_len; ++j) {
+        double sum = 0.0;
+        for (std::size_t c = 0; c < s.head_dim; ++c) sum += query[c] * key[j * s.head_dim + c];
+        row.scores[j] = scale * sum;
+    }
+}
+
+void apply_softcap(const AttentionProblem &p, Row &row) {
+    if (p.softcap <= 0.0f) return;
+    const double cap = static_cast<double>(p.softcap);
+    for (double &score : row.scores) score = cap * std::tanh(score / cap);
+}
+
+void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.alibi_slopes.present()) return;
+    const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        const auto distance = static_cast<double>(std::abs(position - static_cast<long long>(j)));
+        row.scores[j] -= d.alibi_slopes[row.head] * distance;
+    }
+}
+
+// The row of the mask that this query reads; every dimension but the last broadcasts from 1.
+std::size_t mask_row(const AttentionProblem &p, const Row &row) {
+    const Shape &shape = p.attn_mask.shape();
+    const auto pick = [](std::uint64_t size, std::size_t index) { return size == 1 ? 0 : index; };
+    if (shape.size() == 2) return pick(shape[0], row.query);
+    if (shape.size() == 3) return pick(shape[0], row.batch) * shape[1] + pick(shape[1], row.query);
+    assert(shape.size() == 4);
+    const std::size_t plane = pick(shape[0], row.batch) * shape[1] + pick(shape[1], row.head);
+    return plane * shape[2] + pick(shape[2], row.query);
+}
+
+void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.attn_mask.present()) return;
+    const std::size_t mask_len = p.attn_mask.shape().back();
+    const double *mask = &d.attn_mask[mask_row(p, row) * mask_len];
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        if (j >= mask_len) {
+            row.scores[j] = kHidden;
+        } else if (p.attn_mask.type() == VKATTN_TYPE_BOOL) {
+            if (mask[j] == 0.0) row.scores[j] = kHidden;
+        } else {
+            row.scores[j] = mask[j] < kAdditiveHides ? kHidden : row.scores[j] + mask[j];
+        }
+    }
+}
+
+void hide_by_causal(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if ((p.mask_flags & VKATTN_MASK_CAUSAL) == 0) return;
+    const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        if (static_cast<long long>(j) > position) row.scores[j] = kHidden;
+    }
+}
+
+void hide_by_window(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if ((p.mask_flags & VKATTN_MASK_WINDOW) == 0) return;
+    const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        const long long key = static_cast<long long>(j);
+        if (p.window_left >= 0 && key < position - p.window_left) row.scores[j] = kHidden;
+        if (p.window_right >= 0 && key > position + p.window_right) row.scores[j] = kHidden;
+    }
+}
+
+void hide_by_key_lengths(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.key_lengths.present()) return;
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        if (static_cast<double>(j) >= d.key_lengths[row.batch]) row.scores[j] = kHidden;
+    }
+}
+
+void hide_by_key_padding(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.key_padding_mask.present()) return;
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        if (d.key_padding_mask[row.batch * d.sizes.kv_len + j] != 0.0) row.scores[j] = kHidden;
+    }
+}
+
+// Turns scores into weights and returns log(sum(exp(scores))), the sink included.
+double softmax(const AttentionProblem &p, const DenseProblem &d, const Row &row, std::vector<double> &weights) {
+    weights.assign(row.scores.size(), 0.0);
+    double largest = *std::max_element(row.scores.begin(), row.scores.end());
+    if (largest == kHidden) return kHidden;
+    if (p.sinks.present()) largest = std::max(largest, d.sinks[row.head]);
+    double sum = p.sinks.present() ? std::exp(d.sinks[row.head] - largest) : 0.0;
+    for (const double score : row.scores) sum += std::exp(score - largest);
+    for (std::size_t j = 0; j < weights.size(); ++j) weights[j] = std::exp(row.scores[j] - largest) / sum;
+    return largest + std::log(sum);
+}
+
+void weighted_values(const AttentionProblem &p, const DenseProblem &d, const Row &row,
+                     const std::vector<double> &weights, std::vector<double> &output) {
+    const AttentionSizes &s = d.sizes;
+    const double *value = &d.value[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.v_head_dim];
+    std::vector<double> sum(s.v_head_dim, 0.0);
+    for (std::size_t j = 0; j < s.kv_len; ++j) {
+        // A key of weight 0 is not seen: whatever its value holds must not reach the output.
+        if (weights[j] == 0.0) continue;
+        for (std::size_t c = 0; c < s.v_head_dim; ++c) sum[c] += weights[j] * value[j * s.v_head_dim + c];
+    }
+    output.insert(output.end(), sum.begin(), sum.end());
+}
+
+void append(std::vector<double> &to, const std::vector<double> &from) { to.insert(to.end(), from.begin(), from.end()); }
+
+void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, AttentionReference &result) {
+    scaled_scores(p, d, row);
+    if (p.score_stage == VKATTN_SCORES_SCALED) append(result.scores, row.scores);
+    apply_softcap(p, row);
+    if (p.score_stage == VKATTN_SCORES_CAPPED) append(result.scores, row.scores);
+    add_alibi(p, d, row);
+    apply_attn_mask(p, d, row);
+    hide_by_causal(p, d, row);
+    hide_by_window(p, d, row);
+    hide_by_key_lengths(p, d, row);
+    hide_by_key_padding(p, d, row);
+    if (p.score_stage == VKATTN_SCORES_MASKED) append(result.scores, row.scores);
+    for (const double score : row.scores) {
+        if (std::isfinite(score)) result.largest_score = std::max(result.largest_score, std::fabs(score));
+    }
+    std::vector<double> weights;
+    result.log_sum_exp.push_back(softmax(p, d, row, weights));
+    if (p.score_stage == VKATTN_SCORES_WEIGHTS) append(result.scores, weights);
+    append(result.attn_weights, weights);
+    weighted_values(p, d, row, weights, result.output);
+}
+
+} // namespace
+
+AttentionSizes sizes_of(const AttentionProblem &problem) {
+    const Shape &q = problem.query.shape();
+    const Shape &k = problem.key.shape();
+    return {.batch = q[0],
+            .query_heads = q[1],
+            .kv_heads = k[1],
+            .q_len = q[2],
+            .kv_len = k[2],
+            .head_dim = q[3],
+            .v_head_dim = problem.value.shape()[3]};
+}
+
+AttentionReference reference_attention(const AttentionProblem &problem) {
+    const DenseProblem d = dense(problem);
+    AttentionReference result;
+    Row row{.batch = 0, .head = 0, .query = 0, .scores = std::vector<double>(d.sizes.kv_len)};
+    for (row.batch = 0; row.batch < d.sizes.batch; ++row.batch) {
+        for (row.head = 0; row.head < d.sizes.query_heads; ++row.head) {
+            for (row.query = 0; row.query < d.sizes.q_len; ++row.query) reference_row(problem, d, row, result);
+        }
+    }
+    return result;
+}
+
+} // namespace vkattn_test

@@ -1,0 +1,79 @@
+// Attention and its layer in float64, one plain loop after another. The tensors hold values already rounded to their
+// storage type, so the only error left in a comparison is the device's.
+#pragma once
+
+#include "host_tensor.hpp"
+
+#include <array>
+#include <map>
+#include <string>
+
+namespace vkattn_test {
+
+// The inputs of vkattn_attention_desc, with the tensors' contents.
+struct AttentionProblem {
+    HostTensor query;
+    HostTensor key;
+    HostTensor value;
+    HostTensor attn_mask;
+    HostTensor key_padding_mask;
+    HostTensor key_lengths;
+    HostTensor past_lengths;
+    HostTensor alibi_slopes;
+    HostTensor sinks;
+    vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
+    float scale = 0.0f;
+    float softcap = 0.0f;
+    std::uint32_t mask_flags = VKATTN_MASK_NONE;
+    vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
+    std::int32_t window_left = -1;
+    std::int32_t window_right = -1;
+    std::uint32_t past_len = 0;
+    vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+};
+
+struct AttentionSizes {
+    std::size_t batch, query_heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
+};
+
+AttentionSizes sizes_of(const AttentionProblem &problem);
+
+// Every result in row-major order of its documented shape. scores is taken at the problem's score_stage.
+struct AttentionReference {
+    std::vector<double> output;
+    std::vector<double> log_sum_exp;
+    std::vector<double> attn_weights;
+    std::vector<double> scores;
+    double largest_score = 0.0; // of the finite ones, in magnitude
+};
+
+AttentionReference reference_attention(const AttentionProblem &problem);
+
+// The mha layer: a call of vkattn_layer_plan with contents.
+struct MhaProblem {
+    vkattn_layer_config config{};
+    std::map<std::string, HostTensor> weights;
+    HostTensor query;
+    HostTensor key; // absent: self attention
+    HostTensor value;
+    HostTensor past_key;
+    HostTensor past_value;
+    HostTensor attn_mask;
+    HostTensor key_padding_mask;
+    HostTensor key_lengths;
+    std::uint32_t mask_flags = VKATTN_MASK_NONE;
+    vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
+    std::int32_t window_left = -1;
+    std::int32_t window_right = -1;
+};
+
+struct MhaReference {
+    std::vector<double> output;
+    std::vector<double> present_key;
+    std::vector<double> present_value;
+    std::vector<double> attn_weights;
+};
+
+MhaReference reference_mha(const MhaProblem &problem);
+
+} // namespace vkattn_test

@@ -1,0 +1,49 @@
+// How long the first use of a pipeline takes. On CPU drivers it is the driver's compiler that one waits for, and code
+// that unrolls too far makes it slow beyond use. Drivers that cache on disk must be told not to: see CMakeLists.txt.
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <ctime>
+
+using namespace vkattn_test;
+
+namespace {
+
+struct HeadSizes {
+    std::uint64_t head_dim, v_head_dim;
+};
+
+// Processor time, so that other programs on the machine do not count.
+double first_run_seconds(const HeadSizes &sizes, vkattn_type type, vkattn_kernel kernel) {
+    std::mt19937 random(51);
+    AttentionProblem problem;
+    problem.query = normal_tensor(type, {1, 2, 7, sizes.head_dim}, random);
+    problem.key = normal_tensor(type, {1, 1, 33, sizes.head_dim}, random);
+    problem.value = normal_tensor(type, {1, 1, 33, sizes.v_head_dim}, random);
+    problem.mask_flags = VKATTN_MASK_CAUSAL;
+    AttentionResults results;
+    results.output = HostTensor(type, {1, 2, 7, sizes.v_head_dim});
+    const std::clock_t start = std::clock();
+    run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("startup");
+
+TEST_CASE_FIXTURE(DeviceTest, "the first run of a pipeline takes under 2 s up to head size 128, under 4 s above") {
+    constexpr std::array<HeadSizes, 6> kSizes = {{{8, 8}, {64, 64}, {80, 80}, {128, 128}, {192, 128}, {576, 512}}};
+    for (const HeadSizes &sizes : kSizes) {
+        for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16}) {
+            for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+                INFO("D ", sizes.head_dim, ", Dv ", sizes.v_head_dim, ", ", type_name(type), ", ", kernel_text(kernel));
+                CHECK(first_run_seconds(sizes, type, kernel) < (sizes.head_dim <= 128 ? 2.0 : 4.0));
+            }
+        }
+    }
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,219 @@
+#include "case_file.hpp"
+
+#include "config_reader.hpp"
+#include "input_error.hpp"
+#include "strict_json.hpp"
+
+#include <array>
+#include <string_view>
+
+namespace vkattn::tools {
+namespace {
+
+constexpr std::string_view kExpectedPrefix = "expected.";
+
+// Stands for the formats of k_dtype that ggml's block layouts give, which have no Dtype.
+struct StorageChoice {
+    std::optional<Dtype> dtype;
+    bool is_block_format = false;
+};
+
+void read_mask(ConfigReader &config, MaskConfig &mask) {
+    std::uint32_t is_causal = 0;
+    config.read_flag("is_causal", is_causal);
+    if (is_causal != 0) mask.flags |= VKATTN_MASK_CAUSAL;
+    if (config.has("window_left") || config.has("window_right")) mask.flags |= VKATTN_MASK_WINDOW;
+    config.read("window_left", mask.window_left);
+    config.read("window_right", mask.window_right);
+    config.read_choice("causal_alignment",
+                       {{"top_left", VKATTN_CAUSAL_TOP_LEFT}, {"bottom_right", VKATTN_CAUSAL_BOTTOM_RIGHT}},
+                       mask.causal_alignment);
+}
+
+void read_dropout(ConfigReader &config) {
+    double probability = 0.0;
+    std::uint64_t seed = 0; // without dropout it changes nothing
+    config.read("dropout_p", probability);
+    config.read("dropout_seed", seed);
+    if (probability != 0.0)
+        config.fail("config key 'dropout_p' is not 0, expected 0: dropout is not supported yet by this version");
+}
+
+std::optional<Dtype> read_storage(ConfigReader &config, const char *key) {
+    StorageChoice choice;
+    config.read_choice<StorageChoice>(key,
+                                      {{"f32", {Dtype::kF32, false}},
+                                       {"f16", {Dtype::kF16, false}},
+                                       {"bf16", {Dtype::kBf16, false}},
+                                       {"q8_0", {std::nullopt, true}},
+                                       {"q4_0", {std::nullopt, true}}},
+                                      choice);
+    if (choice.is_block_format)
+        config.fail(std::string("config key '") + key +
+                    "' is a block format, expected f32, f16 or bf16: q8_0 and q4_0 are not supported yet by this "
+                    "version");
+    return choice.dtype;
+}
+
+void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
+    config.read_choice("kv_head_mapping", {{"grouped", VKATTN_KV_HEADS_GROUPED}, {"modulo", VKATTN_KV_HEADS_MODULO}},
+                       mapping);
+}
+
+void read_attention(ConfigReader &config, CaseFile &read) {
+    AttentionConfig &attention = read.attention;
+    config.read("q_num_heads", attention.q_num_heads);
+    config.read("kv_num_heads", attention.kv_num_heads);
+    config.read("scale", attention.scale);
+    config.read("softcap", attention.softcap);
+    std::uint32_t stage = VKATTN_SCORES_SCALED;
+    config.read("qk_matmul_output_mode", stage);
+    if (stage > VKATTN_SCORES_WEIGHTS)
+        config.fail("config key 'qk_matmul_output_mode' is " + std::to_string(stage) + ", expected 0, 1, 2 or 3");
+    attention.score_stage = static_cast<vkattn_score_stage>(stage);
+    read_head_mapping(config, attention.kv_head_mapping);
+    attention.k_dtype = read_storage(config, "k_dtype");
+    attention.v_dtype = read_storage(config, "v_dtype");
+}
+
+void read_rope(ConfigReader &config, vkattn_layer_config &layer) {
+    config.require("rope_theta", layer.rope_theta);
+    config.require_flag("rope_interleaved", layer.rope_interleaved);
+}
+
+void read_mha(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_MHA;
+    config.require("embed_dim", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.read("num_kv_heads", read.layer.num_kv_heads);
+    config.read("head_dim", read.layer.head_dim);
+    read_head_mapping(config, read.layer.kv_head_mapping);
+    config.read("rope_theta", read.layer.rope_theta);
+    config.read_flag("rope_interleaved", read.layer.rope_interleaved);
+}
+
+void read_latent_mha(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_LATENT_MHA;
+    config.require("embed_dim", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.require("latent_dim", read.layer.latent_dim);
+}
+
+void read_latent_query(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_LATENT_QUERY;
+    config.require("input_dim", read.layer.input_dim);
+    config.require("latent_dim", read.layer.latent_dim);
+    config.require("num_latents", read.layer.num_latents);
+    config.require("num_heads", read.layer.num_heads);
+}
+
+void read_mla(ConfigReader &config, CaseFile &read) {
+    vkattn_layer_config &layer = read.layer;
+    layer.kind = VKATTN_LAYER_MLA;
+    config.require("dim", layer.embed_dim);
+    config.require("n_heads", layer.num_heads);
+    config.require("qk_nope_head_dim", layer.qk_nope_head_dim);
+    config.require("qk_rope_head_dim", layer.qk_rope_head_dim);
+    config.require("v_head_dim", layer.v_head_dim);
+    config.read("q_lora_rank", layer.q_lora_rank);
+    config.require("kv_lora_rank", layer.kv_lora_rank);
+    config.check_present("attn_impl");
+    config.read_choice("attn_impl", {{"naive", VKATTN_MLA_NAIVE}, {"absorb", VKATTN_MLA_ABSORB}}, layer.mla_form);
+    read_rope(config, layer);
+    config.read("start_pos", read.start_pos);
+}
+
+void read_mla_block(ConfigReader &config, CaseFile &read) {
+    read_mla(config, read);
+    read.layer.kind = VKATTN_LAYER_MLA_BLOCK;
+    config.require("mlp_ratio", read.layer.mlp_ratio);
+}
+
+void read_compressed_kv(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_COMPRESSED_KV;
+    config.require("d_model", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.require("latent_dim", read.layer.latent_dim);
+    config.read("decompress_lora_rank", read.layer.decompress_lora_rank);
+    read_rope(config, read.layer);
+    config.read("start_pos", read.start_pos);
+}
+
+void read_encoder(ConfigReader &config, CaseFile &read) {
+    read_mha(config, read);
+    read.layer.kind = VKATTN_LAYER_ENCODER;
+    config.require("ffn_dim", read.layer.ffn_dim);
+    config.check_present("activation");
+    config.read_choice("activation",
+                       {{"relu", VKATTN_ACTIVATION_RELU},
+                        {"gelu", VKATTN_ACTIVATION_GELU},
+                        {"silu", VKATTN_ACTIVATION_SILU},
+                        {"leaky_relu", VKATTN_ACTIVATION_LEAKY_RELU}},
+                       read.layer.activation);
+    config.require_flag("norm_first", read.layer.norm_first);
+}
+
+struct OpReader {
+    std::string_view op;
+    void (*read)(ConfigReader &, CaseFile &);
+};
+
+constexpr std::array<OpReader, 8> kOps{{{"attention", read_attention},
+                                        {"mha", read_mha},
+                                        {"latent_mha", read_latent_mha},
+                                        {"latent_query", read_latent_query},
+                                        {"mla", read_mla},
+                                        {"compressed_kv", read_compressed_kv},
+                                        {"encoder_layer", read_encoder},
+                                        {"mla_block", read_mla_block}}};
+
+const OpReader &find_op(const std::string &file, const nlohmann::json &config) {
+    const auto op = config.find("op");
+    if (op == config.end() || !op->is_string())
+        throw InputError(file, "the metadata 'vkattn' has no \"op\", expected the name of an op");
+    std::string expected;
+    for (const OpReader &known : kOps) {
+        if (op->get_ref<const std::string &>() == known.op) return known;
+        expected += (expected.empty() ? "" : " ") + std::string(known.op);
+    }
+    throw InputError(file,
+                     "unknown op " + quote_name(op->get_ref<const std::string &>()) + ", expected one of " + expected);
+}
+
+void split_tensors(TensorMap all, CaseFile &read) {
+    for (auto &[name, tensor] : all) {
+        if (name.starts_with(kExpectedPrefix))
+            read.expected[name.substr(kExpectedPrefix.size())] = std::move(tensor);
+        else
+            read.tensors[name] = std::move(tensor);
+    }
+}
+
+} // namespace
+
+const HostTensor *CaseFile::find(const std::string &tensor_name) const {
+    const auto found = tensors.find(tensor_name);
+    return found == tensors.end() ? nullptr : &found->second;
+}
+
+CaseFile parse_case(const std::string &file, Safetensors content) {
+    const auto metadata = content.metadata.find("vkattn");
+    if (metadata == content.metadata.end())
+        throw InputError(file, "has no metadata 'vkattn', expected a JSON object with \"op\" and its configuration");
+    nlohmann::json json = parse_strict_json(metadata->second, file, "metadata 'vkattn'", 1);
+    const OpReader &op = find_op(file, json);
+    CaseFile read;
+    read.file = file;
+    read.op = op.op;
+    ConfigReader config(file, read.op, std::move(json));
+    op.read(config, read);
+    read_mask(config, read.mask);
+    read_dropout(config);
+    config.finish();
+    split_tensors(std::move(content.tensors), read);
+    return read;
+}
+
+CaseFile read_case(const std::filesystem::path &path) { return parse_case(path.string(), read_safetensors(path)); }
+
+} // namespace vkattn::tools

@@ -1,0 +1,181 @@
+#include "commands.hpp"
+#include "input_error.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <iostream>
+#include <span>
+
+namespace vkattn::tools {
+namespace {
+
+struct NamedFlag {
+    const char *name;
+    std::uint32_t vkattn_device_facts::*member;
+};
+
+constexpr std::array<NamedFlag, 10> kFeatures{{{"push_descriptors", &vkattn_device_facts::push_descriptors},
+                                               {"storage_16bit", &vkattn_device_facts::storage_16bit},
+                                               {"shader_float16", &vkattn_device_facts::shader_float16},
+                                               {"storage_8bit", &vkattn_device_facts::storage_8bit},
+                                               {"shader_int8", &vkattn_device_facts::shader_int8},
+                                               {"buffer_device_address", &vkattn_device_facts::buffer_device_address},
+                                               {"integer_dot_product", &vkattn_device_facts::integer_dot_product},
+                                               {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
+                                               {"portability_subset", &vkattn_device_facts::portability_subset},
+                                               {"timestamps", &vkattn_device_facts::timestamps}}};
+
+constexpr std::array<const char *, 8> kSubgroupFeatures{
+    "basic", "vote", "arithmetic", "ballot", "shuffle", "shuffle_relative", "clustered", "quad"};
+
+const char *type_name(VkPhysicalDeviceType type) {
+    switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+        return "discrete";
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+        return "integrated";
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+        return "virtual";
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+        return "cpu";
+    default:
+        return "other";
+    }
+}
+
+std::string version_text(std::uint32_t version) {
+    return std::to_string(VK_API_VERSION_MAJOR(version)) + "." + std::to_string(VK_API_VERSION_MINOR(version)) + "." +
+           std::to_string(VK_API_VERSION_PATCH(version));
+}
+
+std::string hex_text(std::span<const std::uint8_t> bytes) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string text;
+    for (const std::uint8_t byte : bytes) {
+        text += kDigits[byte >> 4U];
+        text += kDigits[byte & 15U];
+    }
+    return text;
+}
+
+std::vector<std::string> subgroup_features(const vkattn_device_facts &facts) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < kSubgroupFeatures.size(); ++i)
+        if ((facts.subgroup_features >> i & 1U) != 0) names.emplace_back(kSubgroupFeatures[i]);
+    return names;
+}
+
+// The kernels to tell of: all, or the one of --kernel.
+std::vector<vkattn_kernel_support> kernels_of(const vkattn_device_facts &facts, vkattn_kernel kernel) {
+    std::vector<vkattn_kernel_support> kernels;
+    for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+        if (kernel == VKATTN_KERNEL_AUTO || kernel == support.kernel) kernels.push_back(support);
+    return kernels;
+}
+
+nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
+    nlohmann::json features = nlohmann::json::object();
+    for (const NamedFlag &feature : kFeatures) features[feature.name] = facts.*feature.member != 0;
+    nlohmann::json kernels = nlohmann::json::array();
+    for (const vkattn_kernel_support &support : kernels_of(facts, kernel))
+        kernels.push_back({{"name", vkattn_kernel_name(support.kernel)},
+                           {"supported", support.supported != 0},
+                           {"reason", support.reason}});
+    return {{"index", facts.index},
+            {"name", facts.name},
+            {"type", type_name(facts.device_type)},
+            {"driver_name", facts.driver_name},
+            {"driver_info", facts.driver_info},
+            {"driver_version", facts.driver_version},
+            {"api_version", version_text(facts.api_version)},
+            {"vendor_id", facts.vendor_id},
+            {"device_id", facts.device_id},
+            {"device_uuid", hex_text(facts.device_uuid)},
+            {"driver_uuid", hex_text(facts.driver_uuid)},
+            {"device_memory_bytes", facts.device_memory_bytes},
+            {"max_storage_buffer_range", facts.max_storage_buffer_range},
+            {"min_storage_buffer_offset_alignment", facts.min_storage_buffer_offset_alignment},
+            {"max_storage_buffers_per_stage", facts.max_storage_buffers_per_stage},
+            {"max_push_constants_bytes", facts.max_push_constants_bytes},
+            {"max_shared_memory_bytes", facts.max_shared_memory_bytes},
+            {"max_workgroup_invocations", facts.max_workgroup_invocations},
+            {"max_workgroup_count", facts.max_workgroup_count},
+            {"subgroup_size", facts.subgroup_size},
+            {"subgroup_features", subgroup_features(facts)},
+            {"timestamp_period_ns", facts.timestamp_period_ns},
+            {"features", features},
+            {"kernels", kernels}};
+}
+
+std::string mebibytes(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }
+
+std::string joined(const std::vector<std::string> &words) {
+    std::string text;
+    for (const std::string &word : words) text += (text.empty() ? "" : " ") + word;
+    return text.empty() ? "none" : text;
+}
+
+void print_features(const vkattn_device_facts &facts) {
+    std::vector<std::string> present;
+    std::vector<std::string> absent;
+    for (const NamedFlag &feature : kFeatures)
+        (facts.*feature.member != 0 ? present : absent).emplace_back(feature.name);
+    std::cout << "   features  " << joined(present) << "\n   without   " << joined(absent) << "\n";
+}
+
+void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
+    std::cout << facts.index << ": " << facts.name << " (" << type_name(facts.device_type) << ")\n"
+              << "   driver    " << driver_text(facts) << ", Vulkan " << version_text(facts.api_version) << "\n"
+              << "   memory    " << mebibytes(facts.device_memory_bytes) << ", storage buffers up to "
+              << mebibytes(facts.max_storage_buffer_range) << "\n"
+              << "   workgroup " << facts.max_workgroup_invocations << " invocations, " << facts.max_shared_memory_bytes
+              << " bytes shared, " << facts.max_push_constants_bytes << " bytes of push constants\n"
+              << "   subgroup  " << facts.subgroup_size << ": " << joined(subgroup_features(facts)) << "\n";
+    print_features(facts);
+    for (const vkattn_kernel_support &support : kernels_of(facts, kernel))
+        std::cout << "   kernel    " << padded(vkattn_kernel_name(support.kernel), 8) << " "
+                  << (support.supported != 0 ? "yes" : "no: " + std::string(support.reason)) << "\n";
+}
+
+std::string lower(std::string text) {
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+    return text;
+}
+
+bool is_selected(const vkattn_device_facts &facts, const std::string &selector) {
+    if (selector.empty() || selector == std::to_string(facts.index)) return true;
+    const bool is_index = std::ranges::all_of(selector, [](unsigned char digit) { return std::isdigit(digit) != 0; });
+    return !is_index && lower(facts.name).find(lower(selector)) != std::string::npos;
+}
+
+std::vector<vkattn_device_facts> selected_devices(const std::string &selector) {
+    std::vector<vkattn_device_facts> found = devices();
+    if (found.empty())
+        throw InputError("devices", "no Vulkan device, expected a driver that the Vulkan loader can find");
+    std::erase_if(found, [&selector](const vkattn_device_facts &facts) { return !is_selected(facts, selector); });
+    if (found.empty())
+        throw InputError("--device " + selector, "no such device, expected an index or a part of a name that "
+                                                 "'vkattn devices' lists");
+    return found;
+}
+
+} // namespace
+
+int devices_command(const CommonOptions &common, const DevicesOptions &options) {
+    const vkattn_kernel kernel = kernel_of(common.kernel);
+    const std::vector<vkattn_device_facts> found = selected_devices(common.device);
+    if (!options.json) {
+        for (const vkattn_device_facts &facts : found) print_device(facts, kernel);
+        return kExitSuccess;
+    }
+    nlohmann::json list = nlohmann::json::array();
+    for (const vkattn_device_facts &facts : found) list.push_back(to_json(facts, kernel));
+    std::cout << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    return kExitSuccess;
+}
+
+} // namespace vkattn::tools

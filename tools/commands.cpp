@@ -1,0 +1,69 @@
+#include "commands.hpp"
+
+#include "input_error.hpp"
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+namespace vkattn::tools {
+namespace {
+
+bool wants_validation() {
+    const char *value = std::getenv("VKATTN_VALIDATION");
+    return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+std::string print_number(const char *format, int digits, double value) {
+    std::array<char, 400> text{}; // the longest double has 309 digits before the point
+    std::snprintf(text.data(), text.size(), format, digits, value);
+    return text.data();
+}
+
+} // namespace
+
+void ValidationLog::receive(void *user, const char *message) {
+    ++static_cast<ValidationLog *>(user)->count_;
+    std::fprintf(stderr, "vkattn: validation: %s\n", clean_line(message).c_str());
+}
+
+Context make_context(const CommonOptions &common, ValidationLog &validation) {
+    vkattn_context_info info{};
+    info.device_selector = common.device.c_str();
+    info.enable_validation = wants_validation() ? 1 : 0;
+    info.message_callback = ValidationLog::receive;
+    info.message_user = &validation;
+    return Context(info);
+}
+
+vkattn_kernel kernel_of(std::string_view name) {
+    std::string expected;
+    for (int i = 0; i < VKATTN_KERNEL_COUNT; ++i) {
+        const auto kernel = static_cast<vkattn_kernel>(i);
+        if (name == vkattn_kernel_name(kernel)) return kernel;
+        expected += (expected.empty() ? "" : ", ") + std::string(vkattn_kernel_name(kernel));
+    }
+    throw InputError("--kernel " + std::string(name), "this version has no such kernel, expected one of " + expected);
+}
+
+void print_error(std::string_view message) { std::fprintf(stderr, "vkattn: error: %s\n", clean_line(message).c_str()); }
+
+std::string significant(double value, int digits) { return print_number("%.*g", digits, value); }
+std::string decimals(double value, int digits) { return print_number("%.*f", digits, value); }
+
+std::string padded(std::string text, std::size_t width) {
+    if (text.size() < width) text.append(width - text.size(), ' ');
+    return text;
+}
+
+std::string kernel_text(const std::string &kernel, const std::string &reason) {
+    return reason.starts_with(kernel) ? reason : kernel + ": " + reason;
+}
+
+std::string driver_text(const vkattn_device_facts &facts) {
+    std::string text = facts.driver_name;
+    if (facts.driver_info[0] != '\0') text += (text.empty() ? "" : " ") + std::string(facts.driver_info);
+    return text.empty() ? "version " + std::to_string(facts.driver_version) : text;
+}
+
+} // namespace vkattn::tools

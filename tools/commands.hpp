@@ -1,0 +1,95 @@
+// The commands of vkattn. Each prints its result, returns the exit status and throws InputError for bad input.
+#pragma once
+
+#include <vkattn/vkattn.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vkattn::tools {
+
+constexpr int kExitSuccess = 0;
+constexpr int kExitWrong = 1;    // a wrong answer, or a message of the validation layers
+constexpr int kExitBadInput = 2; // could not be run
+
+// The options that every command takes.
+struct CommonOptions {
+    std::string device;
+    std::string kernel = "auto";
+};
+
+// Prints the messages of the Vulkan validation layers and counts them. Must outlive the contexts it is given to.
+class ValidationLog {
+  public:
+    static void receive(void *user, const char *message);
+    unsigned count() const { return count_; }
+
+  private:
+    std::atomic<unsigned> count_{0};
+};
+
+struct DevicesOptions {
+    bool json = false;
+};
+
+struct RunOptions {
+    std::string case_file;
+    std::string output_file;
+    std::vector<std::string> outputs{"output"};
+};
+
+struct CheckOptions {
+    std::vector<std::string> case_files;
+    std::optional<double> tolerance;
+    bool json = false;
+};
+
+struct BenchOptions {
+    std::string op = "attention";
+    std::uint32_t batch = 1;
+    std::uint32_t heads = 32;
+    std::uint32_t kv_heads = 0; // 0: as many as heads
+    std::uint32_t q_len = 1;
+    std::uint32_t kv_len = 4096;
+    std::uint32_t head_dim = 128;
+    std::uint32_t v_head_dim = 0; // 0: head_dim
+    std::string dtype = "f16";
+    std::string kv_dtype; // "": dtype
+    bool causal = false;
+    std::uint32_t repeat = 0; // 0: by the time that one run takes
+    bool json = false;
+};
+
+int devices_command(const CommonOptions &common, const DevicesOptions &options);
+int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
+int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
+int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
+
+// Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on.
+// Throws Error, whose message says what of --device or of the Vulkan installation is wrong.
+Context make_context(const CommonOptions &common, ValidationLog &validation);
+
+// Returns the kernel of a name. Throws InputError.
+vkattn_kernel kernel_of(std::string_view name);
+
+// Prints "vkattn: error: MESSAGE" as one line on stderr.
+void print_error(std::string_view message);
+
+// Return numbers as text: significant digits, digits after the point.
+std::string significant(double value, int digits);
+std::string decimals(double value, int digits);
+
+// Returns text with spaces up to a width.
+std::string padded(std::string text, std::size_t width);
+
+// Returns "KERNEL: why", without the name twice.
+std::string kernel_text(const std::string &kernel, const std::string &reason);
+
+// Returns for instance "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)".
+std::string driver_text(const vkattn_device_facts &facts);
+
+} // namespace vkattn::tools

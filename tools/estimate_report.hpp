@@ -1,0 +1,37 @@
+// The estimates of several layers, side by side: in words, figures and pictures.
+#pragma once
+
+#include "estimate_model.hpp"
+#include "svg.hpp"
+
+#include <ostream>
+
+namespace vkattn::tools {
+
+struct Estimate {
+    EstimateModel model;
+    vkattn_estimate_info info{}; // as estimated, no member left at a default but memory_bytes
+    vkattn_estimate_result result{};
+
+    bool has_cache() const { return result.cache_bytes_per_token != 0; }
+    std::uint64_t bytes_needed() const { return result.weight_bytes + result.cache_bytes; }
+    bool fits() const { return bytes_needed() <= info.memory_bytes; }
+};
+
+// Estimates each model for the use; what the use leaves open is taken from the model. Throws InputError.
+std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use);
+
+// Says which fit the memory, which serves the most sequences and why: one sentence a line. Needs memory_bytes.
+std::vector<std::string> verdict(std::span<const Estimate> estimates);
+
+// The types' names on the command line: f32 f16 bf16 q8_0 q4_0.
+std::string estimate_type_name(vkattn_type type);
+
+void print_table(std::ostream &out, std::span<const Estimate> estimates);
+void print_json(std::ostream &out, std::span<const Estimate> estimates);
+void print_csv(std::ostream &out, std::span<const Estimate> estimates);
+
+svg::LineChart cache_chart(std::span<const Estimate> estimates);
+svg::BarChart variants_chart(std::span<const Estimate> estimates);
+
+} // namespace vkattn::tools

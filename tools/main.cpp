@@ -1,0 +1,167 @@
+// The vkattn command.
+#include "commands.hpp"
+#include "estimate.hpp"
+#include "input_error.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <exception>
+#include <iostream>
+#include <limits>
+#include <new>
+
+namespace {
+
+using namespace vkattn::tools;
+
+struct Options {
+    CommonOptions common;
+    DevicesOptions devices;
+    RunOptions run;
+    CheckOptions check;
+    BenchOptions bench;
+    EstimateOptions estimate;
+};
+
+// Reads a size such as 4096 or 4k (1024 each).
+std::uint32_t parse_size(const std::string &option, const std::string &text) {
+    std::uint64_t size = 0;
+    std::size_t digits = 0;
+    for (; digits < text.size() && digits < 10 && text[digits] >= '0' && text[digits] <= '9'; ++digits)
+        size = size * 10 + static_cast<std::uint64_t>(text[digits] - '0');
+    const std::string suffix = text.substr(digits);
+    if (suffix == "k" || suffix == "K") size *= 1024;
+    const bool is_known = suffix.empty() || suffix == "k" || suffix == "K";
+    if (digits == 0 || !is_known || size == 0 || size > std::numeric_limits<std::uint32_t>::max())
+        throw CLI::ValidationError(option + ": '" + text +
+                                   "' is no size, expected a whole number from 1, such as 4096 or 4k");
+    return static_cast<std::uint32_t>(size);
+}
+
+// Returns what is wrong with a tolerance, "" if nothing is.
+std::string tolerance_error(const std::string &text) {
+    double value = -1.0;
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    return is_number && value >= 0.0 ? "" : quote_name(text) + " is no tolerance, expected a number from 0";
+}
+
+void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, const std::string &help) {
+    command
+        .add_option_function<std::string>(
+            name, [&size, name](const std::string &text) { size = parse_size(name, text); }, help)
+        ->type_name("SIZE");
+}
+
+void add_common(CLI::App &command, CommonOptions &common) {
+    command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
+    command.add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash")->capture_default_str();
+    command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
+}
+
+void add_devices(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("devices", "List every Vulkan device, and the kernels it can run");
+    command->add_flag("--json", options.devices.json, "Print a JSON array");
+    add_common(*command, options.common);
+}
+
+void add_run(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("run", "Run a case file");
+    command->add_option("case", options.run.case_file, "Case file (.safetensors)")->required();
+    command->add_option("-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
+    command
+        ->add_option("--outputs", options.run.outputs,
+                     "Outputs to compute: output, lse, attn_weights, present_key, present_value, qk_matmul_output")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->capture_default_str();
+    add_common(*command, options.common);
+}
+
+void add_check(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("check", "Run case files and compare with the answers in them");
+    command->add_option("case", options.check.case_files, "Case files (.safetensors)")->required();
+    command
+        ->add_option("--tolerance", options.check.tolerance,
+                     "Greatest NMSE that passes; default: by the storage type of the case")
+        ->check(tolerance_error);
+    command->add_flag("--json", options.check.json, "Print a JSON object");
+    add_common(*command, options.common);
+}
+
+void add_bench(CLI::App &app, Options &options) {
+    BenchOptions &bench = options.bench;
+    CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
+    command->add_option("--op", bench.op, "Operation")->capture_default_str();
+    add_size(*command, "--batch", bench.batch, "Sequences; default 1");
+    add_size(*command, "--heads", bench.heads, "Query heads; default 32");
+    add_size(*command, "--kv-heads", bench.kv_heads, "KV heads; default: as many as query heads");
+    add_size(*command, "--q-len", bench.q_len, "Query length; default 1");
+    add_size(*command, "--kv-len", bench.kv_len, "Key length; default 4096");
+    add_size(*command, "--head-dim", bench.head_dim, "Head size of Q and K; default 128");
+    add_size(*command, "--v-head-dim", bench.v_head_dim, "Head size of V; default: --head-dim");
+    command->add_option("--dtype", bench.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
+    command->add_option("--kv-dtype", bench.kv_dtype, "Type of K and V; default: --dtype");
+    command->add_flag("--causal", bench.causal, "Causal mask, the last query at the last key");
+    add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
+    command->add_flag("--json", bench.json, "Print a JSON object");
+    add_common(*command, options.common);
+}
+
+int run_selected(const CLI::App &app, const Options &options, ValidationLog &validation) {
+    if (app.got_subcommand("devices")) return devices_command(options.common, options.devices);
+    if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
+    if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
+    if (app.got_subcommand("estimate")) return estimate_command(options.estimate);
+    return bench_command(options.common, options.bench, validation);
+}
+
+int run_guarded(const CLI::App &app, const Options &options) {
+    ValidationLog validation;
+    int status = kExitBadInput;
+    try {
+        status = run_selected(app, options, validation);
+    } catch (const std::bad_alloc &) {
+        print_error("memory: not enough for this problem, expected a smaller one");
+    } catch (const std::exception &error) {
+        print_error(error.what());
+    }
+    std::cout.flush();
+    if (!std::cout) {
+        print_error("standard output: cannot be written, expected room for the result");
+        status = kExitBadInput;
+    }
+    return status == kExitSuccess && validation.count() != 0 ? kExitWrong : status;
+}
+
+int parse_and_run(int argc, char **argv) {
+    Options options;
+    CLI::App app("vkattn: attention on any Vulkan device", "vkattn");
+    app.require_subcommand(1);
+    add_common(app, options.common);
+    add_devices(app, options);
+    add_run(app, options);
+    add_check(app, options);
+    add_bench(app, options);
+    add_common(*add_estimate_command(app, options.estimate), options.common);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        if (error.get_exit_code() == 0) return app.exit(error); // --help and --version
+        const std::string message = error.what();
+        const bool says_expected = message.find("expected ") != std::string::npos;
+        print_error("command line: " + message + (says_expected ? "" : ", expected what 'vkattn --help' tells"));
+        return kExitBadInput;
+    }
+    return run_guarded(app, options);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    try {
+        return parse_and_run(argc, argv);
+    } catch (const std::exception &error) {
+        print_error(error.what());
+        return kExitBadInput;
+    }
+}
