@@ -87,8 +87,14 @@ void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
 
 void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
 
+uint64_t Plan::descriptor_alignment() const {
+    return std::max(kBindingAlignment, context_.caps().min_storage_buffer_offset_alignment);
+}
+
 Source Plan::reserve_workspace(uint64_t bytes) {
-    const uint64_t start = (workspace_bytes_ + kBindingAlignment - 1) / kBindingAlignment * kBindingAlignment;
+    // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
+    const uint64_t alignment = descriptor_alignment();
+    const uint64_t start = (workspace_bytes_ + alignment - 1) / alignment * alignment;
     workspace_bytes_ = start + bytes;
     return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
 }
@@ -101,6 +107,7 @@ void Plan::set_choice(vkattn_kernel kernel, std::string reason) {
 vkattn_requirements Plan::requirements() const {
     vkattn_requirements result{};
     result.workspace_bytes = workspace_bytes_;
+    result.workspace_alignment = descriptor_alignment();
     if (context_.caps().push_descriptors != 0) return result;
     result.descriptor_sets = static_cast<uint32_t>(steps_.size());
     for (const Step &step : steps_) result.storage_buffer_descriptors += step.pipeline->bindings;
@@ -118,8 +125,9 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
         require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
-        require(binding.offset % kBindingAlignment == 0, "bindings: role ", name, " has offset ", binding.offset,
-                ", expected a multiple of ", kBindingAlignment);
+        const uint64_t alignment = role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment() : kBindingAlignment;
+        require(binding.offset % alignment == 0, "bindings: role ", name, " has offset ", binding.offset,
+                ", expected a multiple of ", alignment);
         regions[role] = &binding;
     }
     for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
@@ -156,7 +164,7 @@ void Plan::record(const vkattn_record_info &info) const {
 
 void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
     const Functions &vk = context_.vk();
-    const uint64_t alignment = std::max(kBindingAlignment, context_.caps().min_storage_buffer_offset_alignment);
+    const uint64_t alignment = descriptor_alignment();
     std::array<uint32_t, 32> push = step.push;
     Descriptors descriptors;
     for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {

@@ -82,6 +82,7 @@ class Plan {
   private:
     using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
 
+    uint64_t descriptor_alignment() const; // what the offset of a descriptor must be a multiple of
     Regions match(std::span<const vkattn_binding> bindings) const;
     std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
     void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;

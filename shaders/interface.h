@@ -121,6 +121,7 @@ struct AttentionPush {
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
+#define LINEAR_VECTOR_OUTPUTS 8 /* of a workgroup of linear_vector */
 
 #define ACTIVATION_NONE 0u
 #define ACTIVATION_RELU 1u

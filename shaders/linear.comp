@@ -9,77 +9,13 @@
 
 layout(local_size_x = 64) in;
 
-#include "interface.h"
-
-LINEAR_CONSTANTS(VKATTN_CONSTANT)
-
-layout(push_constant, std430) uniform PushBlock { LinearPush push; };
-
-#include "lib/bases.glsl"
-
-layout(set = 0, binding = BINDING_LINEAR_INPUT, std430) readonly buffer InputBuffer { uint input_words[]; };
-layout(set = 0, binding = BINDING_LINEAR_WEIGHT, std430) readonly buffer WeightBuffer { uint weight_words[]; };
-layout(set = 0, binding = BINDING_LINEAR_BIAS, std430) readonly buffer BiasBuffer { uint bias_words[]; };
-layout(set = 0, binding = BINDING_LINEAR_RESIDUAL, std430) readonly buffer ResidualBuffer { uint residual_words[]; };
-layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };
-
-#define WORDS input_words
-#define BINDING BINDING_LINEAR_INPUT
-#define LOAD load_input
-#define LOAD4 load_input4
-#include "lib/load.glsl"
-
-#define WORDS weight_words
-#define BINDING BINDING_LINEAR_WEIGHT
-#define LOAD load_weight
-#define LOAD4 load_weight4
-#include "lib/load.glsl"
-
-#define WORDS bias_words
-#define BINDING BINDING_LINEAR_BIAS
-#define LOAD load_bias
-#define LOAD4 load_bias4
-#include "lib/load.glsl"
-
-#define WORDS residual_words
-#define BINDING BINDING_LINEAR_RESIDUAL
-#define LOAD load_residual
-#define LOAD4 load_residual4
-#include "lib/load.glsl"
-
-#include "lib/activation.glsl"
-#include "lib/round.glsl"
-
-#define WORDS output_words
-#define BINDING BINDING_LINEAR_OUTPUT
-#define STORE store_output
-#define STORE2 store_output2
-#include "lib/store.glsl"
+#include "lib/linear_bindings.glsl"
 
 const uint STEP = 16; // input features of one pass through shared memory
 
 // one column more than needed, so that neighbouring rows fall into different banks
 shared float input_tile[LINEAR_TILE * (STEP + 1)];
 shared float weight_tile[LINEAR_TILE * (STEP + 1)];
-
-uint input_element(uint row, uint feature) {
-    return row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1] +
-           gl_WorkGroupID.z * push.input_strides[2] + feature;
-}
-
-uint weight_element(uint o, uint feature) {
-    return o * push.weight_strides[0] + feature * push.weight_strides[1] + gl_WorkGroupID.z * push.weight_strides[2];
-}
-
-uint output_element(uint row, uint o) {
-    return row / push.positions * push.output_strides[0] + row % push.positions * push.output_strides[1] +
-           o / push.head_dim * push.output_strides[2] + o % push.head_dim * push.output_strides[3] +
-           gl_WorkGroupID.z * push.output_strides[4];
-}
-
-uint residual_element(uint row, uint o) {
-    return row / push.positions * push.residual_strides[0] + row % push.positions * push.residual_strides[1] + o;
-}
 
 void fill_tiles(uint first_row, uint first_output, uint first_feature) {
     for (uint i = gl_LocalInvocationID.x; i < LINEAR_TILE * STEP; i += LINEAR_WORKGROUP_SIZE) {
@@ -95,14 +31,9 @@ void fill_tiles(uint first_row, uint first_output, uint first_feature) {
     }
 }
 
-// What becomes of four neighbouring sums: bias, activation, residual.
-vec4 finish(vec4 sums, uint row, uint o) {
-    for (uint i = 0; i < 4; ++i) {
-        if (o + i >= push.out_features) continue;
-        if (BIAS_FORMAT != FORMAT_NONE) sums[i] += load_bias(BIAS_FORMAT, o + i + gl_WorkGroupID.z * push.bias_stride);
-        sums[i] = activate(ACTIVATION, sums[i]);
-        if (RESIDUAL_FORMAT != FORMAT_NONE) sums[i] += load_residual(RESIDUAL_FORMAT, residual_element(row, o + i));
-    }
+vec4 finish_four(vec4 sums, uint row, uint o) {
+    for (uint i = 0; i < 4; ++i)
+        if (o + i < push.out_features) sums[i] = finish(sums[i], row, o + i);
     return sums;
 }
 
@@ -138,6 +69,6 @@ void main() {
     for (uint i = 0; i < 4; ++i) {
         uint row = first_row + tile_row + i;
         uint o = first_output + tile_output;
-        if (row < push.rows) store_four(row, o, finish(sums[i], row, o));
+        if (row < push.rows) store_four(row, o, finish_four(sums[i], row, o));
     }
 }

@@ -13,7 +13,8 @@ namespace vkattn_test {
 namespace {
 
 // A multiple of 16 and of nothing larger: the library must bear it on devices whose own alignment is larger.
-constexpr std::uint64_t kRegionOffset = 48;
+// Not a multiple of any device's descriptor alignment; the workspace's must be one of the largest there is.
+std::uint64_t region_offset(vkattn_role role) { return role == VKATTN_ROLE_WORKSPACE ? 256 : 48; }
 constexpr std::uint64_t kGuardBytes = 64;
 
 std::string environment(const char *name) {
@@ -42,8 +43,8 @@ Shared &shared() {
 }
 
 // Guard bytes, contents, guard bytes.
-std::vector<std::uint8_t> guarded(std::span<const std::uint8_t> contents, std::uint8_t guard) {
-    std::vector<std::uint8_t> bytes(kRegionOffset, guard);
+std::vector<std::uint8_t> guarded(std::uint64_t offset, std::span<const std::uint8_t> contents, std::uint8_t guard) {
+    std::vector<std::uint8_t> bytes(offset, guard);
     bytes.insert(bytes.end(), contents.begin(), contents.end());
     bytes.insert(bytes.end(), kGuardBytes, guard);
     return bytes;
@@ -90,18 +91,19 @@ vkattn::Buffer &TestDevice::room(vkattn_role role, std::uint64_t bytes) {
 }
 
 vkattn_binding TestDevice::upload(vkattn_role role, std::span<const std::uint8_t> contents, std::uint8_t guard) {
-    const std::vector<std::uint8_t> bytes = guarded(contents, guard);
+    const std::vector<std::uint8_t> bytes = guarded(region_offset(role), contents, guard);
     vkattn::Buffer &buffer = room(role, bytes.size());
     buffer.write(bytes);
-    return vkattn::bind(role, buffer, kRegionOffset);
+    return vkattn::bind(role, buffer, region_offset(role));
 }
 
 void TestDevice::download(vkattn_role role, std::span<std::uint8_t> contents) {
-    std::vector<std::uint8_t> bytes(kRegionOffset + contents.size() + kGuardBytes);
+    const std::uint64_t offset = region_offset(role);
+    std::vector<std::uint8_t> bytes(offset + contents.size() + kGuardBytes);
     rooms_.at(role).buffer.read(bytes);
     const std::span all(bytes);
-    std::copy_n(bytes.begin() + kRegionOffset, contents.size(), contents.begin());
-    CHECK_MESSAGE(all_guard(all.first(kRegionOffset)), "written before the region of role " << role);
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), contents.size(), contents.begin());
+    CHECK_MESSAGE(all_guard(all.first(offset)), "written before the region of role " << role);
     CHECK_MESSAGE(all_guard(all.last(kGuardBytes)), "written past the region of role " << role);
 }
 

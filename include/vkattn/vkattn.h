@@ -129,7 +129,8 @@ typedef enum vkattn_role {
 /* One buffer region for one role.
  *
  * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
- * offset is in bytes and must be a multiple of 16; the region must hold vkattn_tensor_bytes of the role's tensor */
+ * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment);
+ * the region must hold vkattn_tensor_bytes of the role's tensor */
 typedef struct vkattn_binding {
     vkattn_role role;
     VkBuffer buffer;
@@ -298,11 +299,13 @@ typedef struct vkattn_plan_opaque *vkattn_plan;
 
 /* What recording a plan needs from the caller.
  *
- * workspace_bytes     0: no VKATTN_ROLE_WORKSPACE needed. Exact: every byte of it is used
+ * workspace_bytes     0: no VKATTN_ROLE_WORKSPACE needed. Exact: what the plan's own tensors take, nothing to spare
+ * workspace_alignment what the workspace's bound offset must be a multiple of: 16 to 256, a power of two
  * descriptor_sets, storage_buffer_descriptors   what one vkattn_record takes from vkattn_record_info.descriptor_pool;
  *                     both 0 on devices with push descriptors, which need no pool */
 typedef struct vkattn_requirements {
     uint64_t workspace_bytes;
+    uint64_t workspace_alignment;
     uint32_t descriptor_sets;
     uint32_t storage_buffer_descriptors;
 } vkattn_requirements;

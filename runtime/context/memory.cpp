@@ -77,6 +77,7 @@ bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryProp
     for (uint32_t type = 0; type < memory.memoryTypeCount; ++type) {
         const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
         if ((requirements.memoryTypeBits & (1u << type)) == 0 || (flags & wanted) != wanted) continue;
+        if (requirements.size > memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size) continue;
         VkMemoryAllocateInfo allocate{};
         allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
         allocate.allocationSize = requirements.size;

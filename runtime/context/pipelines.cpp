@@ -6,6 +6,7 @@
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
+#include "vkattn_shaders/linear_vector.spv.hpp"
 #include "vkattn_shaders/masked_softmax.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
@@ -29,6 +30,7 @@ const ModuleInfo kModules[] = {
     {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
     {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
     {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
+    {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
     {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush)},
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush)},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush)},

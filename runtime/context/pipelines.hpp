@@ -16,6 +16,7 @@ enum class Module : uint32_t {
     kMaskedSoftmax,
     kWeightedValues,
     kLinear,
+    kLinearVector,
     kNorm,
     kRope,
     kKvAppend,

@@ -6,6 +6,9 @@
 namespace vkattn {
 namespace {
 
+// Rows up to which linear_vector, which reads the weights once a row, serves instead of the tiled kernel.
+constexpr uint32_t kFewRows = 4;
+
 static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
 
 uint32_t word(uint64_t value) { return static_cast<uint32_t>(value); }
@@ -40,14 +43,17 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     constants.ACTIVATION = static_cast<uint32_t>(epilogue.activation);
     constants.OUTPUT_PAIRS = in_pairs(output.tensor, push);
 
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kLinear, constants), push);
-    step.groups = {(push.out_features + LINEAR_TILE - 1) / LINEAR_TILE, (push.rows + LINEAR_TILE - 1) / LINEAR_TILE,
+    const bool few_rows = push.rows <= kFewRows;
+    const Module module = few_rows ? Module::kLinearVector : Module::kLinear;
+    const uint32_t tile = few_rows ? LINEAR_VECTOR_OUTPUTS : LINEAR_TILE;
+    Step &step = plan.add_step(plan.context().pipelines().get(module, constants), push);
+    step.groups = {(push.out_features + tile - 1) / tile, few_rows ? push.rows : (push.rows + tile - 1) / tile,
                    word(groups)};
     for (size_t axis = 0; axis < 3; ++axis)
         if (step.groups[axis] > plan.context().caps().max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features,
-                 " features, expected at most ", plan.context().caps().max_workgroup_count[axis], " tiles of ",
-                 LINEAR_TILE);
+            fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features, " features, ", groups,
+                 " matrices, expected at most ", plan.context().caps().max_workgroup_count[axis],
+                 " workgroups on axis ", axis);
     require_loops(plan.context().caps(), push.in_features);
     bind(plan, step, BINDING_LINEAR_INPUT, input);
     bind(plan, step, BINDING_LINEAR_WEIGHT, weight);
