@@ -130,7 +130,7 @@ typedef enum vkattn_role {
  *
  * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
  * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment);
- * the region must hold vkattn_tensor_bytes of the role's tensor */
+ *   the region must hold vkattn_tensor_bytes of the role's tensor */
 typedef struct vkattn_binding {
     vkattn_role role;
     VkBuffer buffer;
@@ -216,13 +216,13 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
 /* How to make a context: on a device of its own, or around yours.
  *
  * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present.
- *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index
- * of vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case enable_validation 1:
- * with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to message_callback. Fails with
- * VKATTN_ERROR_UNSUPPORTED if the layer is not installed
+ *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index of
+ *                     vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
+ *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
+ *                     message_callback. Fails with VKATTN_ERROR_UNSUPPORTED if the layer is not installed
  *
- * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the
- * context. instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
+ * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the context.
+ *   instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
  *   enabled_features  the VkPhysicalDeviceFeatures2 chain that device was created with, or NULL: none
  *   enabled_extensions  the device extensions that device was created with
@@ -269,8 +269,7 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
  * have enabled the extension); the other flags tell what the device has. */
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
 
-/* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be NULL.
- */
+/* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be NULL. */
 VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance,
                                                 VkPhysicalDevice *physical_device, VkDevice *device, VkQueue *queue,
                                                 uint32_t *queue_family);
@@ -324,8 +323,8 @@ typedef struct vkattn_report {
  *
  * bindings: one per role that the plan's description names, and VKATTN_ROLE_WORKSPACE if the plan needs one; any order.
  *   A missing, repeated or unexpected role is an error that names it
- * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be
- * freed before the command buffer has finished. Ignored otherwise */
+ * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be freed
+ *   before the command buffer has finished. Ignored otherwise */
 typedef struct vkattn_record_info {
     VkCommandBuffer command_buffer;
     VkDescriptorPool descriptor_pool;
@@ -339,10 +338,9 @@ VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report);
 /* Records the plan's dispatches. Nothing is recorded on failure. Allocates no device memory, waits for nothing.
  *
  * Synchronisation: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_READ_BIT before;
- * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after.
- * Earlier reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own
- * dispatches are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue
- * family. */
+ * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after. Earlier
+ * reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own dispatches
+ * are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue family. */
 VKATTN_API vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info);
 
 /* Records the plan in a command buffer of its own, submits it on the context's queue and waits. Temporarily allocates
@@ -437,8 +435,8 @@ typedef struct vkattn_attention_desc {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or one to insist on: an error if it cannot serve */
 } vkattn_attention_desc;
 
-/* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
- * drivers). On failure *plan is NULL. */
+/* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU drivers).
+ * On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
@@ -556,16 +554,17 @@ typedef struct vkattn_layer_opaque *vkattn_layer;
  *                up_proj [embed_dim, latent_dim]
  * LATENT_QUERY   latents [num_latents, latent_dim], q_proj and out_proj [latent_dim, latent_dim], k_proj and v_proj
  *                [latent_dim, input_dim]
- * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank],
- * wq_b [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight [kv_lora_rank], wkv_b
- * [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo [embed_dim, num_heads*v] COMPRESSED_KV
- * uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix [latent_dim,
- * embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank, embed_dim]; out_proj
- * [embed_dim, embed_dim] ENCODER        self_attn. and the names of MHA; ffn.fc1 [ffn_dim, embed_dim], ffn.fc2
- * [embed_dim, ffn_dim]; norm1 and norm2 .weight [embed_dim], .bias optional MLA_BLOCK      attention. and the names of
- * MLA; mlp.fc1 [embed_dim*mlp_ratio, embed_dim], mlp.fc2 [embed_dim, embed_dim*mlp_ratio]; norm1.weight and
- * norm2.weight [embed_dim] Missing, unknown and misshapen weights are all named in one message. On failure *layer is
- * NULL. */
+ * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank], wq_b
+ *                [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight [kv_lora_rank],
+ *                wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo [embed_dim, num_heads*v]
+ * COMPRESSED_KV  uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix
+ *                [latent_dim, embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank,
+ *                embed_dim]; out_proj [embed_dim, embed_dim]
+ * ENCODER        self_attn. and the names of MHA; ffn.fc1 [ffn_dim, embed_dim], ffn.fc2 [embed_dim, ffn_dim]; norm1 and
+ *                norm2 .weight [embed_dim], .bias optional
+ * MLA_BLOCK      attention. and the names of MLA; mlp.fc1 [embed_dim*mlp_ratio, embed_dim], mlp.fc2 [embed_dim,
+ *                embed_dim*mlp_ratio]; norm1.weight and norm2.weight [embed_dim]
+ * Missing, unknown and misshapen weights are all named in one message. On failure *layer is NULL. */
 VKATTN_API vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
                                              const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer);
 
@@ -574,14 +573,15 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 
 /* One use of a layer: the tensors around it.
  *
- * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are
- * embed_dim, but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim] key and value
- * [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query past_key,
- * past_value: the cache so far, P tokens, copied in front of the new ones; both or neither present_key, present_value:
- * receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no past_key, their first P tokens are
- * taken as already there: an in-place cache MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents
- * [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or
- * BF16 attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
+ * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are embed_dim,
+ *   but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
+ * key and value [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query
+ * past_key, past_value: the cache so far, P tokens, copied in front of the new ones; both or neither
+ * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no past_key,
+ *   their first P tokens are taken as already there: an in-place cache
+ *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
+ *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
+ * attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
  *   vkattn_attention_desc, with Lk counting the past
  * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
  *   given (or be 0: taken from it) */
