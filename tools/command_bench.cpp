@@ -1,61 +1,20 @@
+#include "bench_measure.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
-#include "safetensors.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <iostream>
-#include <map>
-#include <random>
-
-#ifdef _WIN32
-#include <io.h>
-#else
-#include <unistd.h>
-#endif
 
 namespace vkattn::tools {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxInputSets = 4;
 constexpr std::uint32_t kWarmUpRuns = 2;
 constexpr std::uint32_t kMinRepeat = 5;
 constexpr std::uint32_t kMaxRepeat = 100;
 constexpr double kTargetMs = 3000.0; // how long the runs take together where --repeat is not given
-// Random values are repeated after this many, a prime: rows of any head size then differ.
-constexpr std::size_t kRandomPeriod = 65'521;
-
-double ms_since(Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-bool stderr_is_terminal() {
-#ifdef _WIN32
-    return _isatty(_fileno(stderr)) != 0;
-#else
-    return isatty(STDERR_FILENO) != 0;
-#endif
-}
-
-struct NamedType {
-    Dtype dtype;
-    vkattn_type type;
-};
-
-NamedType type_named(const char *option, const std::string &name) {
-    if (name == "f32") return {Dtype::kF32, VKATTN_TYPE_F32};
-    if (name == "f16") return {Dtype::kF16, VKATTN_TYPE_F16};
-    if (name == "bf16") return {Dtype::kBf16, VKATTN_TYPE_BF16};
-    const bool is_later = name == "q8_0" || name == "q4_0";
-    throw InputError(std::string(option) + " " + name,
-                     std::string(is_later ? "not supported yet by this version" : "no such type") +
-                         ", expected f32, f16 or bf16");
-}
 
 struct BenchProblem {
     vkattn_attention_desc desc{};
@@ -104,26 +63,6 @@ double bytes_once(const vkattn_attention_desc &desc) {
     return bytes;
 }
 
-// Normal random values without end, made once: filling gigabytes value by value would take longer than the benchmark.
-class RandomValues {
-  public:
-    explicit RandomValues(unsigned seed) {
-        std::mt19937 engine(seed);
-        std::normal_distribution<double> normal;
-        values_.resize(kRandomPeriod);
-        std::ranges::generate(values_, [&] { return normal(engine); });
-    }
-
-    void fill(Buffer &buffer, Dtype dtype, std::uint64_t bytes) const {
-        const std::vector<std::byte> block = tensor_of(dtype, {values_.size()}, values_).bytes;
-        for (std::uint64_t begin = 0; begin < bytes; begin += block.size())
-            buffer.write(std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - begin)), begin);
-    }
-
-  private:
-    std::vector<double> values_;
-};
-
 struct InputSet {
     std::vector<Buffer> buffers;
     std::vector<vkattn_binding> bindings;
@@ -163,31 +102,6 @@ std::vector<InputSet> make_input_sets(const Context &context, const BenchProblem
     return sets;
 }
 
-struct Sample {
-    double gpu_ms = -1.0;
-    double wall_ms = 0.0;
-};
-
-Sample run_once(const Plan &plan, const InputSet &set) {
-    const Clock::time_point start = Clock::now();
-    const double gpu_ms = plan.run(set.bindings);
-    return {gpu_ms, ms_since(start)};
-}
-
-struct Statistics {
-    double median = 0.0;
-    double min = 0.0;
-    double max = 0.0;
-    double spread_percent() const { return median > 0.0 ? (max - min) / median * 100.0 : 0.0; }
-};
-
-Statistics statistics(std::vector<double> values) {
-    std::ranges::sort(values);
-    const std::size_t middle = values.size() / 2;
-    const double median = values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
-    return {median, values.front(), values.back()};
-}
-
 struct Measurement {
     double first_dispatch_ms = 0.0; // the plan, with its pipelines, and the first run
     std::uint64_t workspace_bytes = 0;
@@ -197,12 +111,6 @@ struct Measurement {
     std::vector<double> gpu_ms; // empty: the device has no timestamps
     std::vector<double> wall_ms;
 };
-
-void show_progress(std::uint32_t done, std::uint32_t total) {
-    if (!stderr_is_terminal()) return;
-    std::fprintf(stderr, "\r%u / %u runs%s", done, total, done == total ? "\n" : "");
-    std::fflush(stderr);
-}
 
 std::uint32_t repeat_count(const BenchOptions &options, double run_ms) {
     if (options.repeat != 0) return options.repeat;
@@ -220,12 +128,12 @@ Measurement measure(const Context &context, const BenchProblem &problem, const B
     measured.reason = plan.report().reason;
     const std::vector<InputSet> sets = make_input_sets(context, problem, measured.workspace_bytes);
     measured.input_sets = sets.size();
-    measured.first_dispatch_ms = plan_ms + run_once(plan, sets.front()).wall_ms;
+    measured.first_dispatch_ms = plan_ms + run_once(plan, sets.front().bindings).wall_ms;
     Sample warm;
-    for (std::uint32_t i = 0; i < kWarmUpRuns; ++i) warm = run_once(plan, sets[(i + 1) % sets.size()]);
+    for (std::uint32_t i = 0; i < kWarmUpRuns; ++i) warm = run_once(plan, sets[(i + 1) % sets.size()].bindings);
     const std::uint32_t repeat = repeat_count(options, warm.wall_ms);
     for (std::uint32_t i = 0; i < repeat; ++i) {
-        const Sample sample = run_once(plan, sets[i % sets.size()]);
+        const Sample sample = run_once(plan, sets[i % sets.size()].bindings);
         if (sample.gpu_ms >= 0.0) measured.gpu_ms.push_back(sample.gpu_ms);
         measured.wall_ms.push_back(sample.wall_ms);
         show_progress(i + 1, repeat);
@@ -299,6 +207,7 @@ void print_text(const Result &result, const vkattn_device_facts &facts) {
 } // namespace
 
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
+    if (!options.variants.empty()) return bench_variants(common, options, validation);
     const BenchProblem problem = make_problem(options, kernel_of(common.kernel));
     const Context context = make_context(common, validation);
     try {

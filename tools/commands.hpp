@@ -60,13 +60,17 @@ struct BenchOptions {
     std::string dtype = "f16";
     std::string kv_dtype; // "": dtype
     bool causal = false;
-    std::uint32_t repeat = 0; // 0: by the time that one run takes
+    std::uint32_t repeat = 0;          // 0: by the time that one run takes
+    std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
+    std::uint32_t d_model = 2048;
+    std::uint32_t len = 2048;
     bool json = false;
 };
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options);
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
+int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 
 // Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on.

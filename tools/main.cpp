@@ -104,6 +104,9 @@ void add_bench(CLI::App &app, Options &options) {
     command->add_flag("--causal", bench.causal, "Causal mask, the last query at the last key");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
     command->add_flag("--json", bench.json, "Print a JSON object");
+    command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');
+    add_size(*command, "--d-model", bench.d_model, "Width of the variants; default 2048");
+    add_size(*command, "--len", bench.len, "Prompt of the variants, and their cache at the decode step; default 2048");
     add_common(*command, options.common);
 }
 
