@@ -72,34 +72,34 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     return constants;
 }
 
-void copy_strides(const vkattn_tensor &tensor, uint32_t (&strides)[3]) {
+void copy_strides(const vkattn_tensor &tensor, gpu::uvec4 &strides) {
     for (uint32_t dim = 0; dim < 3; ++dim)
         strides[dim] = tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim]);
 }
 
 int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::min(width, kUnboundedWindow); }
 
-gpu::AttentionPush push_of(const AttentionProblem &problem) {
-    gpu::AttentionPush push{};
-    copy_strides(problem.query, push.query_strides);
-    copy_strides(problem.key, push.key_strides);
-    copy_strides(problem.value, push.value_strides);
-    copy_strides(problem.output, push.output_strides);
+gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
+    gpu::AttentionParameters parameters{};
+    copy_strides(problem.query, parameters.query_strides);
+    copy_strides(problem.key, parameters.key_strides);
+    copy_strides(problem.value, parameters.value_strides);
+    copy_strides(problem.output, parameters.output_strides);
     if (present(problem.attn_mask)) {
-        copy_strides(problem.attn_mask, push.mask_strides);
-        push.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
+        copy_strides(problem.attn_mask, parameters.mask_strides);
+        parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
     }
     if (present(problem.key_padding_mask) && problem.batch > 1)
-        push.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
-    push.q_len = problem.q_len;
-    push.kv_len = problem.kv_len;
-    push.kv_heads = problem.kv_heads;
-    push.offset = problem.offset;
-    push.window_left = window_of(problem.window_left);
-    push.window_right = window_of(problem.window_right);
-    push.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
-    push.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
-    return push;
+        parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
+    parameters.q_len = problem.q_len;
+    parameters.kv_len = problem.kv_len;
+    parameters.kv_heads = problem.kv_heads;
+    parameters.offset = problem.offset;
+    parameters.window_left = window_of(problem.window_left);
+    parameters.window_right = window_of(problem.window_right);
+    parameters.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
+    parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
+    return parameters;
 }
 
 uint32_t tiles(uint64_t size, uint32_t tile) {
@@ -175,7 +175,7 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
         choice.reason = "flash: nothing of size q_len x kv_len is asked for";
     }
     require_supported(caps, choice.kernel);
-    choice.push = push_of(problem);
+    choice.parameters = parameters_of(problem);
     if (choice.kernel == VKATTN_KERNEL_FLASH)
         plan_flash(problem, caps, choice);
     else

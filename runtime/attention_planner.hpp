@@ -13,7 +13,7 @@ namespace vkattn {
 struct AttentionChoice {
     vkattn_kernel kernel;
     std::string reason;
-    gpu::AttentionPush push;
+    gpu::AttentionParameters parameters;
     struct Dispatch {
         gpu::AttentionConstants constants;
         std::array<uint32_t, 3> groups;

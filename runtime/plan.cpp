@@ -24,12 +24,14 @@ class TemporaryPool {
   public:
     TemporaryPool(Context &context, const vkattn_requirements &requirements) : context_(context) {
         if (requirements.descriptor_sets == 0) return;
-        const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, requirements.storage_buffer_descriptors};
+        const VkDescriptorPoolSize sizes[] = {
+            {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, requirements.storage_buffer_descriptors},
+            {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, requirements.uniform_buffer_descriptors}};
         VkDescriptorPoolCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
         create.maxSets = requirements.descriptor_sets;
-        create.poolSizeCount = 1;
-        create.pPoolSizes = &size;
+        create.poolSizeCount = requirements.uniform_buffer_descriptors > 0 ? 2 : 1;
+        create.pPoolSizes = sizes;
         check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_),
               "vkCreateDescriptorPool");
     }
@@ -44,8 +46,21 @@ class TemporaryPool {
 };
 
 struct Descriptors {
-    std::array<VkDescriptorBufferInfo, kMostBindings> infos{};
-    std::array<VkWriteDescriptorSet, kMostBindings> writes{};
+    std::array<VkDescriptorBufferInfo, kMostBindings + 1> infos{};
+    std::array<VkWriteDescriptorSet, kMostBindings + 1> writes{};
+    uint32_t count = 0;
+
+    void add(VkDescriptorSet set, VkDescriptorType type, const VkDescriptorBufferInfo &info) {
+        infos[count] = info;
+        VkWriteDescriptorSet &write = writes[count];
+        write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+        write.dstSet = set;
+        write.dstBinding = count;
+        write.descriptorCount = 1;
+        write.descriptorType = type;
+        write.pBufferInfo = &infos[count];
+        ++count;
+    }
 };
 
 // Splits a byte offset into what a descriptor can hold and what is left for the shader's `bases`.
@@ -85,6 +100,10 @@ void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
     if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
 }
 
+Plan::~Plan() {
+    for (const UniformSlot &slot : uniforms_) context_.uniforms().give_back(slot);
+}
+
 void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
 
 uint64_t Plan::descriptor_alignment() const {
@@ -110,7 +129,10 @@ vkattn_requirements Plan::requirements() const {
     result.workspace_alignment = descriptor_alignment();
     if (context_.caps().push_descriptors != 0) return result;
     result.descriptor_sets = static_cast<uint32_t>(steps_.size());
-    for (const Step &step : steps_) result.storage_buffer_descriptors += step.pipeline->bindings;
+    for (const Step &step : steps_) {
+        result.storage_buffer_descriptors += step.pipeline->bindings;
+        result.uniform_buffer_descriptors += step.pipeline->has_uniforms ? 1 : 0;
+    }
     return result;
 }
 
@@ -173,18 +195,14 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
         const bool owned = bound.source.kind == Source::Kind::kOwned;
         const vkattn_binding *region = regions[static_cast<size_t>(bound.source.role)];
         const uint64_t offset = bound.source.offset + bound.offset + (owned ? 0 : region->offset);
-        const Place place = place_of(owned ? bound.source.buffer : region->buffer, offset, bound.bytes, alignment);
-        descriptors.infos[binding] = place.info;
-        descriptors.infos[binding].range = (place.info.range + 3) / 4 * 4;
+        Place place = place_of(owned ? bound.source.buffer : region->buffer, offset, bound.bytes, alignment);
+        place.info.range = (place.info.range + 3) / 4 * 4;
         if (used) set_base(push, binding, place.residue);
-        VkWriteDescriptorSet &write = descriptors.writes[binding];
-        write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
-        write.dstSet = set;
-        write.dstBinding = binding;
-        write.descriptorCount = 1;
-        write.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-        write.pBufferInfo = &descriptors.infos[binding];
+        descriptors.add(set, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, place.info);
     }
+    if (step.pipeline->has_uniforms)
+        descriptors.add(set, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER,
+                        {step.uniforms.buffer, step.uniforms.offset, Uniforms::kSlotBytes});
 
     if (step.barrier_before) {
         const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
@@ -195,9 +213,9 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {
         vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0,
-                                     step.pipeline->bindings, descriptors.writes.data());
+                                     descriptors.count, descriptors.writes.data());
     } else {
-        vk.vkUpdateDescriptorSets(context_.device(), step.pipeline->bindings, descriptors.writes.data(), 0, nullptr);
+        vk.vkUpdateDescriptorSets(context_.device(), descriptors.count, descriptors.writes.data(), 0, nullptr);
         vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0, 1, &set, 0,
                                    nullptr);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/context/context.hpp"
+#include "runtime/context/uniforms.hpp"
 #include "shaders/interface.h"
 
 #include <array>
@@ -40,6 +41,7 @@ struct Step {
     std::array<uint32_t, 3> groups{1, 1, 1};
     std::array<uint32_t, 32> push{}; // words; the first four are the bases, filled at recording
     uint32_t push_bytes = 0;
+    UniformSlot uniforms; // buffer VK_NULL_HANDLE: none
     std::array<Bound, kMostBindings> bound{};
     uint32_t written_binding = 0; // one that the kernel always writes: stands in for the unused ones
     bool barrier_before = false;  // against the plan's earlier steps
@@ -49,6 +51,9 @@ struct Step {
 class Plan {
   public:
     explicit Plan(Context &context) : context_(context) {}
+    ~Plan();
+    Plan(const Plan &) = delete;
+    Plan &operator=(const Plan &) = delete;
 
     void record(const vkattn_record_info &info) const;
     double run(std::span<const vkattn_binding> bindings) const; // milliseconds, negative without timestamps
@@ -71,6 +76,14 @@ class Plan {
         barrier_pending_ = false;
         return step;
     }
+    // A copy of the block on the device, for as long as the plan lives.
+    template <class Block>
+    UniformSlot keep_uniforms(const Block &block) {
+        static_assert(sizeof(Block) <= Uniforms::kSlotBytes);
+        uniforms_.reserve(uniforms_.size() + 1);
+        uniforms_.push_back(context_.uniforms().take(&block, sizeof(Block)));
+        return uniforms_.back();
+    }
     // What is added next waits for what was added before.
     void barrier() { barrier_pending_ = !steps_.empty(); }
 
@@ -89,6 +102,7 @@ class Plan {
 
     Context &context_;
     std::vector<Step> steps_;
+    std::vector<UniformSlot> uniforms_;
     std::array<bool, VKATTN_ROLE_COUNT> roles_{};
     uint64_t workspace_bytes_ = 0;
     bool barrier_pending_ = false;

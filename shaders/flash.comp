@@ -28,13 +28,13 @@ vec4 accumulator[VALUE_BLOCKS];
 void load_query_row(Row row) {
     uint element = query_element(row);
     [[dont_unroll]] for (uint block = 0; block < HEAD_DIM / 4; ++block) query[block] =
-        push.scale_log2 *
+        parameters.scale_log2 *
         load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * block * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
     if (HEAD_DIM % 4 != 0) {
         vec4 rest = vec4(0);
         for (uint i = 0; i < HEAD_DIM % 4; ++i)
             rest[i] = load_query(QUERY_FORMAT, element + (HEAD_DIM / 4 * 4 + i) * QUERY_DIM_STRIDE);
-        query[QUERY_BLOCKS - 1] = push.scale_log2 * rest;
+        query[QUERY_BLOCKS - 1] = parameters.scale_log2 * rest;
     }
 }
 
@@ -93,13 +93,14 @@ vec4 finish_scores(vec4 raw, Row row, uvec4 keys, bool all_visible) {
 void attend_keys(Row row, uint first, KeyRange range, bool all_visible, inout SoftmaxState state) {
     uvec4 keys = first + uvec4(0, 1, 2, 3);
     uvec4 loaded = min(keys, uvec4(range.end - 1));
-    vec4 s = finish_scores(score_keys(key_element(row, 0) + loaded * push.key_strides[2]), row, keys, all_visible);
+    vec4 s =
+        finish_scores(score_keys(key_element(row, 0) + loaded * parameters.key_strides[2]), row, keys, all_visible);
     s = mix(s, vec4(HIDDEN), greaterThanEqual(keys, uvec4(range.end)));
     float maximum = max(max(max(s.x, s.y), max(s.z, s.w)), state.maximum);
     float rescale = exp2(state.maximum - maximum);
     vec4 weights = exp2(s - maximum);
     state = SoftmaxState(maximum, state.sum * rescale + (weights.x + weights.y) + (weights.z + weights.w));
-    accumulate_values(value_element(row, 0) + loaded * push.value_strides[2], weights, rescale, all_visible);
+    accumulate_values(value_element(row, 0) + loaded * parameters.value_strides[2], weights, rescale, all_visible);
 }
 
 void store_row(Row row, float scale) {
@@ -130,7 +131,7 @@ SoftmaxState start_row(Row row) {
 }
 
 void finish_row(SoftmaxState state, Row row) {
-    if (push.last_key < push.kv_len) {
+    if (push.last_key < parameters.kv_len) {
         uint element = state_element(row);
         scores[element] = state.maximum;
         scores[element + 1] = state.sum;
@@ -144,7 +145,7 @@ void finish_row(SoftmaxState state, Row row) {
 }
 
 void main() {
-    uint rows = GROUP * push.q_len;
+    uint rows = GROUP * parameters.q_len;
     uint first_row = gl_WorkGroupID.x * WORKGROUP_SIZE;
     uint last_row = min(first_row + WORKGROUP_SIZE, rows) - 1;
     uint row_number = first_row + gl_LocalInvocationID.x;

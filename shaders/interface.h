@@ -5,9 +5,11 @@
 #define VKATTN_SHADERS_INTERFACE_H
 
 #ifdef __cplusplus
+#include <array>
 #include <cstdint>
 namespace vkattn::gpu {
 using uint = std::uint32_t;
+using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stand first */
 #define VKATTN_CONSTANT(id, NAME, default_value) uint NAME = default_value;
 #else
 #define VKATTN_CONSTANT(id, NAME, default_value) layout(constant_id = id) const uint NAME = default_value;
@@ -88,14 +90,14 @@ using uint = std::uint32_t;
     X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
     X(15, OUTPUT_DIM_STRIDE, 1)
 
-/* Strides are in elements; [3] is batch, head, position. bases: see bases_of in lib/bases.glsl. */
-struct AttentionPush {
-    uint bases[4];
-    uint query_strides[3];
-    uint key_strides[3];
-    uint value_strides[3];
-    uint output_strides[3];
-    uint mask_strides[3];
+/* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
+ * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
+struct AttentionParameters {
+    uvec4 query_strides;
+    uvec4 key_strides;
+    uvec4 value_strides;
+    uvec4 output_strides;
+    uvec4 mask_strides;
     uint key_padding_stride; /* batch */
     uint q_len;
     uint kv_len;
@@ -106,7 +108,12 @@ struct AttentionPush {
     int window_right;
     float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
     float softcap_log2; /* softcap * log2(e) */
-    uint first_key;     /* flash: this dispatch attends keys first_key .. last_key - 1 */
+};
+
+/* What changes from dispatch to dispatch. bases: see base_bytes in lib/bases.glsl. */
+struct AttentionPush {
+    uint bases[4];
+    uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
 };
 
@@ -242,7 +249,8 @@ struct RopeConstants {
 struct AppendConstants {
     APPEND_CONSTANTS(VKATTN_CONSTANT)
 };
-static_assert(sizeof(AttentionPush) == 124 && sizeof(AttentionPush) <= 128);
+static_assert(sizeof(AttentionParameters) == 120);
+static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);
 static_assert(sizeof(RopePush) <= 128);

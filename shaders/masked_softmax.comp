@@ -40,11 +40,11 @@ void store_weights(float weight, uint index) {
 
 void main() {
     Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
-    uint row_start = row_index(row) * push.kv_len;
+    uint row_start = row_index(row) * parameters.kv_len;
     uint scores_start = base_bytes(BINDING_SCORES) / 4 + row_start;
 
     float maximum = LOWEST_MAXIMUM;
-    for (uint key = gl_LocalInvocationID.x; key < push.kv_len; key += WORKGROUP_SIZE) {
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE) {
         float score = finish_score(scores[scores_start + key], row, key, row_start + key);
         scores[scores_start + key] = score;
         maximum = max(maximum, score);
@@ -52,7 +52,7 @@ void main() {
     maximum = reduce_maximum(maximum);
 
     float sum = 0.0;
-    for (uint key = gl_LocalInvocationID.x; key < push.kv_len; key += WORKGROUP_SIZE) {
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE) {
         float weight = exp2(scores[scores_start + key] - maximum);
         scores[scores_start + key] = weight;
         sum += weight;
@@ -60,7 +60,7 @@ void main() {
     SoftmaxState state = SoftmaxState(maximum, reduce_sum(sum));
     float rescale = softmax_denominator_scale(state, row);
     float normaliser = state.sum > 0.0 ? rescale / state.sum : 0.0;
-    for (uint key = gl_LocalInvocationID.x; key < push.kv_len; key += WORKGROUP_SIZE)
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE)
         store_weights(scores[scores_start + key] * normaliser, row_start + key);
     if (gl_LocalInvocationID.x == 0) store_log_sum_exp(state, row);
 }

@@ -24,9 +24,9 @@ float query_dot_key(uint query, uint key) {
 
 void main() {
     uint key = gl_GlobalInvocationID.x;
-    if (key >= push.kv_len) return;
-    uint query_heads = push.kv_heads * GROUP;
+    if (key >= parameters.kv_len) return;
+    uint query_heads = parameters.kv_heads * GROUP;
     Row row = row_of_head(gl_WorkGroupID.z / query_heads, gl_WorkGroupID.z % query_heads, gl_WorkGroupID.y);
-    scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * push.kv_len + key] =
-        push.scale_log2 * query_dot_key(query_element(row), key_element(row, key));
+    scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * parameters.kv_len + key] =
+        parameters.scale_log2 * query_dot_key(query_element(row), key_element(row, key));
 }

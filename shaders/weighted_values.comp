@@ -13,7 +13,7 @@ layout(local_size_x_id = 0) in;
 
 // weight * value of one key; 0 where the key is hidden, even if its value is not a number, and beyond the last key
 vec2 weighted_pair(Row row, uint weights, uint key, uint dim, bool second) {
-    if (key >= push.kv_len) return vec2(0);
+    if (key >= parameters.kv_len) return vec2(0);
     float weight = scores[weights + key];
     if (weight == 0.0) return vec2(0);
     uint element = value_element(row, key) + dim * VALUE_DIM_STRIDE;
@@ -24,15 +24,15 @@ vec2 weighted_pair(Row row, uint weights, uint key, uint dim, bool second) {
 void main() {
     const uint pairs_of_row = (V_HEAD_DIM + 1) / 2;
     uint position = gl_GlobalInvocationID.x / pairs_of_row;
-    if (position >= push.q_len) return;
+    if (position >= parameters.q_len) return;
     uint dim = gl_GlobalInvocationID.x % pairs_of_row * 2;
     bool second = dim + 1 < V_HEAD_DIM;
     Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, position);
-    uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * push.kv_len;
+    uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * parameters.kv_len;
 
     vec2 sum = vec2(0);
     // KEYS_OF_UNFUSED_TRIP keys a trip: some drivers bound the trips of a shader's loops
-    for (uint key = 0; key < push.kv_len; key += KEYS_OF_UNFUSED_TRIP)
+    for (uint key = 0; key < parameters.kv_len; key += KEYS_OF_UNFUSED_TRIP)
         [[unroll]] for (uint i = 0; i < KEYS_OF_UNFUSED_TRIP; ++i) sum +=
             weighted_pair(row, weights, key + i, dim, second);
     uint element = output_element(row) + dim * OUTPUT_DIM_STRIDE;

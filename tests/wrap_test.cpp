@@ -177,14 +177,15 @@ class DescriptorPool {
     // Room for exactly what the plans require.
     DescriptorPool(VkDevice device, std::span<const vkattn::Plan *const> plans) : device_(device) {
         std::uint32_t sets = 0;
-        VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0};
+        VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0}, {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 0}};
         for (const vkattn::Plan *plan : plans) {
             sets += plan->requirements().descriptor_sets;
-            size.descriptorCount += plan->requirements().storage_buffer_descriptors;
+            sizes[0].descriptorCount += plan->requirements().storage_buffer_descriptors;
+            sizes[1].descriptorCount += plan->requirements().uniform_buffer_descriptors;
         }
         if (sets == 0) return;
         const VkDescriptorPoolCreateInfo create{
-            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, sets, 1, &size};
+            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, sets, 2, sizes};
         require_vk(vkCreateDescriptorPool(device, &create, nullptr, &handle_));
     }
     ~DescriptorPool() { vkDestroyDescriptorPool(device_, handle_, nullptr); }

@@ -187,6 +187,8 @@ typedef struct vkattn_device_facts {
     uint32_t shader_int8;
     uint32_t storage_8bit;
     uint32_t buffer_device_address;
+    uint32_t
+        buffers_have_addresses; /* 1: kernels may read bound buffers through device addresses; see vkattn_context_info */
     uint32_t integer_dot_product;
     uint32_t cooperative_matrix;
     uint32_t max_loop_iterations; /* of one shader invocation in all its loops, as far as known; 0: no limit */
@@ -215,7 +217,9 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
 
 /* How to make a context: on a device of its own, or around yours.
  *
- * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present.
+ * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If the
+ * facts then say buffers_have_addresses, buffers of your own making that plans bind need
+ * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
  *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index of
  *                     vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
  *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
@@ -224,8 +228,10 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the context.
  *   instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
- *   enabled_features  the VkPhysicalDeviceFeatures2 chain that device was created with, or NULL: none
  *   enabled_extensions  the device extensions that device was created with
+ *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind has
+ *                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs above
+ *                     all, are several times faster so. 0: no buffer needs it
  *   Features and extensions that help are listed by vkattn_wanted_extensions; none is required.
  *
  * Both:
@@ -246,9 +252,9 @@ typedef struct vkattn_context_info {
     VkQueue queue;
     uint32_t queue_family;
     uint32_t api_version;
-    const VkPhysicalDeviceFeatures2 *enabled_features;
     const char *const *enabled_extensions;
     uint32_t enabled_extension_count;
+    uint32_t buffers_have_addresses;
     VkPipelineCache pipeline_cache;
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
@@ -300,13 +306,14 @@ typedef struct vkattn_plan_opaque *vkattn_plan;
  *
  * workspace_bytes     0: no VKATTN_ROLE_WORKSPACE needed. Exact: what the plan's own tensors take, nothing to spare
  * workspace_alignment what the workspace's bound offset must be a multiple of: 16 to 256, a power of two
- * descriptor_sets, storage_buffer_descriptors   what one vkattn_record takes from vkattn_record_info.descriptor_pool;
- *                     both 0 on devices with push descriptors, which need no pool */
+ * descriptor_sets, storage_buffer_descriptors, uniform_buffer_descriptors   what one vkattn_record takes from
+ *                     vkattn_record_info.descriptor_pool; all 0 on devices with push descriptors, which need no pool */
 typedef struct vkattn_requirements {
     uint64_t workspace_bytes;
     uint64_t workspace_alignment;
     uint32_t descriptor_sets;
     uint32_t storage_buffer_descriptors;
+    uint32_t uniform_buffer_descriptors;
 } vkattn_requirements;
 
 /* The choice that a plan made. The strings belong to the plan.

@@ -1,6 +1,7 @@
 #include "runtime/context/context.hpp"
 
 #include "runtime/context/devices.hpp"
+#include "runtime/context/uniforms.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -43,6 +44,7 @@ Context::Context(const vkattn_context_info &info)
             unlock_ = [mutex] { mutex->unlock(); };
         }
         pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_.push_descriptors != 0);
+        uniforms_ = std::make_unique<Uniforms>(*this);
     } catch (...) {
         destroy();
         throw;
@@ -52,6 +54,7 @@ Context::Context(const vkattn_context_info &info)
 Context::~Context() { destroy(); }
 
 void Context::destroy() noexcept {
+    uniforms_.reset();
     pipelines_.reset();
     if (!owns_device_) return;
     if (device_ != VK_NULL_HANDLE && vk_.vkDestroyDevice != nullptr) vk_.vkDestroyDevice(device_, nullptr);
@@ -78,6 +81,9 @@ void Context::borrow(const vkattn_context_info &info) {
     load_device_functions(vk_, device_);
     const std::vector<std::string> extensions = extensions_of(info);
     caps_ = read_device_caps(vk_, physical_device_, info.api_version, extensions);
+    require(info.buffers_have_addresses == 0 || vk_.vkGetBufferDeviceAddress != nullptr,
+            "buffers_have_addresses: 1, expected 0, since device was created without bufferDeviceAddress");
+    caps_.buffers_have_addresses = info.buffers_have_addresses != 0;
     caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
 }
 
@@ -88,6 +94,7 @@ void Context::create_own(const vkattn_context_info &info) {
     create_device();
     load_device_functions(vk_, device_);
     vk_.vkGetDeviceQueue(device_, queue_family_, 0, &queue_);
+    caps_.buffers_have_addresses = caps_.buffer_device_address != 0 && vk_.vkGetBufferDeviceAddress != nullptr;
 }
 
 void Context::create_instance(const vkattn_context_info &info) {
@@ -155,8 +162,12 @@ void Context::create_device() {
     queue.queueFamilyIndex = queue_family_;
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
+    VkPhysicalDeviceBufferDeviceAddressFeatures addresses{};
+    addresses.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES;
+    addresses.bufferDeviceAddress = VK_TRUE;
     VkDeviceCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+    if (caps_.buffer_device_address != 0) create.pNext = &addresses;
     create.queueCreateInfoCount = 1;
     create.pQueueCreateInfos = &queue;
     create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());

@@ -8,6 +8,8 @@
 
 namespace vkattn {
 
+class Uniforms;
+
 // A device, borrowed or own, with everything that lives as long as it: functions, facts, pipelines.
 class Context {
   public:
@@ -24,6 +26,7 @@ class Context {
     VkQueue queue() const { return queue_; }
     uint32_t queue_family() const { return queue_family_; }
     Pipelines &pipelines() { return *pipelines_; }
+    Uniforms &uniforms() { return *uniforms_; }
 
     // Held during every use of the queue: the caller's lock callbacks, or a mutex of our own.
     void lock_queue();
@@ -52,6 +55,7 @@ class Context {
     std::function<void()> lock_;
     std::function<void()> unlock_;
     std::unique_ptr<Pipelines> pipelines_;
+    std::unique_ptr<Uniforms> uniforms_;
     static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
                                                      VkDebugUtilsMessageTypeFlagsEXT,
                                                      const VkDebugUtilsMessengerCallbackDataEXT *, void *);

@@ -85,6 +85,10 @@ void load_device_functions(Functions &vk, VkDevice device) {
 #undef VKATTN_LOAD
     vk.vkCmdPushDescriptorSetKHR =
         reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(vk.vkGetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR"));
+    for (const char *name : {"vkGetBufferDeviceAddress", "vkGetBufferDeviceAddressKHR"})
+        if (vk.vkGetBufferDeviceAddress == nullptr)
+            vk.vkGetBufferDeviceAddress =
+                reinterpret_cast<PFN_vkGetBufferDeviceAddress>(vk.vkGetDeviceProcAddr(device, name));
 }
 
 } // namespace vkattn

@@ -75,7 +75,9 @@ namespace vkattn {
     X(vkCreateDebugUtilsMessengerEXT)                                                                                  \
     X(vkDestroyDebugUtilsMessengerEXT)
 
-#define VKATTN_OPTIONAL_DEVICE_FUNCTIONS(X) X(vkCmdPushDescriptorSetKHR)
+#define VKATTN_OPTIONAL_DEVICE_FUNCTIONS(X)                                                                            \
+    X(vkCmdPushDescriptorSetKHR)                                                                                       \
+    X(vkGetBufferDeviceAddress)
 
 struct Functions {
 #define VKATTN_MEMBER(name) PFN_##name name = nullptr;

@@ -27,6 +27,13 @@ bool host_sees_device_memory(const VkPhysicalDeviceMemoryProperties &memory) {
     return visible > 0 && visible >= largest / 2;
 }
 
+VkBufferUsageFlags usage_flags(const DeviceCaps &caps, Buffer::Use use) {
+    if (use == Buffer::Use::kUniform) return VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;
+    const VkBufferUsageFlags usage =
+        VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    return caps.buffers_have_addresses != 0 ? usage | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT : usage;
+}
+
 } // namespace
 
 Buffer::Buffer(Context &context, uint64_t bytes, Use use) : context_(context), bytes_(bytes) {
@@ -34,8 +41,7 @@ Buffer::Buffer(Context &context, uint64_t bytes, Use use) : context_(context), b
         VkBufferCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
         create.size = bytes;
-        create.usage =
-            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+        create.usage = usage_flags(context.caps(), use);
         check(context.vk().vkCreateBuffer(context.device(), &create, nullptr, &buffer_), "vkCreateBuffer");
         allocate(use);
         check(context.vk().vkBindBufferMemory(context.device(), buffer_, memory_, 0), "vkBindBufferMemory");
@@ -64,6 +70,7 @@ void Buffer::allocate(Use use) {
             done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | kHost);
         if (!done) done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     }
+    if (use == Use::kUniform) done = try_allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | kHost);
     if (!done) done = try_allocate(requirements, kHost);
     if (!done)
         fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ",
@@ -78,8 +85,12 @@ bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryProp
         const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
         if ((requirements.memoryTypeBits & (1u << type)) == 0 || (flags & wanted) != wanted) continue;
         if (requirements.size > memory.memoryHeaps[memory.memoryTypes[type].heapIndex].size) continue;
+        VkMemoryAllocateFlagsInfo with_address{};
+        with_address.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+        with_address.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
         VkMemoryAllocateInfo allocate{};
         allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+        if (context_.caps().buffers_have_addresses != 0) allocate.pNext = &with_address;
         allocate.allocationSize = requirements.size;
         allocate.memoryTypeIndex = type;
         const VkResult result = vk.vkAllocateMemory(context_.device(), &allocate, nullptr, &memory_);

@@ -9,7 +9,8 @@ namespace vkattn {
 // A storage buffer with memory of its own, in the best memory of the device; mapped where the host sees that memory.
 class Buffer {
   public:
-    enum class Use { kStorage, kStaging };
+    // kStaging and kUniform are seen by the host on every device.
+    enum class Use { kStorage, kStaging, kUniform };
 
     Buffer(Context &context, uint64_t bytes, Use use = Use::kStorage);
     ~Buffer();

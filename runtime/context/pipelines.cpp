@@ -21,19 +21,22 @@ struct ModuleInfo {
     std::span<const uint32_t> code;
     uint32_t bindings;
     uint32_t push_bytes;
+    uint32_t uniform_bytes;
 };
 
 // In the order of enum Module.
 const ModuleInfo kModules[] = {
-    {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
-    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
-    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
-    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush)},
-    {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
-    {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush)},
-    {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush)},
-    {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush)},
-    {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush)},
+    {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
+     sizeof(gpu::AttentionParameters)},
+    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
+     sizeof(gpu::AttentionParameters)},
+    {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
+    {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
+    {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 
@@ -61,8 +64,9 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     const auto found = pipelines_.find(key);
     if (found != pipelines_.end()) return found->second;
     const Layout &layout = layout_of(module);
-    const auto place = pipelines_.emplace(
-        std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set, info_of(module).bindings});
+    const auto place =
+        pipelines_.emplace(std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set,
+                                                    info_of(module).bindings, info_of(module).uniform_bytes != 0});
     try {
         place.first->second.pipeline = create(layout, constants);
     } catch (...) {
@@ -79,10 +83,13 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
         std::vector<VkDescriptorSetLayoutBinding> bindings(info.bindings);
         for (uint32_t i = 0; i < info.bindings; ++i)
             bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+        if (info.uniform_bytes != 0)
+            bindings.push_back(
+                {info.bindings, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
         VkDescriptorSetLayoutCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
         create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
-        create.bindingCount = info.bindings;
+        create.bindingCount = static_cast<uint32_t>(bindings.size());
         create.pBindings = bindings.data();
         check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
     }

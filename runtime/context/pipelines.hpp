@@ -30,6 +30,7 @@ struct Pipeline {
     VkPipelineLayout layout;
     VkDescriptorSetLayout set_layout;
     uint32_t bindings; // storage buffers 0 .. bindings - 1
+    bool has_uniforms; // a uniform buffer at binding number `bindings`
 };
 
 // Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe.

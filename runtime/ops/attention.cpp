@@ -28,21 +28,23 @@ void bind_all(Plan &plan, Step &step, const AttentionProblem &problem, const Att
     bind(plan, step, BINDING_SCORES, scores);
 }
 
-Step &add_dispatch(Plan &plan, Module module, const AttentionChoice::Dispatch &dispatch,
-                   const gpu::AttentionPush &push) {
+Step &add_dispatch(Plan &plan, Module module, const AttentionChoice::Dispatch &dispatch, const gpu::AttentionPush &push,
+                   UniformSlot parameters) {
     Step &step = plan.add_step(plan.context().pipelines().get(module, dispatch.constants), push);
     step.groups = dispatch.groups;
+    step.uniforms = parameters;
     return step;
 }
 
 void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
                const AttentionChoice &choice, const View &states) {
-    gpu::AttentionPush push = choice.push;
+    const UniformSlot parameters = plan.keep_uniforms(choice.parameters);
+    gpu::AttentionPush push{};
     for (uint64_t first = 0; first < problem.kv_len; first += choice.keys_per_dispatch) {
         if (first > 0) plan.barrier();
         push.first_key = static_cast<uint32_t>(first);
         push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
-        Step &step = add_dispatch(plan, Module::kFlash, choice.dispatches[0], push);
+        Step &step = add_dispatch(plan, Module::kFlash, choice.dispatches[0], push, parameters);
         bind_all(plan, step, problem, sources, states);
         step.written_binding = BINDING_OUTPUT;
     }
@@ -50,10 +52,11 @@ void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSourc
 
 void add_unfused(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
                  const AttentionChoice &choice, const View &scores) {
+    const UniformSlot parameters = plan.keep_uniforms(choice.parameters);
     const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
     for (size_t number = 0; number < std::size(modules); ++number) {
         if (number > 0) plan.barrier();
-        Step &step = add_dispatch(plan, modules[number], choice.dispatches[number], choice.push);
+        Step &step = add_dispatch(plan, modules[number], choice.dispatches[number], gpu::AttentionPush{}, parameters);
         bind_all(plan, step, problem, sources, scores);
         step.written_binding = number == 2 ? BINDING_OUTPUT : BINDING_SCORES;
     }

@@ -6,6 +6,7 @@
 ATTENTION_CONSTANTS(VKATTN_CONSTANT)
 
 layout(push_constant, std430) uniform PushBlock { AttentionPush push; };
+layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { AttentionParameters parameters; };
 
 #include "bases.glsl"
 

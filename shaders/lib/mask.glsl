@@ -16,14 +16,14 @@ struct KeyRange {
 int diagonal_offset(uint batch) {
     if (has(FEATURE_PAST_LENGTHS))
         return clamp(past_lengths[base_bytes(BINDING_PAST_LENGTHS) / 4 + batch], 0, LARGEST_PAST);
-    return push.offset;
+    return parameters.offset;
 }
 
 uint key_length(uint batch) {
-    uint end = push.kv_len;
+    uint end = parameters.kv_len;
     if (has(FEATURE_KEY_LENGTHS))
-        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(push.kv_len)));
-    return has(FEATURE_SHORT_MASK) ? min(end, push.mask_len) : end;
+        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(parameters.kv_len)));
+    return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
 }
 
 uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
@@ -35,8 +35,8 @@ KeyRange seen_by_any(uint batch, uint first, uint last) {
     KeyRange range = KeyRange(0, end);
     if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(last) + offset + 1, end));
     if (has(FEATURE_WINDOW)) {
-        range.begin = clamp_key(int(first) + offset - push.window_left, end);
-        range.end = min(range.end, clamp_key(int(last) + offset + push.window_right + 1, end));
+        range.begin = clamp_key(int(first) + offset - parameters.window_left, end);
+        range.end = min(range.end, clamp_key(int(last) + offset + parameters.window_right + 1, end));
     }
     return range;
 }
@@ -49,26 +49,26 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
     KeyRange range = KeyRange(0, end);
     if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(first) + offset + 1, end));
     if (has(FEATURE_WINDOW)) {
-        range.begin = clamp_key(int(last) + offset - push.window_left, end);
-        range.end = min(range.end, clamp_key(int(first) + offset + push.window_right + 1, end));
+        range.begin = clamp_key(int(last) + offset - parameters.window_left, end);
+        range.end = min(range.end, clamp_key(int(first) + offset + parameters.window_right + 1, end));
     }
     return range;
 }
 
 bool ignored_by_padding(uint batch, uint key) {
-    uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * push.key_padding_stride + key;
+    uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key;
     return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;
 }
 
 bool hidden_by_position(uint batch, uint position, uint key) {
     int distance = int(key) - int(position) - diagonal_offset(batch);
     if (has(FEATURE_CAUSAL) && distance > 0) return true;
-    return has(FEATURE_WINDOW) && (distance < -push.window_left || distance > push.window_right);
+    return has(FEATURE_WINDOW) && (distance < -parameters.window_left || distance > parameters.window_right);
 }
 
 uint mask_element(Row row, uint key) {
-    return row.batch * push.mask_strides[0] + row.query_head * push.mask_strides[1] +
-           row.position * push.mask_strides[2] + key;
+    return row.batch * parameters.mask_strides[0] + row.query_head * parameters.mask_strides[1] +
+           row.position * parameters.mask_strides[2] + key;
 }
 
 bool hidden_by_boolean_mask(Row row, uint key) {

@@ -11,7 +11,7 @@ float stable_tanh(float x) {
 }
 
 float cap_score(float score) {
-    return has(FEATURE_SOFTCAP) ? push.softcap_log2 * stable_tanh(score / push.softcap_log2) : score;
+    return has(FEATURE_SOFTCAP) ? parameters.softcap_log2 * stable_tanh(score / parameters.softcap_log2) : score;
 }
 
 float bias_score(float score, Row row, uint key) {

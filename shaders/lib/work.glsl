@@ -12,32 +12,37 @@ struct Row {
 // and a tile of rows spans few positions.
 Row row_of_group(uint batch, uint kv_head, uint index) {
     uint member = index % GROUP;
-    uint query_head = KV_HEAD_MAPPING == KV_HEADS_GROUPED ? kv_head * GROUP + member : member * push.kv_heads + kv_head;
+    uint query_head =
+        KV_HEAD_MAPPING == KV_HEADS_GROUPED ? kv_head * GROUP + member : member * parameters.kv_heads + kv_head;
     return Row(batch, query_head, kv_head, index / GROUP);
 }
 
 Row row_of_head(uint batch, uint query_head, uint position) {
-    uint kv_head = KV_HEAD_MAPPING == KV_HEADS_GROUPED ? query_head / GROUP : query_head % push.kv_heads;
+    uint kv_head = KV_HEAD_MAPPING == KV_HEADS_GROUPED ? query_head / GROUP : query_head % parameters.kv_heads;
     return Row(batch, query_head, kv_head, position);
 }
 
 // Index of a row in contiguous [B, Hq, Lq].
-uint row_index(Row row) { return (row.batch * push.kv_heads * GROUP + row.query_head) * push.q_len + row.position; }
+uint row_index(Row row) {
+    return (row.batch * parameters.kv_heads * GROUP + row.query_head) * parameters.q_len + row.position;
+}
 
 uint query_element(Row row) {
-    return row.batch * push.query_strides[0] + row.query_head * push.query_strides[1] +
-           row.position * push.query_strides[2];
+    return row.batch * parameters.query_strides[0] + row.query_head * parameters.query_strides[1] +
+           row.position * parameters.query_strides[2];
 }
 
 uint key_element(Row row, uint key) {
-    return row.batch * push.key_strides[0] + row.kv_head * push.key_strides[1] + key * push.key_strides[2];
+    return row.batch * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
+           key * parameters.key_strides[2];
 }
 
 uint value_element(Row row, uint key) {
-    return row.batch * push.value_strides[0] + row.kv_head * push.value_strides[1] + key * push.value_strides[2];
+    return row.batch * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
+           key * parameters.value_strides[2];
 }
 
 uint output_element(Row row) {
-    return row.batch * push.output_strides[0] + row.query_head * push.output_strides[1] +
-           row.position * push.output_strides[2];
+    return row.batch * parameters.output_strides[0] + row.query_head * parameters.output_strides[1] +
+           row.position * parameters.output_strides[2];
 }
