@@ -10,6 +10,9 @@ namespace {
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
 constexpr uint32_t kFlashRows = 32;
+constexpr uint32_t kElementsOfBlock = 4;
+constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
+constexpr uint64_t kFewestStagedKeys = 256;
 constexpr uint32_t kUnfusedWorkgroup = 64;
 
 static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
@@ -124,11 +127,73 @@ uint32_t flash_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     return budget / trips * KEYS_OF_FLASH_STEP;
 }
 
+// K or V as flash_addresses reads it: f32, in whole blocks of four neighbours.
+bool in_blocks(const vkattn_tensor &tensor) {
+    bool fits = tensor.type == VKATTN_TYPE_F32 && tensor.strides[3] == 1 && tensor.offset % kElementsOfBlock == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElementsOfBlock == 0);
+    return fits;
+}
+
+struct AddressedTile {
+    uint32_t workgroup_size;
+    uint32_t step; // keys
+};
+
+AddressedTile addressed_tile(const AttentionProblem &problem) {
+    // Measured on llvmpipe 26: above 128 the rows' arrays leave less of the first cache for K and V.
+    return problem.head_dim > 128 ? AddressedTile{8, 6} : AddressedTile{32, 8};
+}
+
+bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return caps.buffers_have_addresses != 0 && caps.traits.scalar_address_loads &&
+           problem.head_dim % kElementsOfBlock == 0 && problem.v_head_dim % kElementsOfBlock == 0 &&
+           problem.kv_len >= addressed_tile(problem).step;
+}
+
+// Rows [B,Hkv,keys,D] as flash_addresses reads them.
+vkattn_tensor staged(const AttentionProblem &problem, const vkattn_tensor &tensor, uint64_t keys) {
+    return contiguous(VKATTN_TYPE_F32, {problem.batch, problem.kv_heads, keys, tensor.shape[3]});
+}
+
+uint32_t blocks(uint64_t size, uint64_t stride) {
+    return size == 1 ? 0 : static_cast<uint32_t>(stride / kElementsOfBlock);
+}
+
+void plan_addressed(const AttentionProblem &problem, AttentionChoice &choice) {
+    const AddressedTile tile = addressed_tile(problem);
+    if (!in_blocks(problem.key) || !in_blocks(problem.value)) {
+        const uint64_t bytes_of_key =
+            uint64_t{problem.batch} * problem.kv_heads * (problem.head_dim + problem.v_head_dim) * sizeof(float);
+        const auto keys = static_cast<uint32_t>(std::max<uint64_t>(kStagedBytes / bytes_of_key, kFewestStagedKeys));
+        choice.keys_per_dispatch = std::min({choice.keys_per_dispatch, keys, problem.kv_len});
+        // a last part shorter than a step is loaded with keys before it
+        const uint64_t room = std::min(choice.keys_per_dispatch + tile.step, problem.kv_len);
+        choice.staged_key = staged(problem, problem.key, room);
+        choice.staged_value = staged(problem, problem.value, room);
+    }
+    const vkattn_tensor &key = present(choice.staged_key) ? choice.staged_key : problem.key;
+    const vkattn_tensor &value = present(choice.staged_value) ? choice.staged_value : problem.value;
+    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+    choice.addressed = true;
+    choice.reason += present(choice.staged_key) ? "; K and V are copied to f32 and read through device addresses"
+                                                : "; K and V are read through device addresses";
+    choice.dispatches[0] = {constants_of(problem, tile.workgroup_size),
+                            {tiles(rows, tile.workgroup_size), problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.STEP = tile.step;
+    choice.dispatches[0].constants.KEY_ROW_STRIDE = static_cast<uint32_t>(key.strides[2]);
+    choice.dispatches[0].constants.VALUE_ROW_STRIDE = static_cast<uint32_t>(value.strides[2]);
+    choice.parameters.addressed_strides = {blocks(key.shape[0], key.strides[0]), blocks(key.shape[1], key.strides[1]),
+                                           blocks(value.shape[0], value.strides[0]),
+                                           blocks(value.shape[1], value.strides[1])};
+}
+
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
     choice.dispatches[0] = {constants_of(problem, kFlashRows),
                             {tiles(rows, kFlashRows), problem.kv_heads, problem.batch}};
     choice.keys_per_dispatch = flash_keys(problem, caps);
+    if (uses_addresses(problem, caps)) plan_addressed(problem, choice);
     if (choice.keys_per_dispatch < problem.kv_len)
         choice.scores =
             contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim + 2});

@@ -20,6 +20,8 @@ struct AttentionChoice {
     };
     std::array<Dispatch, 3> dispatches;
     uint32_t keys_per_dispatch;
+    bool addressed; // flash by flash_addresses, which wants f32 rows in blocks: K and V themselves, or
+    vkattn_tensor staged_key, staged_value; // copies of one dispatch's keys in the workspace; absent: not needed
     vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; flash: row states [B,Hq,Lq,Dv + 2]
 };
 

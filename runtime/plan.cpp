@@ -45,7 +45,14 @@ class TemporaryPool {
     VkDescriptorPool pool_ = VK_NULL_HANDLE;
 };
 
+} // namespace
+
+// The writes point into infos: neither copied nor moved.
 struct Descriptors {
+    Descriptors() = default;
+    Descriptors(const Descriptors &) = delete;
+    Descriptors &operator=(const Descriptors &) = delete;
+
     std::array<VkDescriptorBufferInfo, kMostBindings + 1> infos{};
     std::array<VkWriteDescriptorSet, kMostBindings + 1> writes{};
     uint32_t count = 0;
@@ -63,6 +70,8 @@ struct Descriptors {
     }
 };
 
+namespace {
+
 // Splits a byte offset into what a descriptor can hold and what is left for the shader's `bases`.
 struct Place {
     VkDescriptorBufferInfo info;
@@ -71,7 +80,7 @@ struct Place {
 
 Place place_of(VkBuffer buffer, uint64_t offset, uint64_t bytes, uint64_t alignment) {
     const uint64_t aligned = offset / alignment * alignment;
-    return {{buffer, aligned, offset - aligned + bytes}, static_cast<uint32_t>(offset - aligned)};
+    return {{buffer, aligned, (offset - aligned + bytes + 3) / 4 * 4}, static_cast<uint32_t>(offset - aligned)};
 }
 
 void set_base(std::array<uint32_t, 32> &push, uint32_t binding, uint32_t residue) {
@@ -91,13 +100,21 @@ void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name) 
              caps.max_storage_buffer_range - kLargestResidue, " (maxStorageBufferRange of ", caps.name, ")");
 }
 
-void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
-    if (!present(view)) return;
+static Step::Bound bound_of(Plan &plan, const View &view) {
     const uint64_t start = view.tensor.offset * element_bytes(view.tensor.type);
     const uint64_t bytes = extent_elements(view.tensor) * element_bytes(view.tensor.type) - start;
-    require_bindable(plan.context().caps(), bytes, role_name(view.source.role));
-    step.bound[binding] = {view.source, start, bytes};
     if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
+    return {view.source, start, bytes};
+}
+
+void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
+    if (!present(view)) return;
+    step.bound[binding] = bound_of(plan, view);
+    require_bindable(plan.context().caps(), step.bound[binding].bytes, role_name(view.source.role));
+}
+
+void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view) {
+    address = {bound_of(plan, view), push_word};
 }
 
 Plan::~Plan() {
@@ -184,43 +201,62 @@ void Plan::record(const vkattn_record_info &info) const {
     for (size_t i = 0; i < steps_.size(); ++i) record_step(info.command_buffer, steps_[i], regions, sets[i]);
 }
 
-void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
-    const Functions &vk = context_.vk();
-    const uint64_t alignment = descriptor_alignment();
-    std::array<uint32_t, 32> push = step.push;
-    Descriptors descriptors;
+Plan::Region Plan::region_of(const Step::Bound &bound, const Regions &regions) const {
+    if (bound.source.kind == Source::Kind::kOwned)
+        return {bound.source.buffer, bound.source.offset + bound.offset, bound.bytes};
+    const vkattn_binding *region = regions[static_cast<size_t>(bound.source.role)];
+    return {region->buffer, region->offset + bound.source.offset + bound.offset, bound.bytes};
+}
+
+void Plan::push_addresses(const Step &step, const Regions &regions, std::array<uint32_t, 32> &push) const {
+    for (const Step::Address &address : step.addresses) {
+        if (address.push_word == 0) continue;
+        const Region region = region_of(address.bound, regions);
+        VkBufferDeviceAddressInfo info{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, region.buffer};
+        const uint64_t value = context_.vk().vkGetBufferDeviceAddress(context_.device(), &info) + region.offset;
+        push[address.push_word] = static_cast<uint32_t>(value);
+        push[address.push_word + 1] = static_cast<uint32_t>(value >> 32);
+    }
+}
+
+void Plan::describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
+                    Descriptors &descriptors) const {
     for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {
         const bool used = step.bound[binding].bytes != 0;
-        const Step::Bound &bound = step.bound[used ? binding : step.written_binding];
-        const bool owned = bound.source.kind == Source::Kind::kOwned;
-        const vkattn_binding *region = regions[static_cast<size_t>(bound.source.role)];
-        const uint64_t offset = bound.source.offset + bound.offset + (owned ? 0 : region->offset);
-        Place place = place_of(owned ? bound.source.buffer : region->buffer, offset, bound.bytes, alignment);
-        place.info.range = (place.info.range + 3) / 4 * 4;
+        const Region region = region_of(step.bound[used ? binding : step.written_binding], regions);
+        const Place place = place_of(region.buffer, region.offset, region.bytes, descriptor_alignment());
         if (used) set_base(push, binding, place.residue);
         descriptors.add(set, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, place.info);
     }
     if (step.pipeline->has_uniforms)
         descriptors.add(set, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER,
                         {step.uniforms.buffer, step.uniforms.offset, Uniforms::kSlotBytes});
+}
 
-    if (step.barrier_before) {
-        const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
-                                      VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
-        vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
-                                1, &barrier, 0, nullptr, 0, nullptr);
-    }
+void Plan::record_barrier(VkCommandBuffer commands) const {
+    const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                                  VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+    context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                       VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
+    const Functions &vk = context_.vk();
+    std::array<uint32_t, 32> push = step.push;
+    push_addresses(step, regions, push);
+    Descriptors descriptors;
+    describe(step, regions, set, push, descriptors);
+    if (step.barrier_before) record_barrier(commands);
+    const VkPipelineLayout layout = step.pipeline->layout;
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {
-        vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0,
-                                     descriptors.count, descriptors.writes.data());
+        vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, descriptors.count,
+                                     descriptors.writes.data());
     } else {
         vk.vkUpdateDescriptorSets(context_.device(), descriptors.count, descriptors.writes.data(), 0, nullptr);
-        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->layout, 0, 1, &set, 0,
-                                   nullptr);
+        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
     }
-    vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes,
-                          push.data());
+    vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
     vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
 }
 

@@ -43,9 +43,16 @@ struct Step {
     uint32_t push_bytes = 0;
     UniformSlot uniforms; // buffer VK_NULL_HANDLE: none
     std::array<Bound, kMostBindings> bound{};
-    uint32_t written_binding = 0; // one that the kernel always writes: stands in for the unused ones
-    bool barrier_before = false;  // against the plan's earlier steps
+    struct Address {
+        Bound bound;
+        uint32_t push_word = 0; // of two, low word first; 0: none
+    };
+    std::array<Address, 2> addresses{}; // device addresses of tensors' first elements, filled at recording
+    uint32_t written_binding = 0;       // one that the kernel always writes: stands in for the unused ones
+    bool barrier_before = false;        // against the plan's earlier steps
 };
+
+struct Descriptors;
 
 // A checked problem as a list of dispatches. Immutable after building; recorded from any thread.
 class Plan {
@@ -94,10 +101,20 @@ class Plan {
 
   private:
     using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
+    struct Region {
+        VkBuffer buffer;
+        uint64_t offset;
+        uint64_t bytes;
+    };
 
     uint64_t descriptor_alignment() const; // what the offset of a descriptor must be a multiple of
     Regions match(std::span<const vkattn_binding> bindings) const;
     std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
+    Region region_of(const Step::Bound &bound, const Regions &regions) const;
+    void push_addresses(const Step &step, const Regions &regions, std::array<uint32_t, 32> &push) const;
+    void describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
+                  Descriptors &descriptors) const;
+    void record_barrier(VkCommandBuffer commands) const;
     void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;
 
     Context &context_;
@@ -115,6 +132,9 @@ const char *role_name(vkattn_role role);
 
 // Binds a view at a binding number of a step; fails if its extent is above the device's storage buffer range.
 void bind(Plan &plan, Step &step, uint32_t binding, const View &view);
+
+// Puts the device address of a view's first element into push words `push_word` and the next.
+void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view);
 
 // Fails, naming it, unless a region of these bytes can be bound on the device.
 void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name);

@@ -71,7 +71,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define KEYS_OF_UNFUSED_TRIP 4u
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
- * between neighbours of a vector */
+ * between neighbours of a vector. Of flash_addresses alone: STEP, keys at a time; *_ROW_STRIDE, elements between
+ * neighbouring positions of K and V */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -88,7 +89,10 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(12, QUERY_DIM_STRIDE, 1)                                                                                         \
     X(13, KEY_DIM_STRIDE, 1)                                                                                           \
     X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
-    X(15, OUTPUT_DIM_STRIDE, 1)
+    X(15, OUTPUT_DIM_STRIDE, 1)                                                                                        \
+    X(16, STEP, 8)                                                                                                     \
+    X(17, KEY_ROW_STRIDE, 0)                                                                                           \
+    X(18, VALUE_ROW_STRIDE, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -98,6 +102,7 @@ struct AttentionParameters {
     uvec4 value_strides;
     uvec4 output_strides;
     uvec4 mask_strides;
+    uvec4 addressed_strides; /* flash_addresses: batch and head of K, of V, in blocks of four elements */
     uint key_padding_stride; /* batch */
     uint q_len;
     uint kv_len;
@@ -115,6 +120,11 @@ struct AttentionPush {
     uint bases[4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
+    /* flash_addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
+    uint key_address[2];
+    uint value_address[2];
+    uint addressed_begin;
+    uint addressed_end;
 };
 
 /* ------------------------------------------------------------------ linear */
@@ -249,7 +259,7 @@ struct RopeConstants {
 struct AppendConstants {
     APPEND_CONSTANTS(VKATTN_CONSTANT)
 };
-static_assert(sizeof(AttentionParameters) == 120);
+static_assert(sizeof(AttentionParameters) == 136);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);

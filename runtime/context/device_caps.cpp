@@ -118,16 +118,6 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
     return bytes;
 }
 
-// Mesa's llvmpipe ends a shader's loops, silently, after this many trips in all, nested ones included
-// (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen.
-constexpr uint32_t kLlvmpipeLoopIterations = 65535;
-
-uint32_t most_loop_iterations(const Query &query) {
-    const bool llvmpipe = query.driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE ||
-                          std::strncmp(query.properties.properties.deviceName, "llvmpipe", 8) == 0;
-    return llvmpipe ? kLlvmpipeLoopIterations : 0;
-}
-
 void set_kernels(DeviceCaps &caps) {
     caps.kernel_count = 0;
     for (vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_UNFUSED}) {
@@ -167,7 +157,8 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     set_limits(query.properties.properties.limits, caps);
     set_features(query, extensions, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
-    caps.max_loop_iterations = most_loop_iterations(query);
+    caps.traits = device_traits(query.properties.properties, query.driver.driverID);
+    caps.max_loop_iterations = caps.traits.max_loop_iterations;
     set_kernels(caps);
     return caps;
 }

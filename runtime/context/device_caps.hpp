@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/context/device_table.hpp"
 #include "runtime/context/functions.hpp"
 
 #include <span>
@@ -8,9 +9,11 @@
 
 namespace vkattn {
 
-// What a device can do, as plain data: what the planner chooses by. Every device fact and quirk is read here and
-// nowhere else.
-using DeviceCaps = vkattn_device_facts;
+// What a device can do, as plain data: what the planner chooses by. Every device fact is read here and every quirk in
+// device_table, nowhere else.
+struct DeviceCaps : vkattn_device_facts {
+    DeviceTraits traits;
+};
 
 // Device extensions that kernels or recording use where they exist.
 std::span<const char *const> wanted_device_extensions();

@@ -4,6 +4,7 @@
 #include "shaders/interface.h"
 
 #include "vkattn_shaders/flash.spv.hpp"
+#include "vkattn_shaders/flash_addresses.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
@@ -27,6 +28,8 @@ struct ModuleInfo {
 // In the order of enum Module.
 const ModuleInfo kModules[] = {
     {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
+     sizeof(gpu::AttentionParameters)},
     {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
      sizeof(gpu::AttentionParameters)},

@@ -12,6 +12,7 @@ namespace vkattn {
 // The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
 enum class Module : uint32_t {
     kFlash,
+    kFlashAddresses,
     kQkScores,
     kMaskedSoftmax,
     kWeightedValues,

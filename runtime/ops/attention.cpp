@@ -1,6 +1,7 @@
 #include "runtime/ops/attention.hpp"
 
 #include "runtime/attention_planner.hpp"
+#include "runtime/ops/kv_append.hpp"
 
 #include <algorithm>
 
@@ -36,22 +37,81 @@ Step &add_dispatch(Plan &plan, Module module, const AttentionChoice::Dispatch &d
     return step;
 }
 
+View reserve(Plan &plan, const vkattn_tensor &tensor) {
+    View view{tensor, {}};
+    if (present(view)) view.source = plan.reserve_workspace(extent_bytes(tensor));
+    return view;
+}
+
+// Positions begin .. end - 1 of K or V.
+View positions(const View &view, uint64_t begin, uint64_t end) {
+    View part = view;
+    part.tensor.offset += begin * part.tensor.strides[2];
+    part.tensor.shape[2] = end - begin;
+    return part;
+}
+
+// What every dispatch of one flash reads and writes.
+struct Flash {
+    const AttentionProblem &problem;
+    const AttentionSources &sources;
+    const AttentionChoice &choice;
+    UniformSlot parameters;
+    View states;
+    View staged_key, staged_value;
+};
+
+// Where a dispatch of flash_addresses finds its keys: in K and V themselves, or in copies made before it.
+void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&views)[2]) {
+    push.addressed_begin = 0;
+    push.addressed_end = flash.problem.kv_len;
+    views[0] = {flash.problem.key, flash.sources[BINDING_KEY]};
+    views[1] = {flash.problem.value, flash.sources[BINDING_VALUE]};
+    if (!present(flash.staged_key)) return;
+    push.addressed_end = push.last_key;
+    push.addressed_begin = std::min(push.first_key, push.last_key - flash.choice.dispatches[0].constants.STEP);
+    add_kv_append(plan, positions(views[0], push.addressed_begin, push.addressed_end), flash.staged_key, 0, {});
+    add_kv_append(plan, positions(views[1], push.addressed_begin, push.addressed_end), flash.staged_value, 0, {});
+    plan.barrier();
+    views[0] = flash.staged_key;
+    views[1] = flash.staged_value;
+}
+
+void add_flash_dispatch(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
+    View keys_and_values[2];
+    if (flash.choice.addressed) pass_keys(plan, flash, push, keys_and_values);
+    Step &step = add_dispatch(plan, flash.choice.addressed ? Module::kFlashAddresses : Module::kFlash,
+                              flash.choice.dispatches[0], push, flash.parameters);
+    bind_all(plan, step, flash.problem, flash.sources, flash.states);
+    step.written_binding = BINDING_OUTPUT;
+    if (!flash.choice.addressed) return;
+    constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
+    constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
+    pass_address(plan, step.addresses[0], kKeyWord, keys_and_values[0]);
+    pass_address(plan, step.addresses[1], kValueWord, keys_and_values[1]);
+}
+
 void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
-               const AttentionChoice &choice, const View &states) {
-    const UniformSlot parameters = plan.keep_uniforms(choice.parameters);
+               const AttentionChoice &choice) {
+    const Flash flash{problem,
+                      sources,
+                      choice,
+                      plan.keep_uniforms(choice.parameters),
+                      reserve(plan, choice.scores),
+                      reserve(plan, choice.staged_key),
+                      reserve(plan, choice.staged_value)};
     gpu::AttentionPush push{};
     for (uint64_t first = 0; first < problem.kv_len; first += choice.keys_per_dispatch) {
         if (first > 0) plan.barrier();
         push.first_key = static_cast<uint32_t>(first);
         push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
-        Step &step = add_dispatch(plan, Module::kFlash, choice.dispatches[0], push, parameters);
-        bind_all(plan, step, problem, sources, states);
-        step.written_binding = BINDING_OUTPUT;
+        add_flash_dispatch(plan, flash, push);
     }
 }
 
 void add_unfused(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
-                 const AttentionChoice &choice, const View &scores) {
+                 const AttentionChoice &choice) {
+    const View scores = reserve(plan, choice.scores);
     const UniformSlot parameters = plan.keep_uniforms(choice.parameters);
     const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
     for (size_t number = 0; number < std::size(modules); ++number) {
@@ -86,10 +146,7 @@ AttentionSources attention_roles() {
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
     const AttentionChoice choice = plan_attention(problem, plan.context().caps());
     plan.set_choice(choice.kernel, choice.reason);
-    View scores;
-    scores.tensor = choice.scores;
-    if (present(scores)) scores.source = plan.reserve_workspace(extent_bytes(scores.tensor));
-    (choice.kernel == VKATTN_KERNEL_FLASH ? add_flash : add_unfused)(plan, problem, sources, choice, scores);
+    (choice.kernel == VKATTN_KERNEL_FLASH ? add_flash : add_unfused)(plan, problem, sources, choice);
 }
 
 } // namespace vkattn

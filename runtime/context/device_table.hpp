@@ -1,0 +1,18 @@
+#pragma once
+
+#include "vkattn/vkattn.h"
+
+namespace vkattn {
+
+// What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
+struct DeviceTraits {
+    uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
+    // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
+    // and its kin, straight code without shared memory, are then the fastest by far.
+    bool scalar_address_loads = false;
+};
+
+// The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.
+DeviceTraits device_traits(const VkPhysicalDeviceProperties &properties, VkDriverId driver);
+
+} // namespace vkattn
