@@ -1,6 +1,7 @@
 #include "runtime/attention_planner.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/flash_planner.hpp"
 
 #include <algorithm>
 
@@ -9,10 +10,6 @@ namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
-constexpr uint32_t kFlashRows = 32;
-constexpr uint32_t kElementsOfBlock = 4;
-constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
-constexpr uint64_t kFewestStagedKeys = 256;
 constexpr uint32_t kUnfusedWorkgroup = 64;
 
 static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
@@ -54,6 +51,8 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
     return tensor.shape[3] == 1 ? 1 : static_cast<uint32_t>(tensor.strides[3]);
 }
 
+} // namespace
+
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
     gpu::AttentionConstants constants;
     constants.WORKGROUP_SIZE = workgroup_size;
@@ -74,6 +73,8 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
     return constants;
 }
+
+namespace {
 
 void copy_strides(const vkattn_tensor &tensor, gpu::uvec4 &strides) {
     for (uint32_t dim = 0; dim < 3; ++dim)
@@ -105,9 +106,13 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     return parameters;
 }
 
+} // namespace
+
 uint32_t tiles(uint64_t size, uint32_t tile) {
     return static_cast<uint32_t>(std::min<uint64_t>((size + tile - 1) / tile, UINT32_MAX));
 }
+
+namespace {} // namespace
 
 void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel) {
     for (size_t axis = 0; axis < 3; ++axis)
@@ -117,88 +122,7 @@ void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps,
                  ")");
 }
 
-// Keys that one invocation of flash can attend in one dispatch, a multiple of its step.
-uint32_t flash_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
-    // trips of a step, those of remainders and of the four scores included; rows are loaded and stored by up to 4 D
-    // more
-    const uint32_t trips = problem.head_dim / 4 + problem.v_head_dim / 4 + 24;
-    const uint32_t budget = caps.max_loop_iterations - 4 * (problem.head_dim + problem.v_head_dim);
-    return budget / trips * KEYS_OF_FLASH_STEP;
-}
-
-// K or V as flash_addresses reads it: f32, in whole blocks of four neighbours.
-bool in_blocks(const vkattn_tensor &tensor) {
-    bool fits = tensor.type == VKATTN_TYPE_F32 && tensor.strides[3] == 1 && tensor.offset % kElementsOfBlock == 0;
-    for (uint32_t dim = 0; dim < 3; ++dim)
-        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElementsOfBlock == 0);
-    return fits;
-}
-
-struct AddressedTile {
-    uint32_t workgroup_size;
-    uint32_t step; // keys
-};
-
-AddressedTile addressed_tile(const AttentionProblem &problem) {
-    // Measured on llvmpipe 26: above 128 the rows' arrays leave less of the first cache for K and V.
-    return problem.head_dim > 128 ? AddressedTile{8, 6} : AddressedTile{32, 8};
-}
-
-bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return caps.buffers_have_addresses != 0 && caps.traits.scalar_address_loads &&
-           problem.head_dim % kElementsOfBlock == 0 && problem.v_head_dim % kElementsOfBlock == 0 &&
-           problem.kv_len >= addressed_tile(problem).step;
-}
-
-// Rows [B,Hkv,keys,D] as flash_addresses reads them.
-vkattn_tensor staged(const AttentionProblem &problem, const vkattn_tensor &tensor, uint64_t keys) {
-    return contiguous(VKATTN_TYPE_F32, {problem.batch, problem.kv_heads, keys, tensor.shape[3]});
-}
-
-uint32_t blocks(uint64_t size, uint64_t stride) {
-    return size == 1 ? 0 : static_cast<uint32_t>(stride / kElementsOfBlock);
-}
-
-void plan_addressed(const AttentionProblem &problem, AttentionChoice &choice) {
-    const AddressedTile tile = addressed_tile(problem);
-    if (!in_blocks(problem.key) || !in_blocks(problem.value)) {
-        const uint64_t bytes_of_key =
-            uint64_t{problem.batch} * problem.kv_heads * (problem.head_dim + problem.v_head_dim) * sizeof(float);
-        const auto keys = static_cast<uint32_t>(std::max<uint64_t>(kStagedBytes / bytes_of_key, kFewestStagedKeys));
-        choice.keys_per_dispatch = std::min({choice.keys_per_dispatch, keys, problem.kv_len});
-        // a last part shorter than a step is loaded with keys before it
-        const uint64_t room = std::min(choice.keys_per_dispatch + tile.step, problem.kv_len);
-        choice.staged_key = staged(problem, problem.key, room);
-        choice.staged_value = staged(problem, problem.value, room);
-    }
-    const vkattn_tensor &key = present(choice.staged_key) ? choice.staged_key : problem.key;
-    const vkattn_tensor &value = present(choice.staged_value) ? choice.staged_value : problem.value;
-    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    choice.addressed = true;
-    choice.reason += present(choice.staged_key) ? "; K and V are copied to f32 and read through device addresses"
-                                                : "; K and V are read through device addresses";
-    choice.dispatches[0] = {constants_of(problem, tile.workgroup_size),
-                            {tiles(rows, tile.workgroup_size), problem.kv_heads, problem.batch}};
-    choice.dispatches[0].constants.STEP = tile.step;
-    choice.dispatches[0].constants.KEY_ROW_STRIDE = static_cast<uint32_t>(key.strides[2]);
-    choice.dispatches[0].constants.VALUE_ROW_STRIDE = static_cast<uint32_t>(value.strides[2]);
-    choice.parameters.addressed_strides = {blocks(key.shape[0], key.strides[0]), blocks(key.shape[1], key.strides[1]),
-                                           blocks(value.shape[0], value.strides[0]),
-                                           blocks(value.shape[1], value.strides[1])};
-}
-
-void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    choice.dispatches[0] = {constants_of(problem, kFlashRows),
-                            {tiles(rows, kFlashRows), problem.kv_heads, problem.batch}};
-    choice.keys_per_dispatch = flash_keys(problem, caps);
-    if (uses_addresses(problem, caps)) plan_addressed(problem, choice);
-    if (choice.keys_per_dispatch < problem.kv_len)
-        choice.scores =
-            contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim + 2});
-    require_grid(choice.dispatches[0].groups, caps, "flash");
-}
+namespace {
 
 void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
@@ -227,14 +151,17 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
     const bool wants_matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
     AttentionChoice choice{};
     choice.kernel = problem.kernel;
-    if (problem.kernel == VKATTN_KERNEL_FLASH && wants_matrices)
-        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: flash keeps no ",
+    if (wants_matrices && (problem.kernel == VKATTN_KERNEL_FLASH || problem.kernel == VKATTN_KERNEL_DECODE))
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", vkattn_kernel_name(problem.kernel), " keeps no ",
              present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");
     if (problem.kernel != VKATTN_KERNEL_AUTO) {
         choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
     } else if (wants_matrices) {
         choice.kernel = VKATTN_KERNEL_UNFUSED;
         choice.reason = "unfused: attention weights or scores are asked for, which flash does not keep";
+    } else if (decode_pays(problem, caps)) {
+        choice.kernel = VKATTN_KERNEL_DECODE;
+        choice.reason = "decode: few query rows over many keys, which are split to fill the device";
     } else {
         choice.kernel = VKATTN_KERNEL_FLASH;
         choice.reason = "flash: nothing of size q_len x kv_len is asked for";
@@ -243,6 +170,8 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
     choice.parameters = parameters_of(problem);
     if (choice.kernel == VKATTN_KERNEL_FLASH)
         plan_flash(problem, caps, choice);
+    else if (choice.kernel == VKATTN_KERNEL_DECODE)
+        plan_decode(problem, caps, choice);
     else
         plan_unfused(problem, caps, choice);
     return choice;
@@ -258,6 +187,8 @@ const char *vkattn_kernel_name(vkattn_kernel kernel) {
         return "unfused";
     case VKATTN_KERNEL_FLASH:
         return "flash";
+    case VKATTN_KERNEL_DECODE:
+        return "decode";
     default:
         return "unknown";
     }

@@ -8,8 +8,10 @@
 
 namespace vkattn {
 
+// The bodies of flash and decode: flash.comp, flash_addresses.comp, decode_keys.comp.
+enum class FlashBody { kRows, kAddresses, kDecodeKeys };
+
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
-// flash: dispatches[0], once for every keys_per_dispatch keys; unfused: scores, softmax, values.
 struct AttentionChoice {
     vkattn_kernel kernel;
     std::string reason;
@@ -18,15 +20,24 @@ struct AttentionChoice {
         gpu::AttentionConstants constants;
         std::array<uint32_t, 3> groups;
     };
+    // unfused: scores, softmax, values; flash: [0], once for every keys_per_dispatch keys; decode: [0], then [1] merges
     std::array<Dispatch, 3> dispatches;
+    FlashBody body;
     uint32_t keys_per_dispatch;
-    bool addressed; // flash by flash_addresses, which wants f32 rows in blocks: K and V themselves, or
-    vkattn_tensor staged_key, staged_value; // copies of one dispatch's keys in the workspace; absent: not needed
-    vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; flash: row states [B,Hq,Lq,Dv + 2]
+    uint32_t parts; // of a row's keys
+    // f32 copies of one dispatch's keys in the workspace, for bodies that K and V do not suit; absent: not needed
+    vkattn_tensor staged_key, staged_value;
+    vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]
 };
 
 // Pure: no Vulkan call. Fails with VKATTN_ERROR_UNSUPPORTED and the reason where no kernel, or not the one insisted on,
 // serves.
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
+
+// What the planners of single kernels share.
+gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
+uint32_t tiles(uint64_t size, uint32_t tile);
+// Fails, naming the kernel, where the device's workgroup counts are too small.
+void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel);
 
 } // namespace vkattn

@@ -3,9 +3,10 @@
 // CPU driver makes of each load one scalar that feeds a vector of rows.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, Hkv, B); an invocation owns a row and takes STEP keys at
+// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); an invocation owns a row and takes STEP keys at
 // a time. At the addresses: K and V as f32, rows contiguous and 16-byte aligned, keys addressed_begin ..
-// addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory, barrier or subgroup operation. Long contexts take several dispatches, as in flash.comp.
+// addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory, barrier or subgroup operation. Long contexts take several dispatches and few
+// rows several parts, as in flash.comp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -19,6 +20,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
+#include "lib/states.glsl"
 #include "lib/flash_row.glsl"
 #include "lib/addressed_kv.glsl"
 
@@ -30,17 +32,17 @@ vec4 sums[V_BLOCKS];
 float s[STEP]; // scores of a step's keys, then their weights
 SoftmaxState state;
 
-void load_row(Row row) {
+void load_row(Row row, uint part) {
     uint element = query_element(row);
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) q[d] =
         parameters.scale_log2 *
         load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
     bool resumes = push.first_key > 0;
-    uint saved = state_element(row);
+    uint saved = state_element(row, part);
     state = softmax_empty();
     if (resumes) state = SoftmaxState(scores[saved], scores[saved + 1]);
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
-        uint at = saved + 2 + 4 * d;
+        uint at = saved + STATE_HEADER + 4 * d;
         sums[d] = vec4(0);
         if (resumes) sums[d] = vec4(scores[at], scores[at + 1], scores[at + 2], scores[at + 3]);
     }
@@ -50,7 +52,8 @@ void score_step(uvec2 address) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         vec4 keys[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] = load_block(address, k * (KEY_ROW_STRIDE / 4) + d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
+            load_block(FORMAT_F32, address, k * (KEY_ROW_STRIDE / 4) + d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
             fma(q[d][c], keys[k][c], s[k]);
     }
@@ -87,7 +90,8 @@ float soften_step() {
 void sum_step(uvec2 address, float rescale) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         vec4 values[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_block(address, k * (VALUE_ROW_STRIDE / 4) + d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
+            load_block(FORMAT_F32, address, k * (VALUE_ROW_STRIDE / 4) + d);
         // the step's own sum first: a long context then adds few numbers to a large one
         vec4 sum = s[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
@@ -103,20 +107,22 @@ bool is_finite() {
     return all(lessThan(largest, exponent));
 }
 
-void finish(Row row, KeyRange range, KeyRange full) {
+void finish(Row row, uint part, KeyRange range, KeyRange full) {
     if (!is_finite()) {
         // a weight of 0 does not hide a value that is not a number, the other body's masks do
-        attend_row(row, range, full, true);
+        attend_row(row, part, range, full, true);
         return;
     }
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[d];
-    finish_row(state, row);
+    finish_row(state, row, part);
 }
 
 void main() {
     // tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work
-    uint tile = gl_WorkGroupID.x / 2;
-    if (gl_WorkGroupID.x % 2 == 0) tile = gl_NumWorkGroups.x - 1 - tile;
+    uint tiles = gl_NumWorkGroups.x / PARTS;
+    uint tile = gl_WorkGroupID.x / PARTS / 2;
+    if (gl_WorkGroupID.x / PARTS % 2 == 0) tile = tiles - 1 - tile;
+    uint part = gl_WorkGroupID.x % PARTS;
     uint rows = GROUP * parameters.q_len;
     uint first_row = tile * WORKGROUP_SIZE;
     uint last_row = min(first_row + WORKGROUP_SIZE, rows) - 1;
@@ -125,27 +131,24 @@ void main() {
     Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
-    range = KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key));
+    range = part_of_range(KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key)), part, PARTS);
 
-    load_row(row);
-    uvec4 strides = parameters.addressed_strides;
-    uvec2 keys = advance_address(uvec2(push.key_address[0], push.key_address[1]),
-                                 gl_WorkGroupID.z * strides.x + gl_WorkGroupID.y * strides.y);
-    uvec2 values = advance_address(uvec2(push.value_address[0], push.value_address[1]),
-                                   gl_WorkGroupID.z * strides.z + gl_WorkGroupID.y * strides.w);
+    load_row(row, part);
+    uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
     uint key = range.begin;
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {
         uint first = min(key, push.addressed_end - STEP);
         uint index = first - push.addressed_begin;
-        score_step(advance_address(keys, index * (KEY_ROW_STRIDE / 4)));
+        score_step(advance_address(keys, index, KEY_ROW_STRIDE * 4));
         bias_step(row, first);
         if (first < max(key, full.begin) || first + STEP > min(range.end, full.end))
             mask_step(row, first, key, range.end);
         float rescale = soften_step();
-        sum_step(advance_address(values, index * (VALUE_ROW_STRIDE / 4)), rescale);
+        sum_step(advance_address(values, index, VALUE_ROW_STRIDE * 4), rescale);
         key = first + STEP;
     } while (key < range.end);
-    if (row_number <= last_row) finish(row, range, full);
+    if (row_number <= last_row) finish(row, part, range, full);
 }

@@ -71,8 +71,9 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define KEYS_OF_UNFUSED_TRIP 4u
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
- * between neighbours of a vector. Of flash_addresses alone: STEP, keys at a time; *_ROW_STRIDE, elements between
- * neighbouring positions of K and V */
+ * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
+ * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_STRIDE, elements between neighbouring
+ * positions; ROWS, query rows of an invocation */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -90,9 +91,11 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(13, KEY_DIM_STRIDE, 1)                                                                                           \
     X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
     X(15, OUTPUT_DIM_STRIDE, 1)                                                                                        \
-    X(16, STEP, 8)                                                                                                     \
-    X(17, KEY_ROW_STRIDE, 0)                                                                                           \
-    X(18, VALUE_ROW_STRIDE, 0)
+    X(16, PARTS, 1)                                                                                                    \
+    X(17, STEP, 8)                                                                                                     \
+    X(18, KEY_ROW_STRIDE, 0)                                                                                           \
+    X(19, VALUE_ROW_STRIDE, 0)                                                                                         \
+    X(20, ROWS, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -102,7 +105,7 @@ struct AttentionParameters {
     uvec4 value_strides;
     uvec4 output_strides;
     uvec4 mask_strides;
-    uvec4 addressed_strides; /* flash_addresses: batch and head of K, of V, in blocks of four elements */
+    uvec4 addressed_strides; /* through addresses: batch and head of K, of V, in bytes */
     uint key_padding_stride; /* batch */
     uint q_len;
     uint kv_len;
@@ -120,7 +123,7 @@ struct AttentionPush {
     uint bases[4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
-    /* flash_addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
+    /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];
     uint addressed_begin;

@@ -37,7 +37,7 @@ std::string text(const AttentionSizes &s, const Types &types = {}) {
 
 void check_sizes(const AttentionSizes &s, const Types &types = {}) {
     INFO(text(s, types));
-    check_both_kernels(random_problem(s, types), types.output);
+    check_every_kernel(random_problem(s, types), types.output);
 }
 
 constexpr vkattn_type kF32 = VKATTN_TYPE_F32;
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(DeviceTest, "batches of multi-head, grouped-query and multi-qu
             INFO(text(sizes), ", mapping ", static_cast<int>(mapping));
             AttentionProblem problem = random_problem(sizes);
             problem.kv_head_mapping = mapping;
-            check_both_kernels(problem);
+            check_every_kernel(problem);
         }
     }
 }
@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the kernel left open is one that serves") {
 TEST_CASE_FIXTURE(DeviceTest, "an output alone needs no log_sum_exp") {
     const AttentionProblem problem = random_problem({1, 2, 1, 5, 9, 16, 16});
     const AttentionReference reference = reference_attention(problem);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
         AttentionResults results;
         results.output = HostTensor(kF32, {1, 2, 5, 16});
         check_attention(problem, reference, results, kernel);
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(DeviceTest, "scores are given at each stage") {
     for (const auto stage : {VKATTN_SCORES_SCALED, VKATTN_SCORES_CAPPED, VKATTN_SCORES_MASKED, VKATTN_SCORES_WEIGHTS}) {
         CAPTURE(stage);
         problem.score_stage = stage;
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -177,7 +177,7 @@ TEST_CASE_FIXTURE(DeviceTest, "subnormal and largest f16 values are read exactly
         problem.value.set(i, i % 2 == 0 ? std::ldexp(static_cast<float>(i + 1), -24) : 65504.0f);
     }
     for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, std::ldexp(3.0f, -24));
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "every finite f16 and bf16 value passes through a single key unchanged") {
@@ -191,7 +191,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every finite f16 and bf16 value passes through a 
             bytes[2 * bits] = static_cast<std::uint8_t>(finite & 0xffu);
             bytes[2 * bits + 1] = static_cast<std::uint8_t>(finite >> 8);
         }
-        for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+        for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
             AttentionResults results;
             results.output = HostTensor(type, {32, 4, 1, 512});
             run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));

@@ -224,9 +224,9 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
                  problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
 }
 
-void check_both_kernels(const AttentionProblem &problem, vkattn_type output_type) {
+void check_every_kernel(const AttentionProblem &problem, vkattn_type output_type) {
     const AttentionReference reference = reference_attention(problem);
-    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
         AttentionResults results = all_results(problem, kernel, output_type);
         check_attention(problem, reference, results, kernel);
     }

@@ -103,6 +103,6 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
                      vkattn_kernel kernel);
 
 // The same with both kernels and all the results each of them can give.
-void check_both_kernels(const AttentionProblem &problem, vkattn_type output_type = VKATTN_TYPE_F32);
+void check_every_kernel(const AttentionProblem &problem, vkattn_type output_type = VKATTN_TYPE_F32);
 
 } // namespace vkattn_test

@@ -69,7 +69,7 @@ void check_layout(const Sizes &s, vkattn_type type, Layout inputs, Layout output
     INFO(type_name(type), ", D ", s.head_dim, ", inputs ", layout_name(inputs), ", output ", layout_name(output));
     const AttentionProblem problem = problem_of(s, type, inputs);
     const AttentionReference reference = reference_attention(problem);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
         AttentionResults results;
         results.output = laid_out(type, {s.batch, s.query_heads, s.q_len, s.v_head_dim}, output);
         check_attention(problem, reference, results, kernel);
@@ -114,7 +114,7 @@ TEST_CASE_FIXTURE(DeviceTest, "keys, values and queries may be broadcast by stri
     problem.key = HostTensor(VKATTN_TYPE_F16, {2, 2, 35, 16}, {0, 35 * 16, 16, 1});
     problem.value = HostTensor(VKATTN_TYPE_F16, {2, 2, 35, 16}, {35 * 16, 0, 16, 1});
     for (HostTensor *tensor : {&problem.query, &problem.key, &problem.value}) fill_normal(*tensor, random);
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "values may be the first columns of the keys") {
@@ -126,7 +126,7 @@ TEST_CASE_FIXTURE(DeviceTest, "values may be the first columns of the keys") {
     for (std::uint64_t row = 0; row < 35; ++row) {
         for (std::uint64_t c = 0; c < 16; ++c) problem.value.set(row * 16 + c, problem.key.get(row * 24 + c));
     }
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_SUITE_END();
@@ -137,7 +137,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a scale takes the place of the default") {
     for (const float scale : {0.03f, 1.0f, -0.4f}) {
         CAPTURE(scale);
         problem.scale = scale;
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -146,9 +146,9 @@ TEST_CASE_FIXTURE(DeviceTest, "logits up to ten thousand") {
     problem.scale = 600.0f;
     const AttentionReference reference = reference_attention(problem);
     CHECK(reference.largest_score > 5e3);
-    check_both_kernels(problem);
+    check_every_kernel(problem);
     problem.softcap = 9e3f;
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "constant rows average the values at any height of the logits") {
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(DeviceTest, "constant rows average the values at any height of
         problem.scale = logit / 16.0f != 0.0f ? logit / 16.0f : 1.0f;
         for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, logit != 0.0f ? 1.0f : 0.0f);
         for (std::uint64_t i = 0; i < problem.key.elements(); ++i) problem.key.set(i, 1.0f);
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -171,7 +171,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a rising row: the maximum comes last") {
         for (std::uint64_t i = 0; i < problem.key.elements(); ++i) {
             problem.key.set(i, step * static_cast<float>(i % 300));
         }
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -180,12 +180,12 @@ TEST_CASE_FIXTURE(DeviceTest, "f16 products beyond the range of f16 stay finite"
     for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, problem.query.get(i) * 1000.0f);
     for (std::uint64_t i = 0; i < problem.key.elements(); ++i) problem.key.set(i, problem.key.get(i) * 1000.0f);
     problem.scale = 1e-6f;
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "the same call gives the same bits") {
     const AttentionProblem problem = problem_of({.q_len = 65, .kv_len = 300}, VKATTN_TYPE_F16, Layout::kTokenMajor);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
         INFO("kernel ", kernel_text(kernel));
         AttentionResults first = all_results(problem, kernel, VKATTN_TYPE_F32);
         const vkattn::Plan plan = test_device().context().attention_plan(describe(problem, first, kernel));

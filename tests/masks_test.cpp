@@ -143,7 +143,7 @@ void check_features(std::initializer_list<const Feature *> chosen, std::span<con
             names += std::string(names.empty() ? "" : " + ") + feature->name;
         }
         INFO(names, ", Lq ", q_len, ", Lk ", kv_len);
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -172,7 +172,7 @@ HostTensor make_f32(Shape shape, std::mt19937 &random) { return additive(VKATTN_
 HostTensor make_f16(Shape shape, std::mt19937 &random) { return additive(VKATTN_TYPE_F16, std::move(shape), random); }
 
 void check_hidden_from_all(const AttentionProblem &problem) {
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
         INFO("kernel ", kernel_text(kernel));
         AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
         run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
@@ -211,7 +211,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a mask broadcasts in every way it may") {
             for (const std::uint64_t size : shape) text += std::to_string(size) + " ";
             const AttentionProblem problem = masked_problem(make, shape);
             INFO("mask ", type_name(problem.attn_mask.type()), " ", text);
-            check_both_kernels(problem);
+            check_every_kernel(problem);
         }
     }
 }
@@ -227,7 +227,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a mask may have strides and begin anywhere") {
         for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i) {
             problem.attn_mask.set(i, contents.get(i % contents.elements()));
         }
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -241,7 +241,7 @@ TEST_CASE_FIXTURE(DeviceTest, "any byte but 0 is true") {
             if (tensor->bytes()[i] != 0) tensor->bytes()[i] = static_cast<std::uint8_t>(1u << (i % 8));
         }
     }
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "windows open to one side, of one key, and far from the first tile") {
@@ -259,9 +259,9 @@ TEST_CASE_FIXTURE(DeviceTest, "windows open to one side, of one key, and far fro
         problem.window_left = left;
         problem.window_right = right;
         problem.past_len = past_len;
-        check_both_kernels(problem);
+        check_every_kernel(problem);
         problem.mask_flags |= VKATTN_MASK_CAUSAL;
-        check_both_kernels(problem);
+        check_every_kernel(problem);
     }
 }
 
@@ -271,7 +271,7 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
     add_past_lengths(problem, random);
     problem.past_len = 50;
     problem.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
@@ -281,7 +281,7 @@ TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
     add_alibi(problem, random);
     problem.past_lengths = lengths(problem, {0, -2e9f, 64});
     problem.key_lengths = lengths(problem, {2e9f, 30, -2e9f});
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_SUITE_END();
@@ -305,7 +305,7 @@ TEST_CASE_FIXTURE(DeviceTest, "more queries than keys, bottom-right: the first q
     std::mt19937 random(11);
     AttentionProblem problem = plain_problem(2, 70, 33, random);
     add_causal_bottom_right(problem, random);
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN as well") {
@@ -321,14 +321,14 @@ TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN
             if (static_cast<float>(token) >= key_lengths.get(sequence)) tensor->set(i, NAN);
         }
     }
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "sinks of every size, minus infinity as well") {
     std::mt19937 random(13);
     AttentionProblem problem = plain_problem(1, 5, 35, random);
     problem.sinks = tensor_of(VKATTN_TYPE_F32, {4}, std::array{-HUGE_VALF, 80.0f, -80.0f, 0.0f});
-    check_both_kernels(problem);
+    check_every_kernel(problem);
 }
 
 TEST_SUITE_END();

@@ -38,7 +38,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the first run of a pipeline takes under 2 s up to
     constexpr std::array<HeadSizes, 6> kSizes = {{{8, 8}, {64, 64}, {80, 80}, {128, 128}, {192, 128}, {576, 512}}};
     for (const HeadSizes &sizes : kSizes) {
         for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16}) {
-            for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) {
+            for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
                 INFO("D ", sizes.head_dim, ", Dv ", sizes.v_head_dim, ", ", type_name(type), ", ", kernel_text(kernel));
                 CHECK(first_run_seconds(sizes, type, kernel) < (sizes.head_dim <= 128 ? 2.0 : 4.0));
             }

@@ -54,7 +54,8 @@ void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, c
 
 void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
-    command.add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash")->capture_default_str();
+    command.add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash, decode")
+        ->capture_default_str();
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 

@@ -144,7 +144,8 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_AUTO = 0,    /* the best one that serves the problem */
     VKATTN_KERNEL_UNFUSED = 1, /* three shaders; the only one that can return weights and scores */
     VKATTN_KERNEL_FLASH = 2,   /* online softmax; nothing of size q_len x kv_len in memory */
-    VKATTN_KERNEL_COUNT = 3,
+    VKATTN_KERNEL_DECODE = 3,  /* few query rows: the keys are split over workgroups, and the parts merged */
+    VKATTN_KERNEL_COUNT = 4,
     VKATTN_KERNEL_MAX_ENUM = 0x7fffffff
 } vkattn_kernel;
 

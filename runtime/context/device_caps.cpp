@@ -120,7 +120,7 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
 
 void set_kernels(DeviceCaps &caps) {
     caps.kernel_count = 0;
-    for (vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_UNFUSED}) {
+    for (vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
         vkattn_kernel_support &support = caps.kernels[caps.kernel_count++];
         support.kernel = kernel;
         support.supported = caps.max_storage_buffers_per_stage >= ATTENTION_BINDINGS;

@@ -10,6 +10,9 @@ struct DeviceTraits {
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
     // and its kin, straight code without shared memory, are then the fastest by far.
     bool scalar_address_loads = false;
+    // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
+    // several workgroups on each.
+    uint32_t parallel_workgroups = 512;
 };
 
 // The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.

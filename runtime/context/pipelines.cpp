@@ -3,12 +3,14 @@
 #include "runtime/error.hpp"
 #include "shaders/interface.h"
 
+#include "vkattn_shaders/decode_keys.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
 #include "vkattn_shaders/masked_softmax.spv.hpp"
+#include "vkattn_shaders/merge_parts.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
 #include "vkattn_shaders/rope.spv.hpp"
@@ -30,6 +32,8 @@ const ModuleInfo kModules[] = {
     {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
      sizeof(gpu::AttentionParameters)},
+    {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
      sizeof(gpu::AttentionParameters)},

@@ -13,6 +13,8 @@ namespace vkattn {
 enum class Module : uint32_t {
     kFlash,
     kFlashAddresses,
+    kDecodeKeys,
+    kMergeParts,
     kQkScores,
     kMaskedSoftmax,
     kWeightedValues,

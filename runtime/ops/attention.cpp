@@ -77,18 +77,37 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     views[1] = flash.staged_value;
 }
 
+Module module_of(FlashBody body) {
+    switch (body) {
+    case FlashBody::kAddresses:
+        return Module::kFlashAddresses;
+    case FlashBody::kDecodeKeys:
+        return Module::kDecodeKeys;
+    default:
+        return Module::kFlash;
+    }
+}
+
 void add_flash_dispatch(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
+    const bool addressed = flash.choice.body != FlashBody::kRows;
     View keys_and_values[2];
-    if (flash.choice.addressed) pass_keys(plan, flash, push, keys_and_values);
-    Step &step = add_dispatch(plan, flash.choice.addressed ? Module::kFlashAddresses : Module::kFlash,
-                              flash.choice.dispatches[0], push, flash.parameters);
+    if (addressed) pass_keys(plan, flash, push, keys_and_values);
+    Step &step = add_dispatch(plan, module_of(flash.choice.body), flash.choice.dispatches[0], push, flash.parameters);
     bind_all(plan, step, flash.problem, flash.sources, flash.states);
-    step.written_binding = BINDING_OUTPUT;
-    if (!flash.choice.addressed) return;
+    step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
+    if (!addressed) return;
     constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
     constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
     pass_address(plan, step.addresses[0], kKeyWord, keys_and_values[0]);
     pass_address(plan, step.addresses[1], kValueWord, keys_and_values[1]);
+}
+
+void add_merge(Plan &plan, const Flash &flash) {
+    plan.barrier();
+    Step &step =
+        add_dispatch(plan, Module::kMergeParts, flash.choice.dispatches[1], gpu::AttentionPush{}, flash.parameters);
+    bind_all(plan, step, flash.problem, flash.sources, flash.states);
+    step.written_binding = BINDING_OUTPUT;
 }
 
 void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
@@ -107,6 +126,7 @@ void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSourc
         push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
         add_flash_dispatch(plan, flash, push);
     }
+    if (choice.kernel == VKATTN_KERNEL_DECODE) add_merge(plan, flash);
 }
 
 void add_unfused(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
@@ -146,7 +166,7 @@ AttentionSources attention_roles() {
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
     const AttentionChoice choice = plan_attention(problem, plan.context().caps());
     plan.set_choice(choice.kernel, choice.reason);
-    (choice.kernel == VKATTN_KERNEL_FLASH ? add_flash : add_unfused)(plan, problem, sources, choice);
+    (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, problem, sources, choice);
 }
 
 } // namespace vkattn

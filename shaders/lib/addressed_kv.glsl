@@ -1,13 +1,34 @@
-// Rows of f32 through a device address: four neighbouring elements a load.
+// Rows of K and V through device addresses: four neighbouring elements a load. After lib/attention_bindings.glsl.
 
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks { vec4 values[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 { vec4 values[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Blocks16 { uvec2 values[]; };
 
-// The address `blocks` blocks of four elements further on. What is loaded from it at constant indices then costs no
-// address arithmetic.
-uvec2 advance_address(uvec2 address, uint blocks) {
-    uint carry;
-    uint low = uaddCarry(address.x, blocks * 16, carry);
-    return uvec2(low, address.y + carry);
+uint bytes_of_element(const uint format) { return format == FORMAT_F32 ? 4 : 2; }
+
+// The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
+uvec2 advance_address(uvec2 address, uint count, uint bytes) {
+    uint high, low, carry;
+    umulExtended(count, bytes, high, low);
+    low = uaddCarry(address.x, low, carry);
+    return uvec2(low, address.y + high + carry);
 }
 
-vec4 load_block(uvec2 address, uint block) { return Blocks(address).values[block]; }
+// The first row of a (batch, KV head).
+uvec2 addressed_keys(uint batch, uint kv_head) {
+    uvec2 address = uvec2(push.key_address[0], push.key_address[1]);
+    address = advance_address(address, batch, parameters.addressed_strides.x);
+    return advance_address(address, kv_head, parameters.addressed_strides.y);
+}
+
+uvec2 addressed_values(uint batch, uint kv_head) {
+    uvec2 address = uvec2(push.value_address[0], push.value_address[1]);
+    address = advance_address(address, batch, parameters.addressed_strides.z);
+    return advance_address(address, kv_head, parameters.addressed_strides.w);
+}
+
+vec4 load_block(const uint format, uvec2 address, uint block) {
+    if (format == FORMAT_F32) return Blocks32(address).values[block];
+    uvec2 halves = Blocks16(address).values[block];
+    if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
+    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
+}

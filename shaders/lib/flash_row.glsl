@@ -1,11 +1,10 @@
 // A query row's attention over a range of keys, one invocation a row: the running output in private arrays, K and V
 // through the bound buffers, every layout and mask. What the faster bodies fall back to.
-// After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl.
+// After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl, lib/states.glsl.
 
 // Loops over head dims are kept as loops: unrolled, a CPU driver compiles them for many seconds.
 const uint KEYS = KEYS_OF_FLASH_STEP;
 const uint QUERY_BLOCKS = (HEAD_DIM + 3) / 4;
-const uint VALUE_BLOCKS = (V_HEAD_DIM + 3) / 4;
 
 vec4 query[QUERY_BLOCKS];
 vec4 accumulator[VALUE_BLOCKS];
@@ -101,27 +100,30 @@ void store_row(Row row, float scale) {
                      accumulator[VALUE_BLOCKS - 1][(V_HEAD_DIM - 1) % 4] * scale);
 }
 
-uint state_element(Row row) { return base_bytes(BINDING_SCORES) / 4 + row_index(row) * (V_HEAD_DIM + 2); }
-
-SoftmaxState start_row(Row row) {
+SoftmaxState start_row(Row row, uint part) {
     bool resumes = push.first_key > 0;
-    uint element = state_element(row);
+    uint element = state_element(row, part);
     [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) {
         accumulator[block] = vec4(0);
         for (uint i = 0; i < 4; ++i)
-            if (resumes && 4 * block + i < V_HEAD_DIM) accumulator[block][i] = scores[element + 2 + 4 * block + i];
+            if (resumes) accumulator[block][i] = scores[element + STATE_HEADER + 4 * block + i];
     }
     if (!resumes) return softmax_empty();
     return SoftmaxState(scores[element], scores[element + 1]);
 }
 
-void finish_row(SoftmaxState state, Row row) {
-    if (push.last_key < parameters.kv_len) {
-        uint element = state_element(row);
-        scores[element] = state.maximum;
-        scores[element + 1] = state.sum;
-        [[dont_unroll]] for (uint dim = 0; dim < V_HEAD_DIM; ++dim) scores[element + 2 + dim] =
-            accumulator[dim / 4][dim % 4];
+void store_state(SoftmaxState state, Row row, uint part) {
+    uint element = state_element(row, part);
+    scores[element] = state.maximum;
+    scores[element + 1] = state.sum;
+    [[dont_unroll]] for (uint dim = 0; dim < 4 * VALUE_BLOCKS; ++dim) scores[element + STATE_HEADER + dim] =
+        accumulator[dim / 4][dim % 4];
+}
+
+// The row's keys are all attended, or all of a part's: to the output, or to where the state waits.
+void finish_row(SoftmaxState state, Row row, uint part) {
+    if (PARTS > 1 || push.last_key < parameters.kv_len) {
+        store_state(state, row, part);
         return;
     }
     float rescale = softmax_denominator_scale(state, row);
@@ -130,10 +132,10 @@ void finish_row(SoftmaxState state, Row row) {
 }
 
 // All of it: from the state that waits in scores, over the range's keys, to the output or back to scores.
-void attend_row(Row row, KeyRange range, KeyRange full, bool writes) {
+void attend_row(Row row, uint part, KeyRange range, KeyRange full, bool writes) {
     load_query_row(row);
-    SoftmaxState state = start_row(row);
+    SoftmaxState state = start_row(row, part);
     for (uint key = range.begin; key < range.end; key += KEYS)
         attend_keys(row, key, range, key >= full.begin && key + KEYS <= full.end, state);
-    if (writes) finish_row(state, row);
+    if (writes) finish_row(state, row, part);
 }

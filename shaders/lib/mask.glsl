@@ -55,6 +55,13 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
     return range;
 }
 
+// Part `part` of the keys of a range, of `parts` of nearly equal size.
+KeyRange part_of_range(KeyRange range, uint part, const uint parts) {
+    uint size = (max(range.end, range.begin) - range.begin + parts - 1) / parts | 1u;
+    uint begin = min(range.begin + part * size, range.end);
+    return KeyRange(begin, min(begin + size, range.end));
+}
+
 bool ignored_by_padding(uint batch, uint key) {
     uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key;
     return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;

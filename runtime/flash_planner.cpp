@@ -1,0 +1,189 @@
+#include "runtime/flash_planner.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint32_t kFlashRows = 32;
+constexpr uint32_t kElementsOfBlock = 4;
+constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
+constexpr uint64_t kFewestStagedKeys = 256;
+constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
+constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
+constexpr uint32_t kFewestKeysOfPart = 256;
+constexpr uint32_t kMergeWorkgroup = 32;
+constexpr uint32_t kDecodeKeysWorkgroup = 8;
+constexpr uint32_t kDecodeKeysStep = 4;
+constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
+
+uint64_t rows_of(const AttentionProblem &problem) {
+    return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+}
+
+// Keys that one invocation of the plain body can attend in one dispatch, a multiple of its step.
+uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    // trips of a step, those of remainders and of the four scores included; rows are loaded and stored by up to 4 D
+    // more
+    const uint32_t trips = problem.head_dim / 4 + problem.v_head_dim / 4 + 24;
+    const uint32_t budget = caps.max_loop_iterations - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
+    return budget / trips * KEYS_OF_FLASH_STEP;
+}
+
+vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
+    const uint32_t size = kStateHeader + (problem.v_head_dim + 3) / 4 * 4;
+    return contiguous(VKATTN_TYPE_F32, {uint64_t{problem.batch} * problem.query_heads, problem.q_len, parts, size});
+}
+
+// Whole blocks of four neighbours, as the bodies that read through addresses load them.
+bool in_blocks(const vkattn_tensor &tensor) {
+    bool fits = tensor.strides[3] == 1 && tensor.offset % kElementsOfBlock == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElementsOfBlock == 0) &&
+               tensor.strides[dim] <= UINT32_MAX / sizeof(float);
+    return fits;
+}
+
+bool in_f32_blocks(const vkattn_tensor &tensor) { return tensor.type == VKATTN_TYPE_F32 && in_blocks(tensor); }
+
+struct AddressedTile {
+    uint32_t workgroup_size;
+    uint32_t step; // keys
+};
+
+AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kFlashRows), caps.subgroup_size);
+    // Measured on llvmpipe 26: above 128 the rows' arrays leave less of the first cache for K and V.
+    if (problem.head_dim > 128) return {caps.subgroup_size, 6};
+    return {subgroups * caps.subgroup_size, 8};
+}
+
+bool has_scalar_loads(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return caps.buffers_have_addresses != 0 && caps.traits.scalar_address_loads &&
+           problem.head_dim % kElementsOfBlock == 0 && problem.v_head_dim % kElementsOfBlock == 0;
+}
+
+bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return has_scalar_loads(problem, caps) && problem.kv_len >= addressed_tile(problem, caps).step;
+}
+
+// decode_keys reads K and V once for all of a KV head's rows in their storage format, flash_addresses makes a vector of
+// the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion.
+bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
+    return has_scalar_loads(problem, caps) && in_blocks(problem.key) && in_blocks(problem.value) &&
+           rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
+           problem.v_head_dim <= kDecodeKeysElements;
+}
+
+// Rows [B,Hkv,keys,D] as flash_addresses reads them.
+vkattn_tensor staged(const AttentionProblem &problem, const vkattn_tensor &tensor, uint64_t keys) {
+    return contiguous(VKATTN_TYPE_F32, {problem.batch, problem.kv_heads, keys, tensor.shape[3]});
+}
+
+uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim) {
+    const uint64_t element = tensor.type == VKATTN_TYPE_F32 ? 4 : 2;
+    return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim] * element);
+}
+
+void address(const vkattn_tensor &key, const vkattn_tensor &value, AttentionChoice &choice) {
+    choice.dispatches[0].constants.KEY_ROW_STRIDE = static_cast<uint32_t>(key.strides[2]);
+    choice.dispatches[0].constants.VALUE_ROW_STRIDE = static_cast<uint32_t>(value.strides[2]);
+    choice.parameters.addressed_strides = {stride_bytes(key, 0), stride_bytes(key, 1), stride_bytes(value, 0),
+                                           stride_bytes(value, 1)};
+}
+
+void stage(const AttentionProblem &problem, uint32_t step, AttentionChoice &choice) {
+    const uint64_t bytes_of_key =
+        uint64_t{problem.batch} * problem.kv_heads * (problem.head_dim + problem.v_head_dim) * sizeof(float);
+    const auto keys = static_cast<uint32_t>(std::max<uint64_t>(kStagedBytes / bytes_of_key, kFewestStagedKeys));
+    choice.keys_per_dispatch = std::min({choice.keys_per_dispatch, keys, problem.kv_len});
+    // a last part shorter than a step is loaded with keys before it
+    const uint64_t room = std::min(choice.keys_per_dispatch + step, problem.kv_len);
+    choice.staged_key = staged(problem, problem.key, room);
+    choice.staged_value = staged(problem, problem.value, room);
+}
+
+void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const AddressedTile tile = addressed_tile(problem, caps);
+    const bool copies = !in_f32_blocks(problem.key) || !in_f32_blocks(problem.value);
+    if (copies) stage(problem, tile.step, choice);
+    choice.body = FlashBody::kAddresses;
+    choice.reason += copies ? "; K and V are copied to f32 and read through device addresses"
+                            : "; K and V are read through device addresses";
+    choice.dispatches[0] = {
+        constants_of(problem, tile.workgroup_size),
+        {tiles(rows_of(problem), tile.workgroup_size) * choice.parts, problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.STEP = tile.step;
+    address(copies ? choice.staged_key : problem.key, copies ? choice.staged_value : problem.value, choice);
+}
+
+void plan_decode_keys(const AttentionProblem &problem, AttentionChoice &choice) {
+    const uint32_t most_rows = kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim);
+    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most_rows));
+    choice.parts = tiles(choice.parts, kDecodeKeysWorkgroup) * kDecodeKeysWorkgroup;
+    choice.body = FlashBody::kDecodeKeys;
+    choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
+    choice.dispatches[0] = {
+        constants_of(problem, kDecodeKeysWorkgroup),
+        {tiles(rows_of(problem), rows) * (choice.parts / kDecodeKeysWorkgroup), problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.ROWS = rows;
+    choice.dispatches[0].constants.STEP = kDecodeKeysStep;
+    address(problem.key, problem.value, choice);
+}
+
+void plan_rows(const AttentionProblem &problem, AttentionChoice &choice) {
+    choice.body = FlashBody::kRows;
+    choice.dispatches[0] = {constants_of(problem, kFlashRows),
+                            {tiles(rows_of(problem), kFlashRows) * choice.parts, problem.kv_heads, problem.batch}};
+}
+
+// Parts that fill the device, none so small that its merge costs more than it saves, none above what a dispatch of the
+// plain body may attend.
+uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const uint32_t invocations = uses_decode_keys(problem, caps) ? kDecodeKeysWorkgroup : 1; // that take parts each
+    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kFlashRows)} * problem.kv_heads * problem.batch;
+    const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
+    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
+    const uint64_t fewest = (problem.kv_len + most_keys(problem, caps) - 1) / most_keys(problem, caps);
+    return static_cast<uint32_t>(std::max(std::min(wanted, most), fewest));
+}
+
+} // namespace
+
+bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return rows_of(problem) <= kDecodeRows && problem.kv_len >= 2 * kFewestKeysOfPart &&
+           (uses_decode_keys(problem, caps) || parts_of(problem, caps) > 1);
+}
+
+void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    choice.parts = 1;
+    choice.keys_per_dispatch = most_keys(problem, caps);
+    if (uses_addresses(problem, caps))
+        plan_addressed(problem, caps, choice);
+    else
+        plan_rows(problem, choice);
+    if (choice.keys_per_dispatch < problem.kv_len) choice.scores = states_of(problem, 1);
+    require_grid(choice.dispatches[0].groups, caps, "flash");
+}
+
+void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    choice.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
+    choice.keys_per_dispatch = problem.kv_len;
+    if (uses_decode_keys(problem, caps))
+        plan_decode_keys(problem, choice);
+    else if (uses_addresses(problem, caps))
+        plan_addressed(problem, caps, choice);
+    else
+        plan_rows(problem, choice);
+    choice.scores = states_of(problem, choice.parts);
+    choice.dispatches[0].constants.PARTS = choice.parts;
+    choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
+                            {problem.q_len, problem.query_heads, problem.batch}};
+    choice.dispatches[1].constants.PARTS = choice.parts;
+    require_grid(choice.dispatches[0].groups, caps, "decode");
+    require_grid(choice.dispatches[1].groups, caps, "decode");
+}
+
+} // namespace vkattn

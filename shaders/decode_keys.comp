@@ -1,0 +1,159 @@
+// Attention of few query rows over many keys, for devices that run straight code fast (see flash_addresses.comp): an
+// invocation owns ROWS rows and a stretch of keys of its own, so that neighbours fill the device's vectors however few
+// the rows are. K and V are read once for all the rows, through device addresses, in their storage format.
+//
+// query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> states of scores, PARTS for each row, for merge_parts
+// grid: (PARTS / WORKGROUP_SIZE times the blocks of ROWS rows of a KV head's GROUP * Lq, Hkv, B). D and Dv are multiples
+// of 4, K and V rows contiguous and aligned to four elements. No shared memory, barrier or subgroup operation.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+
+layout(local_size_x_id = 0) in;
+
+#include "lib/attention_bindings.glsl"
+#include "lib/work.glsl"
+#include "lib/mask.glsl"
+#include "lib/score.glsl"
+#include "lib/softmax.glsl"
+#include "lib/states.glsl"
+#include "lib/flash_row.glsl"
+#include "lib/addressed_kv.glsl"
+
+const uint BLOCKS = HEAD_DIM / 4;
+const uint V_BLOCKS = V_HEAD_DIM / 4;
+
+vec4 q[ROWS * BLOCKS];
+vec4 sums[ROWS * V_BLOCKS];
+float s[ROWS * STEP]; // scores of a step's keys, then their weights
+SoftmaxState states[ROWS];
+uvec2 key_rows[STEP]; // addresses
+uvec2 value_rows[STEP];
+
+Row row_of_block(uint first_row, uint r) {
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + r, GROUP * parameters.q_len - 1));
+}
+
+void load_row(Row row, const uint r) {
+    uint element = query_element(row);
+    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) q[r * BLOCKS + d] =
+        parameters.scale_log2 *
+        load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) sums[r * V_BLOCKS + d] = vec4(0);
+    states[r] = softmax_empty();
+}
+
+void score_step() {
+    [[unroll]] for (uint i = 0; i < ROWS * STEP; ++i) s[i] = 0.0;
+    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) [[unroll]] for (uint k = 0; k < STEP; ++k) {
+        vec4 key = load_block(KEY_FORMAT, key_rows[k], d);
+        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint r = 0; r < ROWS; ++r) s[r * STEP + k] =
+            fma(q[r * BLOCKS + d][c], key[c], s[r * STEP + k]);
+    }
+}
+
+void bias_step(uint first_row, uint first_key) {
+    if (!has(FEATURE_SOFTCAP) && !has(FEATURE_ALIBI)) return;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        Row row = row_of_block(first_row, r);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) s[r * STEP + k] =
+            bias_score(cap_score(s[r * STEP + k]), row, first_key + k);
+    }
+}
+
+void mask_step(uint first_row, uint first_key, uint end) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        Row row = row_of_block(first_row, r);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) {
+            uint key = min(first_key + k, parameters.kv_len - 1);
+            float score = mask_score(s[r * STEP + k], row, key);
+            s[r * STEP + k] = first_key + k >= end ? HIDDEN : score;
+        }
+    }
+}
+
+// Scores become weights; what a row summed before is rescaled with the values.
+float soften_row(const uint r) {
+    float maximum = states[r].maximum;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) maximum = max(maximum, s[r * STEP + k]);
+    float rescale = exp2(states[r].maximum - maximum);
+    float sum = 0.0;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) {
+        s[r * STEP + k] = exp2(s[r * STEP + k] - maximum);
+        sum += s[r * STEP + k];
+    }
+    states[r] = SoftmaxState(maximum, fma(states[r].sum, rescale, sum));
+    return rescale;
+}
+
+void sum_step() {
+    float rescales[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) rescales[r] = soften_row(r);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
+        vec4 values[STEP];
+        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_block(VALUE_FORMAT, value_rows[k], d);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            vec4 sum = s[r * STEP] * values[0];
+            [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
+                fma(s[r * STEP + k], values[k][c], sum[c]);
+            sums[r * V_BLOCKS + d] = fma(sums[r * V_BLOCKS + d], vec4(rescales[r]), sum);
+        }
+    }
+}
+
+bool is_finite(const uint r) {
+    const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
+    uvec4 largest = uvec4(0);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest =
+        max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
+    return all(lessThan(largest, exponent));
+}
+
+void finish(Row row, const uint r, uint part, KeyRange range, KeyRange full) {
+    if (!is_finite(r)) {
+        // a weight of 0 does not hide a value that is not a number, the other body's masks do
+        attend_row(row, part, range, full, true);
+        return;
+    }
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[r * V_BLOCKS + d];
+    store_state(states[r], row, part);
+}
+
+void main() {
+    uint row_block = gl_WorkGroupID.x / (PARTS / WORKGROUP_SIZE);
+    uint workgroup_part = gl_WorkGroupID.x % (PARTS / WORKGROUP_SIZE) * WORKGROUP_SIZE;
+    uint part = workgroup_part + gl_LocalInvocationID.x;
+    uint first_row = row_block * ROWS;
+    uint last_row = min(first_row + ROWS, GROUP * parameters.q_len) - 1;
+    KeyRange all_keys = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
+    KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
+    KeyRange range = part_of_range(all_keys, part, PARTS);
+    KeyRange first_part = part_of_range(all_keys, 0, PARTS); // none is longer
+    uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
+
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_block(first_row, r), r);
+    uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    // the same for every invocation, so that a CPU driver jumps over what is not needed
+    KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS);
+    bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
+                 last_part.end - last_part.begin < first_part.end - first_part.begin;
+    uint key = range.begin;
+    uint step = 0;
+    do { // see flash_addresses.comp
+        [[unroll]] for (uint k = 0; k < STEP; ++k) {
+            uint index = min(key + k, parameters.kv_len - 1);
+            key_rows[k] = advance_address(keys, index, KEY_ROW_STRIDE * bytes_of_element(KEY_FORMAT));
+            value_rows[k] = advance_address(values, index, VALUE_ROW_STRIDE * bytes_of_element(VALUE_FORMAT));
+        }
+        score_step();
+        bias_step(first_row, key);
+        if (masks || step + 1 >= steps) mask_step(first_row, key, range.end);
+        sum_step();
+        key += STEP;
+    } while (++step < steps);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r <= last_row)
+        finish(row_of_block(first_row, r), r, part, range, full);
+}

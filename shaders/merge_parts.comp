@@ -1,0 +1,61 @@
+// Joins the PARTS states of each query row that split keys left in scores: output and log_sum_exp of all their keys.
+// The sum over parts runs in their order, so the same call gives the same bits.
+//
+// states of scores (see lib/flash_row.glsl) -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
+// grid: (Lq, Hq, B), one workgroup a row; each invocation joins blocks of four elements, WORKGROUP_SIZE apart.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+layout(local_size_x_id = 0) in;
+
+#include "lib/attention_bindings.glsl"
+#include "lib/work.glsl"
+#include "lib/mask.glsl"
+#include "lib/score.glsl"
+#include "lib/softmax.glsl"
+#include "lib/states.glsl"
+
+SoftmaxState join_states(uint first) {
+    SoftmaxState all = softmax_empty();
+    for (uint part = 0; part < PARTS; ++part) all.maximum = max(all.maximum, scores[first + part * STATE_SIZE]);
+    for (uint part = 0; part < PARTS; ++part) {
+        uint element = first + part * STATE_SIZE;
+        all.sum += scores[element + 1] * exp2(scores[element] - all.maximum);
+    }
+    return all;
+}
+
+vec4 join_block(uint first, uint block, float maximum) {
+    vec4 sum = vec4(0);
+    for (uint part = 0; part < PARTS; ++part) {
+        uint element = first + part * STATE_SIZE;
+        uint at = element + STATE_HEADER + 4 * block;
+        sum += exp2(scores[element] - maximum) * vec4(scores[at], scores[at + 1], scores[at + 2], scores[at + 3]);
+    }
+    return sum;
+}
+
+void store_block(uint element, uint block, vec4 value) {
+    [[unroll]] for (uint pair = 0; pair < 4; pair += 2) {
+        uint dim = 4 * block + pair;
+        if (dim + 2 <= V_HEAD_DIM)
+            store_output2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), element + dim * OUTPUT_DIM_STRIDE,
+                          OUTPUT_DIM_STRIDE, pair == 0 ? value.xy : value.zw);
+        else if (dim < V_HEAD_DIM)
+            store_output(OUTPUT_FORMAT, element + dim * OUTPUT_DIM_STRIDE, value[pair]);
+    }
+}
+
+void main() {
+    Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
+    uint first = state_element(row, 0);
+    SoftmaxState state = join_states(first);
+    SoftmaxState with_sink = state;
+    float rescale = softmax_denominator_scale(with_sink, row);
+    float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
+    uint element = output_element(row);
+    for (uint block = gl_LocalInvocationID.x; block < VALUE_BLOCKS; block += WORKGROUP_SIZE)
+        store_block(element, block, scale * join_block(first, block, state.maximum));
+    if (gl_LocalInvocationID.x == 0) store_log_sum_exp(with_sink, row);
+}
