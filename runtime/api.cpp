@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/kv_append.hpp"
 
 #include <algorithm>
 
@@ -182,6 +183,19 @@ vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attenti
         require_given(desc, "desc");
         std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
         add_attention(made->plan, check_attention(*desc), attention_roles());
+        return made;
+    });
+}
+
+vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        const KvAppend append = check_kv_append(*desc);
+        add_kv_append(made->plan, {append.source, {Source::Kind::kRole, VKATTN_ROLE_KEY}},
+                      {append.cache, {Source::Kind::kRole, VKATTN_ROLE_PRESENT_KEY}}, append.offset,
+                      {append.past_lengths, {Source::Kind::kRole, VKATTN_ROLE_PAST_LENGTHS}});
         return made;
     });
 }

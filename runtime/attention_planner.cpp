@@ -13,7 +13,8 @@ constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/
 constexpr uint32_t kUnfusedWorkgroup = 64;
 
 static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
-              FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_NONE == VKATTN_TYPE_NONE);
+              FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_NONE == VKATTN_TYPE_NONE && FORMAT_Q8_0 == VKATTN_TYPE_Q8_0 &&
+              FORMAT_Q4_0 == VKATTN_TYPE_Q4_0);
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 
 uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }

@@ -20,11 +20,24 @@ uint32_t size32(const vkattn_tensor &tensor, uint32_t dim, const char *name) {
     return static_cast<uint32_t>(tensor.shape[dim]);
 }
 
-vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
+vkattn_tensor checked_rank4(const vkattn_tensor &given, const char *name) {
     require(present(given), name, ": absent, expected a tensor of rank 4");
-    vkattn_tensor tensor = normalised(given, name);
+    const vkattn_tensor tensor = normalised(given, name);
     require(tensor.rank == 4, name, ": rank ", tensor.rank, ", expected 4");
+    return tensor;
+}
+
+vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked_rank4(given, name);
     require(is_float(tensor.type), name, ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+    return tensor;
+}
+
+// K or V: floats or quantised.
+vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked_rank4(given, name);
+    require(is_float(tensor.type) || is_quantised(tensor.type), name, ": type ", type_name(tensor.type),
+            ", expected F32, F16, BF16, Q8_0 or Q4_0");
     return tensor;
 }
 
@@ -168,8 +181,8 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
 AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     AttentionProblem problem{};
     problem.query = checked_floats(desc.query, "query");
-    problem.key = checked_floats(desc.key, "key");
-    problem.value = checked_floats(desc.value, "value");
+    problem.key = checked_keys(desc.key, "key");
+    problem.value = checked_keys(desc.value, "value");
     problem.output = checked_floats(desc.output, "output");
     check_sizes(problem);
     check_optional_tensors(desc, problem);

@@ -36,11 +36,13 @@ vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     return contiguous(VKATTN_TYPE_F32, {uint64_t{problem.batch} * problem.query_heads, problem.q_len, parts, size});
 }
 
-// Whole blocks of four neighbours, as the bodies that read through addresses load them.
+// Whole blocks of four neighbours, as the bodies that read through addresses load them; quantised rows begin at whole
+// words, that is at every second quantised block.
 bool in_blocks(const vkattn_tensor &tensor) {
-    bool fits = tensor.strides[3] == 1 && tensor.offset % kElementsOfBlock == 0;
+    const uint32_t elements = is_quantised(tensor.type) ? 2 * QUANTISED_BLOCK : kElementsOfBlock;
+    bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
-        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElementsOfBlock == 0) &&
+        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&
                tensor.strides[dim] <= UINT32_MAX / sizeof(float);
     return fits;
 }
@@ -83,13 +85,12 @@ vkattn_tensor staged(const AttentionProblem &problem, const vkattn_tensor &tenso
 }
 
 uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim) {
-    const uint64_t element = tensor.type == VKATTN_TYPE_F32 ? 4 : 2;
-    return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim] * element);
+    return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(bytes_of(tensor.type, tensor.strides[dim]));
 }
 
 void address(const vkattn_tensor &key, const vkattn_tensor &value, AttentionChoice &choice) {
-    choice.dispatches[0].constants.KEY_ROW_STRIDE = static_cast<uint32_t>(key.strides[2]);
-    choice.dispatches[0].constants.VALUE_ROW_STRIDE = static_cast<uint32_t>(value.strides[2]);
+    choice.dispatches[0].constants.KEY_ROW_BYTES = stride_bytes(key, 2);
+    choice.dispatches[0].constants.VALUE_ROW_BYTES = stride_bytes(value, 2);
     choice.parameters.addressed_strides = {stride_bytes(key, 0), stride_bytes(key, 1), stride_bytes(value, 0),
                                            stride_bytes(value, 1)};
 }

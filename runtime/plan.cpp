@@ -101,8 +101,8 @@ void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name) 
 }
 
 static Step::Bound bound_of(Plan &plan, const View &view) {
-    const uint64_t start = view.tensor.offset * element_bytes(view.tensor.type);
-    const uint64_t bytes = extent_elements(view.tensor) * element_bytes(view.tensor.type) - start;
+    const uint64_t start = bytes_of(view.tensor.type, view.tensor.offset);
+    const uint64_t bytes = bytes_of(view.tensor.type, extent_elements(view.tensor)) - start;
     if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
     return {view.source, start, bytes};
 }

@@ -25,6 +25,17 @@ void fill_contiguous_strides(vkattn_tensor &tensor, const char *name) {
     }
 }
 
+// Rows of a quantised tensor are whole blocks.
+void require_blocks(const vkattn_tensor &tensor, const char *name) {
+    const uint32_t elements = storage_block(tensor.type).elements;
+    const uint32_t last = tensor.rank - 1;
+    bool whole = tensor.shape[last] % elements == 0 && tensor.offset % elements == 0;
+    for (uint32_t dim = 0; dim < last; ++dim) whole = whole && tensor.strides[dim] % elements == 0;
+    require(elements == 1 || (whole && tensor.strides[last] == 1), name, ": type ", type_name(tensor.type), ", shape ",
+            shape_text(tensor), ": expected contiguous rows, and sizes, strides and offset in whole blocks of ",
+            elements, " elements");
+}
+
 } // namespace
 
 const char *type_name(vkattn_type type) {
@@ -41,24 +52,37 @@ const char *type_name(vkattn_type type) {
         return "BOOL";
     case VKATTN_TYPE_I32:
         return "I32";
+    case VKATTN_TYPE_Q8_0:
+        return "Q8_0";
+    case VKATTN_TYPE_Q4_0:
+        return "Q4_0";
     default:
         return "an unknown type";
     }
 }
 
-uint64_t element_bytes(vkattn_type type) {
+StorageBlock storage_block(vkattn_type type) {
     switch (type) {
     case VKATTN_TYPE_F32:
     case VKATTN_TYPE_I32:
-        return 4;
+        return {1, 4};
     case VKATTN_TYPE_F16:
     case VKATTN_TYPE_BF16:
-        return 2;
+        return {1, 2};
     case VKATTN_TYPE_BOOL:
-        return 1;
+        return {1, 1};
+    case VKATTN_TYPE_Q8_0:
+        return {32, 34};
+    case VKATTN_TYPE_Q4_0:
+        return {32, 18};
     default:
-        return 0;
+        return {0, 0};
     }
+}
+
+uint64_t bytes_of(vkattn_type type, uint64_t elements) {
+    const StorageBlock block = storage_block(type);
+    return elements / block.elements * block.bytes;
 }
 
 std::string shape_text(const vkattn_tensor &tensor) {
@@ -80,7 +104,7 @@ vkattn_tensor contiguous(vkattn_type type, std::initializer_list<uint64_t> shape
 
 vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
     if (!present(tensor)) return {};
-    require(element_bytes(tensor.type) != 0, name, ": type ", static_cast<int>(tensor.type),
+    require(storage_block(tensor.type).elements != 0, name, ": type ", static_cast<int>(tensor.type),
             " is unknown, expected a vkattn_type");
     require(tensor.rank >= 1 && tensor.rank <= 4, name, ": rank ", tensor.rank, ", expected 1 to 4");
     vkattn_tensor result = tensor;
@@ -100,6 +124,7 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
         extent += product(result.shape[dim] - 1, result.strides[dim], name);
     require(extent <= kLargestExtent && result.offset <= kLargestExtent, name,
             ": sizes or strides overflow, expected less than 2^48 elements");
+    require_blocks(result, name);
     return result;
 }
 
@@ -111,7 +136,7 @@ uint64_t extent_elements(const vkattn_tensor &tensor) {
 
 uint64_t extent_bytes(const vkattn_tensor &tensor) {
     if (!present(tensor)) return 0;
-    return (extent_elements(tensor) * element_bytes(tensor.type) + 3) / 4 * 4;
+    return (bytes_of(tensor.type, extent_elements(tensor)) + 3) / 4 * 4;
 }
 
 bool overlaps_itself(const vkattn_tensor &tensor) {

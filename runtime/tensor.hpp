@@ -13,8 +13,18 @@ namespace vkattn {
 // "F32", "F16" ...
 const char *type_name(vkattn_type type);
 
-// Bytes of one element. 0 for VKATTN_TYPE_NONE.
-uint64_t element_bytes(vkattn_type type);
+// What a type is stored in: single elements, or the blocks of quantised types. 0 elements for VKATTN_TYPE_NONE.
+struct StorageBlock {
+    uint32_t elements;
+    uint32_t bytes;
+};
+StorageBlock storage_block(vkattn_type type);
+
+// VKATTN_TYPE_Q8_0 or VKATTN_TYPE_Q4_0.
+inline bool is_quantised(vkattn_type type) { return type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_0; }
+
+// Bytes of so many elements, a multiple of the type's block.
+uint64_t bytes_of(vkattn_type type, uint64_t elements);
 
 inline bool present(const vkattn_tensor &tensor) { return tensor.type != VKATTN_TYPE_NONE; }
 

@@ -4,7 +4,7 @@
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> states of scores, PARTS for each row, for merge_parts
 // grid: (PARTS / WORKGROUP_SIZE times the blocks of ROWS rows of a KV head's GROUP * Lq, Hkv, B). D and Dv are multiples
-// of 4, K and V rows contiguous and aligned to four elements. No shared memory, barrier or subgroup operation.
+// of 4, K and V rows contiguous and aligned to four elements, quantised ones to whole words. No shared memory, barrier or subgroup operation.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -145,8 +145,8 @@ void main() {
     do { // see flash_addresses.comp
         [[unroll]] for (uint k = 0; k < STEP; ++k) {
             uint index = min(key + k, parameters.kv_len - 1);
-            key_rows[k] = advance_address(keys, index, KEY_ROW_STRIDE * bytes_of_element(KEY_FORMAT));
-            value_rows[k] = advance_address(values, index, VALUE_ROW_STRIDE * bytes_of_element(VALUE_FORMAT));
+            key_rows[k] = advance_address(keys, index, KEY_ROW_BYTES);
+            value_rows[k] = advance_address(values, index, VALUE_ROW_BYTES);
         }
         score_step();
         bias_step(first_row, key);

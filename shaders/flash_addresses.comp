@@ -53,7 +53,7 @@ void score_step(uvec2 address) {
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         vec4 keys[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
-            load_block(FORMAT_F32, address, k * (KEY_ROW_STRIDE / 4) + d);
+            load_block(FORMAT_F32, address, k * (KEY_ROW_BYTES / 16) + d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
             fma(q[d][c], keys[k][c], s[k]);
     }
@@ -91,7 +91,7 @@ void sum_step(uvec2 address, float rescale) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
-            load_block(FORMAT_F32, address, k * (VALUE_ROW_STRIDE / 4) + d);
+            load_block(FORMAT_F32, address, k * (VALUE_ROW_BYTES / 16) + d);
         // the step's own sum first: a long context then adds few numbers to a large one
         vec4 sum = s[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
@@ -142,12 +142,12 @@ void main() {
     do {
         uint first = min(key, push.addressed_end - STEP);
         uint index = first - push.addressed_begin;
-        score_step(advance_address(keys, index, KEY_ROW_STRIDE * 4));
+        score_step(advance_address(keys, index, KEY_ROW_BYTES));
         bias_step(row, first);
         if (first < max(key, full.begin) || first + STEP > min(range.end, full.end))
             mask_step(row, first, key, range.end);
         float rescale = soften_step();
-        sum_step(advance_address(values, index, VALUE_ROW_STRIDE * 4), rescale);
+        sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;
     } while (key < range.end);
     if (row_number <= last_row) finish(row, part, range, full);

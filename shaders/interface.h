@@ -21,6 +21,14 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FORMAT_F16 2u
 #define FORMAT_BF16 3u
 #define FORMAT_BOOL 4u
+#define FORMAT_Q8_0 6u
+#define FORMAT_Q4_0 7u
+
+/* ggml's quantised blocks of 32 values: an f16 scale d, then 32 signed bytes q (value d * q), or 16 bytes of which the
+ * low halves are values 0 .. 15 and the high halves values 16 .. 31 (value d * (q - 8)). */
+#define QUANTISED_BLOCK 32u
+#define Q8_0_BYTES 34u
+#define Q4_0_BYTES 18u
 
 /* ------------------------------------------------------------------ attention: flash and the unfused three */
 
@@ -72,8 +80,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
- * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_STRIDE, elements between neighbouring
- * positions; ROWS, query rows of an invocation */
+ * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; ROWS, query rows of an invocation */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -93,8 +100,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(15, OUTPUT_DIM_STRIDE, 1)                                                                                        \
     X(16, PARTS, 1)                                                                                                    \
     X(17, STEP, 8)                                                                                                     \
-    X(18, KEY_ROW_STRIDE, 0)                                                                                           \
-    X(19, VALUE_ROW_STRIDE, 0)                                                                                         \
+    X(18, KEY_ROW_BYTES, 0)                                                                                            \
+    X(19, VALUE_ROW_BYTES, 0)                                                                                          \
     X(20, ROWS, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a

@@ -2,7 +2,8 @@
 // dropped.
 //
 // source [B,H,L,D] -> cache [B,H,capacity,D] at positions past .. past + L - 1
-// grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word
+// grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; into quantised
+// caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -26,9 +27,11 @@ layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer P
 #define BINDING BINDING_APPEND_SOURCE
 #define LOAD load_source
 #define LOAD4 load_source4
+#define LOAD_QUANTISED load_quantised_source
 #include "lib/load.glsl"
 
 #include "lib/round.glsl"
+#include "lib/quantise.glsl"
 
 #define WORDS cache_words
 #define BINDING BINDING_APPEND_CACHE
@@ -36,10 +39,54 @@ layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer P
 #define STORE2 store_cache2
 #include "lib/store.glsl"
 
+// Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
+void store_half(uint byte_offset, uint bits) {
+    uint shift = (byte_offset & 2) * 8;
+    atomicAnd(cache_words[byte_offset / 4], 0xffff0000u >> shift);
+    atomicOr(cache_words[byte_offset / 4], bits << shift);
+}
+
+// A block is an odd number of halves: all but its first or last lie in words of its own.
+void store_block(const uint format, uint byte_offset, QuantisedBlock block) {
+    const uint words = (bytes_of_quantised_block(format) - 2) / 4;
+    uint word = byte_offset / 4;
+    if ((byte_offset & 2) != 0) {
+        store_half(byte_offset, block.scale);
+        for (uint i = 0; i < words; ++i) cache_words[word + 1 + i] = block.words[i];
+        return;
+    }
+    uint carried = block.scale;
+    for (uint i = 0; i < words; ++i) {
+        cache_words[word + i] = carried | (block.words[i] << 16);
+        carried = block.words[i] >> 16;
+    }
+    store_half(byte_offset + 4 * words, carried);
+}
+
+void append_block(uint from, uint to) {
+    float values[QUANTISED_BLOCK];
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+        values[i] = load_source(SOURCE_FORMAT, from + i * push.source_strides[3]);
+    store_block(CACHE_FORMAT,
+                base_bytes(BINDING_APPEND_CACHE) + to / QUANTISED_BLOCK * bytes_of_quantised_block(CACHE_FORMAT),
+                quantise(CACHE_FORMAT, values));
+}
+
+void append_pair(uint from, uint to, bool second) {
+    float value = load_source(SOURCE_FORMAT, from);
+    if (!second) {
+        store_cache(CACHE_FORMAT, to, value);
+        return;
+    }
+    vec2 pair = vec2(value, load_source(SOURCE_FORMAT, from + push.source_strides[3]));
+    store_cache2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], pair);
+}
+
 void main() {
-    uint pairs_of_row = (push.head_dim + 1) / 2;
-    uint token = gl_GlobalInvocationID.x / pairs_of_row;
-    uint dim = gl_GlobalInvocationID.x % pairs_of_row * 2;
+    const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : 2;
+    uint items = (push.head_dim + elements - 1) / elements; // of a row
+    uint token = gl_GlobalInvocationID.x / items;
+    uint dim = gl_GlobalInvocationID.x % items * elements;
     uint head = gl_WorkGroupID.y;
     uint batch = gl_WorkGroupID.z;
     uint past = push.offset;
@@ -51,16 +98,8 @@ void main() {
                 dim * push.source_strides[3];
     uint to = batch * push.cache_strides[0] + head * push.cache_strides[1] + position * push.cache_strides[2] +
               dim * push.cache_strides[3];
-    float first = load_source(SOURCE_FORMAT, from);
-    if (dim + 1 == push.head_dim) {
-        store_cache(CACHE_FORMAT, to, first);
-        return;
-    }
-    float second = load_source(SOURCE_FORMAT, from + push.source_strides[3]);
-    if (CACHE_PAIRS != 0u)
-        store_cache2(CACHE_FORMAT, true, to, 1, vec2(first, second));
-    else {
-        store_cache(CACHE_FORMAT, to, first);
-        store_cache(CACHE_FORMAT, to + push.cache_strides[3], second);
-    }
+    if (is_quantised(CACHE_FORMAT))
+        append_block(from, to);
+    else
+        append_pair(from, to, dim + 1 < push.head_dim);
 }

@@ -26,18 +26,21 @@ layout(set = 0, binding = BINDING_NORM_OUTPUT, std430) buffer OutputBuffer { uin
 #define BINDING BINDING_NORM_INPUT
 #define LOAD load_input
 #define LOAD4 load_input4
+#define LOAD_QUANTISED load_quantised_input
 #include "lib/load.glsl"
 
 #define WORDS weight_words
 #define BINDING BINDING_NORM_WEIGHT
 #define LOAD load_weight
 #define LOAD4 load_weight4
+#define LOAD_QUANTISED load_quantised_weight
 #include "lib/load.glsl"
 
 #define WORDS bias_words
 #define BINDING BINDING_NORM_BIAS
 #define LOAD load_bias
 #define LOAD4 load_bias4
+#define LOAD_QUANTISED load_quantised_bias
 #include "lib/load.glsl"
 
 #include "lib/round.glsl"

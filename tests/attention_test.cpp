@@ -43,6 +43,8 @@ void check_sizes(const AttentionSizes &s, const Types &types = {}) {
 constexpr vkattn_type kF32 = VKATTN_TYPE_F32;
 constexpr vkattn_type kF16 = VKATTN_TYPE_F16;
 constexpr vkattn_type kBF16 = VKATTN_TYPE_BF16;
+constexpr vkattn_type kQ8 = VKATTN_TYPE_Q8_0;
+constexpr vkattn_type kQ4 = VKATTN_TYPE_Q4_0;
 
 // Every pair of types in every pair of places, in nine rows instead of eighty-one.
 constexpr std::array<Types, 9> kPairwiseTypes = {{{kF32, kF32, kF32, kF32},
@@ -169,6 +171,20 @@ TEST_CASE_FIXTURE(DeviceTest, "16-bit storage at the head sizes of models") {
     check_sizes({1, 4, 2, 65, 130, 128, 128}, {kF16, kF16, kF16, kF16});
     check_sizes({1, 4, 2, 33, 70, 64, 64}, {kBF16, kBF16, kBF16, kBF16});
     check_sizes({1, 2, 1, 3, 35, 576, 512}, {kBF16, kBF16, kBF16, kBF16});
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "quantised K and V, each by itself and with every other type") {
+    for (const Types &types : std::to_array<Types>({{kF32, kQ8, kQ8, kF32},
+                                                    {kF16, kQ4, kQ4, kF16},
+                                                    {kF32, kQ8, kQ4, kF32},
+                                                    {kF32, kQ4, kF16, kBF16},
+                                                    {kBF16, kF32, kQ8, kF32},
+                                                    {kF32, kBF16, kQ4, kF32}})) {
+        check_sizes({2, 4, 2, 7, 41, 64, 64}, types);
+        check_sizes({1, 3, 1, 1, 300, 128, 64}, types);
+        check_sizes({1, 2, 2, 33, 35, 32, 96}, types);
+        check_sizes({2, 8, 1, 1, 70, 64, 128}, types);
+    }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "subnormal and largest f16 values are read exactly") {

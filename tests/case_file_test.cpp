@@ -4,6 +4,9 @@
 #include "comparison.hpp"
 #include "input_error.hpp"
 
+#include "host_tensor.hpp"
+#include "quantise.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -122,8 +125,7 @@ TEST_CASE("configuration of the wrong type or range is refused") {
 
 TEST_CASE("what this version cannot do is said") {
     check_config_error(R"({"op":"attention","dropout_p":0.1})", "dropout is not supported yet");
-    check_config_error(R"({"op":"attention","k_dtype":"q8_0"})", "not supported yet");
-    check_config_error(R"({"op":"attention","v_dtype":"q4_0"})", "not supported yet");
+    check_config_error(R"({"op":"attention","k_dtype":"q5_0"})", "k_dtype");
     for (const std::string name : {"cu_seqlens_q", "cu_seqlens_k", "block_table"}) {
         TensorMap tensors = qkv();
         tensors[name] = {Dtype::kI32, {1}, std::vector<std::byte>(4)};
@@ -237,6 +239,23 @@ TEST_CASE("k_dtype and v_dtype convert on the way") {
     CHECK(desc.value.type == VKATTN_TYPE_BF16);
     CHECK(default_tolerance(input) == 5e-5);
     CHECK(default_tolerance(make_case(kAttention, qkv())) == 1e-9);
+}
+
+TEST_CASE("quantised k_dtype and v_dtype are stored as the reference quantiser stores them") {
+    std::mt19937 random(7);
+    const vkattn_test::HostTensor values = vkattn_test::normal_tensor(VKATTN_TYPE_F32, {3, 64}, random);
+    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0}) {
+        vkattn_test::HostTensor expected(type, {3, 64});
+        const std::vector<float> floats = values.floats();
+        for (std::size_t i = 0; i < floats.size(); i += vkattn_test::kBlockElements)
+            expected.set_block(i, std::span<const float, vkattn_test::kBlockElements>(&floats[i], 32));
+        const std::vector<std::byte> stored = quantise(type, values.values());
+        REQUIRE(stored.size() <= expected.bytes().size()); // which is in whole words
+        CHECK(std::memcmp(stored.data(), expected.bytes().data(), stored.size()) == 0);
+    }
+    const CaseFile odd = make_case(R"({"op":"attention","k_dtype":"q8_0"})", qkv());
+    CHECK(default_tolerance(odd) == 1e-5);
+    check_problem_error(R"({"op":"attention","k_dtype":"q8_0"})", qkv(), "expected a multiple of 32");
 }
 
 TEST_CASE("64-bit key lengths are clamped to 32 bits") {

@@ -37,6 +37,8 @@ inline std::size_t type_bytes(vkattn_type type) {
     }
 }
 
+inline bool is_quantised(vkattn_type type) { return type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_0; }
+
 inline std::string type_name(vkattn_type type) {
     switch (type) {
     case VKATTN_TYPE_F32:
@@ -49,6 +51,10 @@ inline std::string type_name(vkattn_type type) {
         return "bool";
     case VKATTN_TYPE_I32:
         return "i32";
+    case VKATTN_TYPE_Q8_0:
+        return "q8_0";
+    case VKATTN_TYPE_Q4_0:
+        return "q4_0";
     default:
         return "none";
     }
@@ -90,6 +96,12 @@ inline float float_from_bf16(std::uint16_t bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
+} // namespace vkattn_test
+
+#include "quantised.hpp"
+
+namespace vkattn_test {
+
 class HostTensor {
   public:
     HostTensor() = default;
@@ -107,7 +119,9 @@ class HostTensor {
         if (strides_.empty()) strides_ = contiguous_strides(shape_);
         std::uint64_t last = offset;
         for (std::size_t d = 0; d < shape_.size(); ++d) last += (shape_[d] - 1) * strides_[d];
-        bytes_.assign(((last + 1) * type_bytes(type) + 3) / 4 * 4, kPoisonByte);
+        const std::uint64_t bytes =
+            is_quantised(type) ? (last + 1) / kBlockElements * block_bytes() : (last + 1) * type_bytes(type);
+        bytes_.assign((bytes + 3) / 4 * 4, kPoisonByte);
     }
 
     static Shape contiguous_strides(const Shape &shape) {
@@ -131,6 +145,7 @@ class HostTensor {
 
     // index counts the elements in row-major order of the shape, whatever the strides.
     float get(std::uint64_t index) const {
+        if (is_quantised(view_.type)) return decode(index);
         const std::uint8_t *source = bytes_.data() + byte_of(index);
         switch (view_.type) {
         case VKATTN_TYPE_F32:
@@ -165,6 +180,15 @@ class HostTensor {
             store(target, static_cast<std::int32_t>(value));
             break;
         }
+    }
+
+    // Quantises a block of 32 elements, the first of which is `index`.
+    void set_block(std::uint64_t index, std::span<const float, kBlockElements> values) {
+        std::uint8_t *block = bytes_.data() + block_of(index);
+        if (view_.type == VKATTN_TYPE_Q8_0)
+            encode_q8_0(values, block);
+        else
+            encode_q4_0(values, block);
     }
 
     std::vector<double> values() const {
@@ -211,13 +235,25 @@ class HostTensor {
         std::memcpy(target, &value, sizeof value);
     }
 
-    std::size_t byte_of(std::uint64_t index) const {
+    std::uint64_t element_of(std::uint64_t index) const {
         std::uint64_t element = view_.offset;
         for (std::size_t d = shape_.size(); d-- > 0;) {
             element += index % shape_[d] * strides_[d];
             index /= shape_[d];
         }
-        return element * type_bytes(view_.type);
+        return element;
+    }
+
+    std::size_t byte_of(std::uint64_t index) const { return element_of(index) * type_bytes(view_.type); }
+
+    std::size_t block_bytes() const { return view_.type == VKATTN_TYPE_Q8_0 ? kQ8Bytes : kQ4Bytes; }
+
+    std::size_t block_of(std::uint64_t index) const { return element_of(index) / kBlockElements * block_bytes(); }
+
+    float decode(std::uint64_t index) const {
+        const std::uint8_t *block = bytes_.data() + block_of(index);
+        const std::size_t i = element_of(index) % kBlockElements;
+        return view_.type == VKATTN_TYPE_Q8_0 ? decode_q8_0(block, i) : decode_q4_0(block, i);
     }
 
     vkattn_tensor view_{};
@@ -228,6 +264,14 @@ class HostTensor {
 
 inline void fill_normal(HostTensor &tensor, std::mt19937 &random, float deviation = 1.0f) {
     std::normal_distribution<float> normal(0.0f, deviation);
+    if (is_quantised(tensor.type())) {
+        std::array<float, kBlockElements> block;
+        for (std::uint64_t i = 0; i < tensor.elements(); i += kBlockElements) {
+            for (float &value : block) value = normal(random);
+            tensor.set_block(i, block);
+        }
+        return;
+    }
     for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, normal(random));
 }
 

@@ -1,6 +1,7 @@
 // Op "attention": tensors of ONNX Attention's names and shapes to vkattn_attention_desc.
 #include "case_problem.hpp"
 #include "input_error.hpp"
+#include "quantise.hpp"
 
 #include <algorithm>
 #include <array>
@@ -97,8 +98,30 @@ struct SideNames {
     std::string present;
 };
 
+Dtype dtype_of(vkattn_type type) {
+    if (type == VKATTN_TYPE_F16) return Dtype::kF16;
+    return type == VKATTN_TYPE_BF16 ? Dtype::kBf16 : Dtype::kF32;
+}
+
+// Converts the side to its storage type.
+void store_as(ProblemBuilder &builder, const SideNames &names, vkattn_type type, HeadsView &side) {
+    const std::vector<double> values = values_of(*side.tensor);
+    side.layout.type = type;
+    if (!is_quantised(type)) {
+        side.tensor = &builder.keep(tensor_of(dtype_of(type), side.tensor->shape, values));
+        return;
+    }
+    if (builder.wants(names.present))
+        builder.fail("output '" + names.present +
+                     "' of a quantised type, expected k_dtype and v_dtype f32, f16 or bf16");
+    if (side.layout.shape[3] % 32 != 0)
+        builder.fail("tensor '" + names.fresh + "' has head size " + std::to_string(side.layout.shape[3]) +
+                     ", expected a multiple of 32 for a quantised type");
+    side.tensor = &builder.keep({Dtype::kU8, side.tensor->shape, quantise(type, values)});
+}
+
 // Makes K or V of the problem: past in front, in the storage type asked for.
-HeadsView make_side(ProblemBuilder &builder, const SideNames &names, std::optional<Dtype> storage) {
+HeadsView make_side(ProblemBuilder &builder, const SideNames &names, std::optional<vkattn_type> storage) {
     HeadsView side = view_heads(builder, names.fresh, builder.input().attention.kv_num_heads, "kv_num_heads");
     const HostTensor *past = builder.input().find(names.past);
     if (past != nullptr) check_past(builder, names.past, *past, side);
@@ -107,10 +130,7 @@ HeadsView make_side(ProblemBuilder &builder, const SideNames &names, std::option
         side.layout = builder.contiguous(names.fresh, type_of(side.tensor->dtype), side.tensor->shape);
         side.is_3d = false;
     }
-    if (storage.has_value() && *storage != side.tensor->dtype) {
-        side.tensor = &builder.keep(tensor_of(*storage, side.tensor->shape, values_of(*side.tensor)));
-        side.layout.type = type_of(*storage);
-    }
+    if (storage.has_value() && *storage != side.layout.type) store_as(builder, names, *storage, side);
     return side;
 }
 

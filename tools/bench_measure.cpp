@@ -36,10 +36,14 @@ NamedType type_named(const char *option, const std::string &name) {
     if (name == "f32") return {Dtype::kF32, VKATTN_TYPE_F32};
     if (name == "f16") return {Dtype::kF16, VKATTN_TYPE_F16};
     if (name == "bf16") return {Dtype::kBf16, VKATTN_TYPE_BF16};
-    const bool is_later = name == "q8_0" || name == "q4_0";
-    throw InputError(std::string(option) + " " + name,
-                     std::string(is_later ? "not supported yet by this version" : "no such type") +
-                         ", expected f32, f16 or bf16");
+    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16 or bf16");
+}
+
+NamedType kv_type_named(const char *option, const std::string &name) {
+    if (name == "q8_0") return {Dtype::kF32, VKATTN_TYPE_Q8_0};
+    if (name == "q4_0") return {Dtype::kF32, VKATTN_TYPE_Q4_0};
+    if (name == "f32" || name == "f16" || name == "bf16") return type_named(option, name);
+    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
 }
 
 RandomValues::RandomValues(unsigned seed, double deviation) {

@@ -25,6 +25,9 @@ struct NamedType {
 // Returns the type that an option names: f32, f16 or bf16. Throws InputError, naming the option.
 NamedType type_named(const char *option, const std::string &name);
 
+// The same for K and V, which may be q8_0 or q4_0 too; dtype is then that of the values before.
+NamedType kv_type_named(const char *option, const std::string &name);
+
 // Normal random values without end, made once: filling gigabytes value by value would take longer than the benchmark.
 class RandomValues {
   public:

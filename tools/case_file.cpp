@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::string_view kExpectedPrefix = "expected.";
 
-// Stands for the formats of k_dtype that ggml's block layouts give, which have no Dtype.
-struct StorageChoice {
-    std::optional<Dtype> dtype;
-    bool is_block_format = false;
-};
-
 void read_mask(ConfigReader &config, MaskConfig &mask) {
     std::uint32_t is_causal = 0;
     config.read_flag("is_causal", is_causal);
@@ -39,20 +33,16 @@ void read_dropout(ConfigReader &config) {
         config.fail("config key 'dropout_p' is not 0, expected 0: dropout is not supported yet by this version");
 }
 
-std::optional<Dtype> read_storage(ConfigReader &config, const char *key) {
-    StorageChoice choice;
-    config.read_choice<StorageChoice>(key,
-                                      {{"f32", {Dtype::kF32, false}},
-                                       {"f16", {Dtype::kF16, false}},
-                                       {"bf16", {Dtype::kBf16, false}},
-                                       {"q8_0", {std::nullopt, true}},
-                                       {"q4_0", {std::nullopt, true}}},
-                                      choice);
-    if (choice.is_block_format)
-        config.fail(std::string("config key '") + key +
-                    "' is a block format, expected f32, f16 or bf16: q8_0 and q4_0 are not supported yet by this "
-                    "version");
-    return choice.dtype;
+std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key) {
+    vkattn_type type = VKATTN_TYPE_NONE;
+    config.read_choice<vkattn_type>(key,
+                                    {{"f32", VKATTN_TYPE_F32},
+                                     {"f16", VKATTN_TYPE_F16},
+                                     {"bf16", VKATTN_TYPE_BF16},
+                                     {"q8_0", VKATTN_TYPE_Q8_0},
+                                     {"q4_0", VKATTN_TYPE_Q4_0}},
+                                    type);
+    return type == VKATTN_TYPE_NONE ? std::nullopt : std::optional(type);
 }
 
 void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {

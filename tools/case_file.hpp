@@ -28,8 +28,8 @@ struct AttentionConfig {
     float softcap = 0.0F;
     vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
-    std::optional<Dtype> k_dtype; // absent: as stored
-    std::optional<Dtype> v_dtype;
+    std::optional<vkattn_type> k_dtype; // absent: as stored
+    std::optional<vkattn_type> v_dtype;
 };
 
 struct CaseFile {

@@ -1,6 +1,7 @@
 #include "bench_measure.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
+#include "quantise.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -29,7 +30,7 @@ BenchProblem make_problem(const BenchOptions &options, vkattn_kernel kernel) {
     const std::uint32_t v_head_dim = options.v_head_dim != 0 ? options.v_head_dim : options.head_dim;
     BenchProblem problem;
     problem.query_type = type_named("--dtype", options.dtype);
-    problem.kv_type = options.kv_dtype.empty() ? problem.query_type : type_named("--kv-dtype", options.kv_dtype);
+    problem.kv_type = options.kv_dtype.empty() ? problem.query_type : kv_type_named("--kv-dtype", options.kv_dtype);
     vkattn_attention_desc &desc = problem.desc;
     desc.query = tensor(problem.query_type.type, {options.batch, options.heads, options.q_len, options.head_dim});
     desc.key = tensor(problem.kv_type.type, {options.batch, kv_heads, options.kv_len, options.head_dim});
@@ -74,13 +75,28 @@ struct InputSet {
     }
 };
 
+// Random values, quantised on the device as an append quantises them.
+void fill_quantised(const Context &context, const RandomValues &random, const vkattn_tensor &layout, Buffer &buffer) {
+    vkattn_kv_append_desc desc{};
+    desc.source = desc.cache = layout;
+    desc.source.type = VKATTN_TYPE_F32;
+    const std::uint64_t bytes = vkattn_tensor_bytes(&desc.source);
+    Buffer values = context.buffer(bytes);
+    random.fill(values, Dtype::kF32, bytes);
+    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_KEY, values), bind(VKATTN_ROLE_PRESENT_KEY, buffer)};
+    context.kv_append_plan(desc).run(bindings);
+}
+
 InputSet make_input_set(const Context &context, const BenchProblem &problem, unsigned seed,
                         std::uint64_t workspace_bytes) {
     const RandomValues random(seed);
     InputSet set;
     const auto add_random = [&](vkattn_role role, const vkattn_tensor &layout, Dtype dtype) {
-        const std::uint64_t bytes = vkattn_tensor_bytes(&layout);
-        random.fill(set.add(context, role, bytes), dtype, bytes);
+        Buffer &buffer = set.add(context, role, vkattn_tensor_bytes(&layout));
+        if (is_quantised(layout.type))
+            fill_quantised(context, random, layout, buffer);
+        else
+            random.fill(buffer, dtype, vkattn_tensor_bytes(&layout));
     };
     add_random(VKATTN_ROLE_QUERY, problem.desc.query, problem.query_type.dtype);
     add_random(VKATTN_ROLE_KEY, problem.desc.key, problem.kv_type.dtype);

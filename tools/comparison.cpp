@@ -1,6 +1,8 @@
 #include "comparison.hpp"
 
+#include "case_problem.hpp"
 #include "input_error.hpp"
+#include "quantise.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +14,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kF16Tolerance = 1e-6;
 constexpr double kBf16Tolerance = 5e-5;
+constexpr double kQuantisedTolerance = 1e-5;
 constexpr double kLeastTolerance = 1e-9; // expected values are stored as f32
 
 double error_between(double actual, double expected) {
@@ -20,10 +23,10 @@ double error_between(double actual, double expected) {
     return std::isnan(error) ? kInfinity : error;
 }
 
-double tolerance_of(Dtype storage) {
-    if (storage == Dtype::kBf16) return kBf16Tolerance;
-    if (storage == Dtype::kF16) return kF16Tolerance;
-    return kLeastTolerance;
+double tolerance_of(vkattn_type storage) {
+    if (storage == VKATTN_TYPE_BF16) return kBf16Tolerance;
+    if (storage == VKATTN_TYPE_F16) return kF16Tolerance;
+    return is_quantised(storage) ? kQuantisedTolerance : kLeastTolerance;
 }
 
 } // namespace
@@ -60,9 +63,9 @@ WorstDifference compare_case(const CaseFile &input, const TensorMap &outputs) {
 
 double default_tolerance(const CaseFile &input) {
     double tolerance = kLeastTolerance;
-    const auto widen = [&tolerance](Dtype storage) { tolerance = std::max(tolerance, tolerance_of(storage)); };
+    const auto widen = [&tolerance](vkattn_type storage) { tolerance = std::max(tolerance, tolerance_of(storage)); };
     for (const auto &[name, tensor] : input.tensors)
-        if (name != "attn_mask" && name != "alibi_slopes" && name != "sinks") widen(tensor.dtype);
+        if (name != "attn_mask" && name != "alibi_slopes" && name != "sinks") widen(type_of(tensor.dtype));
     if (input.attention.k_dtype) widen(*input.attention.k_dtype);
     if (input.attention.v_dtype) widen(*input.attention.v_dtype);
     return tolerance;

@@ -89,6 +89,7 @@ typedef enum vkattn_type {
  *
  * shape[0..rank-1] are sizes, outermost first; strides are in elements. All strides zero means contiguous.
  * A stride of 0 in a dimension of size > 1 broadcasts (inputs only). offset is in elements, from the bound offset.
+ * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a block.
  * A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
 typedef struct vkattn_tensor {
     vkattn_type type;
@@ -446,6 +447,26 @@ typedef struct vkattn_attention_desc {
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU drivers).
  * On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
+                                               vkattn_plan *plan);
+
+/* Rows to write into a cache: what appends K or V, in the cache's storage type. Quantised caches are rounded as ggml's
+ * reference quantiser rounds.
+ *
+ * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_KEY
+ * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_PRESENT_KEY. Rows that are not
+ *               written keep their bytes
+ * offset        cache position of the first row
+ * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
+ * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped. */
+typedef struct vkattn_kv_append_desc {
+    vkattn_tensor source;
+    vkattn_tensor cache;
+    uint32_t offset;
+    vkattn_tensor past_lengths;
+} vkattn_kv_append_desc;
+
+/* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc,
                                                vkattn_plan *plan);
 
 /* ------------------------------------------------------------------------------------------------ layers */

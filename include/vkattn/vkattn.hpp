@@ -251,6 +251,12 @@ class Context {
         return Plan(created);
     }
 
+    Plan kv_append_plan(const vkattn_kv_append_desc &desc) const {
+        vkattn_plan created = nullptr;
+        check(vkattn_kv_append_plan(get(), &desc, &created));
+        return Plan(created);
+    }
+
     // Creates a layer from named weights in host memory, which may be freed afterwards.
     Layer layer(const vkattn_layer_config &config, std::span<const vkattn_weight> weights) const {
         return Layer(get(), config, weights);

@@ -107,7 +107,7 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     for (const vkattn_weight &weight : weights) {
         View &view = weights_[weight.name];
         view.source.buffer = buffer_->handle();
-        buffer_->write(view.source.offset, weight.data, extent_elements(view.tensor) * element_bytes(view.tensor.type));
+        buffer_->write(view.source.offset, weight.data, bytes_of(view.tensor.type, extent_elements(view.tensor)));
     }
 }
 

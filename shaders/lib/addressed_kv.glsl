@@ -2,8 +2,7 @@
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 { vec4 values[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Blocks16 { uvec2 values[]; };
-
-uint bytes_of_element(const uint format) { return format == FORMAT_F32 ? 4 : 2; }
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words { uint values[]; };
 
 // The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
 uvec2 advance_address(uvec2 address, uint count, uint bytes) {
@@ -26,7 +25,20 @@ uvec2 addressed_values(uint batch, uint kv_head) {
     return advance_address(address, kv_head, parameters.addressed_strides.w);
 }
 
+// element: a multiple of 4, constant; the row begins at a whole word
+vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
+    uint start = element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
+    uint i = element % QUANTISED_BLOCK;
+    Words words = Words(address);
+    float scale = unpackHalf2x16(words.values[start / 4] >> ((start & 2) * 8)).x;
+    uint at = start + quantised_byte(format, i);
+    uint bytes = words.values[at / 4];
+    if ((at & 2) != 0) bytes = (bytes >> 16) | (words.values[at / 4 + 1] << 16);
+    return scale * quantised_values(format, bytes, i);
+}
+
 vec4 load_block(const uint format, uvec2 address, uint block) {
+    if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
     if (format == FORMAT_F32) return Blocks32(address).values[block];
     uvec2 halves = Blocks16(address).values[block];
     if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));

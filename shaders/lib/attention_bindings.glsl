@@ -35,18 +35,21 @@ bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 #define BINDING BINDING_QUERY
 #define LOAD load_query
 #define LOAD4 load_query4
+#define LOAD_QUANTISED load_quantised_query
 #include "load.glsl"
 
 #define WORDS key_words
 #define BINDING BINDING_KEY
 #define LOAD load_key
 #define LOAD4 load_key4
+#define LOAD_QUANTISED load_quantised_key
 #include "load.glsl"
 
 #define WORDS value_words
 #define BINDING BINDING_VALUE
 #define LOAD load_value
 #define LOAD4 load_value4
+#define LOAD_QUANTISED load_quantised_value
 #include "load.glsl"
 
 #include "round.glsl"

@@ -18,24 +18,28 @@ layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { u
 #define BINDING BINDING_LINEAR_INPUT
 #define LOAD load_input
 #define LOAD4 load_input4
+#define LOAD_QUANTISED load_quantised_input
 #include "load.glsl"
 
 #define WORDS weight_words
 #define BINDING BINDING_LINEAR_WEIGHT
 #define LOAD load_weight
 #define LOAD4 load_weight4
+#define LOAD_QUANTISED load_quantised_weight
 #include "load.glsl"
 
 #define WORDS bias_words
 #define BINDING BINDING_LINEAR_BIAS
 #define LOAD load_bias
 #define LOAD4 load_bias4
+#define LOAD_QUANTISED load_quantised_bias
 #include "load.glsl"
 
 #define WORDS residual_words
 #define BINDING BINDING_LINEAR_RESIDUAL
 #define LOAD load_residual
 #define LOAD4 load_residual4
+#define LOAD_QUANTISED load_quantised_residual
 #include "load.glsl"
 
 #include "activation.glsl"

@@ -1,8 +1,22 @@
 // Reads elements of one bound tensor as f32, whatever their storage format. Included once per tensor.
-// Before: WORDS, the bound array of 32-bit words; BINDING, its number; LOAD and LOAD4, the names of the two functions.
-// 16-bit formats are read from whole words, so no device feature is needed.
+// Before: WORDS, the bound array of 32-bit words; BINDING, its number; LOAD, LOAD4 and LOAD_QUANTISED, the names of the
+// functions. 16- and 8-bit data are read from whole words, so no device feature is needed.
+
+#include "quantised.glsl"
+
+// Elements `element` (a multiple of 4) to `element + 3`.
+vec4 LOAD_QUANTISED(const uint format, uint element) {
+    uint block = base_bytes(BINDING) + element / QUANTISED_BLOCK * bytes_of_quantised_block(format); // even
+    uint i = element % QUANTISED_BLOCK;
+    float scale = unpackHalf2x16(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
+    uint at = block + quantised_byte(format, i);
+    uint bytes = WORDS[at / 4];
+    if ((at & 2) != 0) bytes = (bytes >> 16) | (WORDS[at / 4 + 1] << 16);
+    return scale * quantised_values(format, bytes, i);
+}
 
 float LOAD(const uint format, uint element) {
+    if (is_quantised(format)) return LOAD_QUANTISED(format, element & ~3u)[element & 3u];
     uint base = base_bytes(BINDING);
     if (format == FORMAT_F32) return uintBitsToFloat(WORDS[base / 4 + element]);
     uint byte_offset = base + 2 * element;
@@ -10,8 +24,10 @@ float LOAD(const uint format, uint element) {
     return format == FORMAT_F16 ? unpackHalf2x16(half_bits).x : uintBitsToFloat(half_bits << 16);
 }
 
-// Four elements, `stride` apart. pairs: the first element's offset is even.
+// Four elements, `stride` apart; the first is a multiple of 4 if the format is quantised. pairs: the first element's
+// offset is even.
 vec4 LOAD4(const uint format, const bool pairs, uint element, const uint stride) {
+    if (is_quantised(format)) return LOAD_QUANTISED(format, element);
     if (format != FORMAT_F32 && pairs && stride == 1) {
         uint word = base_bytes(BINDING) / 4 + element / 2;
         uvec2 halves = uvec2(WORDS[word], WORDS[word + 1]);
@@ -26,3 +42,4 @@ vec4 LOAD4(const uint format, const bool pairs, uint element, const uint stride)
 #undef BINDING
 #undef LOAD
 #undef LOAD4
+#undef LOAD_QUANTISED

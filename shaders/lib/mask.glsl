@@ -87,6 +87,7 @@ bool hidden_by_boolean_mask(Row row, uint key) {
 #define BINDING BINDING_ATTN_MASK
 #define LOAD load_mask
 #define LOAD4 load_mask4
+#define LOAD_QUANTISED load_quantised_mask
 #include "load.glsl"
 
 // Adds the additive mask and hides the key where any mask does. `score` is in units of log 2.

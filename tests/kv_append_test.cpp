@@ -1,0 +1,163 @@
+// kv_append alone: every cache type to the bit, positions from the host and from the device, and what must stay as it was.
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+
+using namespace vkattn_test;
+
+namespace {
+
+constexpr vkattn_type kCacheTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                       VKATTN_TYPE_Q4_0};
+
+struct Sizes {
+    std::uint64_t batch, heads, positions, head_dim, capacity;
+};
+
+// Writes one row of [B,H,capacity,D] as the reference rounds it.
+void write_row(HostTensor &cache, std::uint64_t row, std::span<const float> values) {
+    const std::uint64_t first = row * values.size();
+    if (!is_quantised(cache.type())) {
+        for (std::size_t i = 0; i < values.size(); ++i) cache.set(first + i, values[i]);
+        return;
+    }
+    for (std::size_t i = 0; i < values.size(); i += kBlockElements)
+        cache.set_block(first + i, std::span<const float, kBlockElements>(&values[i], kBlockElements));
+}
+
+void append_on_host(const HostTensor &source, const Sizes &s, std::span<const std::int32_t> past, HostTensor &cache) {
+    const std::vector<float> values = source.floats();
+    for (std::uint64_t plane = 0; plane < s.batch * s.heads; ++plane)
+        for (std::uint64_t token = 0; token < s.positions; ++token) {
+            const auto position = static_cast<std::uint64_t>(std::max(past[plane / s.heads], 0)) + token;
+            if (position >= s.capacity) continue;
+            write_row(cache, plane * s.capacity + position,
+                      std::span(values).subspan((plane * s.positions + token) * s.head_dim, s.head_dim));
+        }
+}
+
+void check_append(HostTensor source, const Sizes &s, HostTensor cache, std::span<const std::int32_t> past,
+                  bool on_device) {
+    std::ranges::fill(cache.bytes(), kGapByte); // rows that are not written must keep it
+    HostTensor expected = cache;
+    append_on_host(source, s, past, expected);
+    HostTensor past_lengths(VKATTN_TYPE_I32, {s.batch});
+    for (std::uint64_t b = 0; b < s.batch; ++b) past_lengths.set(b, static_cast<float>(past[b]));
+
+    vkattn_kv_append_desc desc{};
+    desc.source = source.view();
+    desc.cache = cache.view();
+    if (on_device)
+        desc.past_lengths = past_lengths.view();
+    else
+        desc.offset = static_cast<std::uint32_t>(past[0]);
+    std::vector<Region> regions = {{VKATTN_ROLE_KEY, &source, Access::kRead},
+                                   {VKATTN_ROLE_PRESENT_KEY, &cache, Access::kReadWrite}};
+    if (on_device) regions.push_back({VKATTN_ROLE_PAST_LENGTHS, &past_lengths, Access::kRead});
+    test_device().run(test_device().context().kv_append_plan(desc), regions);
+    CHECK(std::ranges::equal(cache.bytes(), expected.bytes()));
+}
+
+HostTensor cache_of(vkattn_type type, const Sizes &s) { return {type, {s.batch, s.heads, s.capacity, s.head_dim}}; }
+
+} // namespace
+
+TEST_SUITE_BEGIN("kv_append");
+
+TEST_CASE_FIXTURE(DeviceTest, "every type of source into every type of cache, to the bit") {
+    std::mt19937 random(3);
+    for (const vkattn_type from : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
+        for (const vkattn_type to : kCacheTypes)
+            for (const Sizes &s : {Sizes{2, 3, 5, 64, 11}, Sizes{1, 1, 7, 32, 9}, Sizes{1, 2, 1, 96, 4}}) {
+                CAPTURE(type_name(from));
+                CAPTURE(type_name(to));
+                CAPTURE(s.head_dim);
+                const HostTensor source = normal_tensor(from, {s.batch, s.heads, s.positions, s.head_dim}, random);
+                check_append(source, s, cache_of(to, s), std::vector<std::int32_t>(s.batch, 2), false);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "odd rows of 16-bit caches") {
+    std::mt19937 random(4);
+    const Sizes s{2, 3, 3, 7, 5};
+    for (const vkattn_type to : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
+        check_append(normal_tensor(VKATTN_TYPE_F32, {s.batch, s.heads, s.positions, s.head_dim}, random), s,
+                     cache_of(to, s), std::vector<std::int32_t>(2, 1), false);
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "positions read on the device, where they lie within the capacity and where they do not") {
+    std::mt19937 random(5);
+    const Sizes s{5, 2, 3, 64, 8};
+    const std::vector<std::int32_t> past = {0, 6, 8, -3, 1 << 30};
+    for (const vkattn_type to : kCacheTypes) {
+        CAPTURE(type_name(to));
+        check_append(normal_tensor(VKATTN_TYPE_F32, {s.batch, s.heads, s.positions, s.head_dim}, random), s,
+                     cache_of(to, s), past, true);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "quantised blocks of zeros, ties, subnormal scales and negative extremes") {
+    const Sizes s{1, 1, 6, 32, 6};
+    HostTensor source(VKATTN_TYPE_F32, {1, 1, 6, 32});
+    for (std::uint64_t i = 0; i < 32; ++i) {
+        const float wave = std::sin(static_cast<float>(i));
+        source.set(i, 0.0f);
+        source.set(32 + i, i == 3 ? 2.0f : i == 5 ? -2.0f : wave);          // equal magnitudes, positive first
+        source.set(64 + i, i == 3 ? -2.0f : i == 5 ? 2.0f : wave);          // negative first
+        source.set(96 + i, std::ldexp(wave, -22));                          // the scale is a subnormal f16
+        source.set(128 + i, static_cast<float>(static_cast<int>(i) - 127)); // whole and half steps
+        source.set(160 + i, 1000.0f * wave - 2000.0f);
+    }
+    for (const vkattn_type to : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0}) {
+        CAPTURE(type_name(to));
+        check_append(source, s, cache_of(to, s), std::vector<std::int32_t>(1, 0), false);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "caches with strides and an offset of their own") {
+    std::mt19937 random(6);
+    const Sizes s{2, 2, 3, 32, 4};
+    const HostTensor source = normal_tensor(VKATTN_TYPE_F32, {2, 2, 3, 32}, random);
+    for (const vkattn_type to : kCacheTypes) {
+        CAPTURE(type_name(to));
+        // [B,capacity,H,D] with a block between heads
+        check_append(source, s, HostTensor(to, {2, 2, 4, 32}, {4 * 2 * 64, 64, 2 * 64, 1}, 32),
+                     std::vector<std::int32_t>(2, 1), false);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
+    const vkattn::Context &context = test_device().context();
+    const auto fails = [&](vkattn_kv_append_desc desc, const char *message) {
+        std::string actual = "no error";
+        try {
+            context.kv_append_plan(desc);
+        } catch (const vkattn::Error &error) {
+            actual = error.what();
+        }
+        CHECK_MESSAGE(actual.find(message) != std::string::npos, actual);
+    };
+    vkattn_kv_append_desc desc{};
+    desc.source = HostTensor(VKATTN_TYPE_F32, {1, 2, 3, 64}).view();
+    desc.cache = HostTensor(VKATTN_TYPE_Q8_0, {1, 2, 8, 64}).view();
+    fails({}, "source: absent");
+    desc.offset = 6;
+    fails(desc, "offset: 6 with 3 rows, expected at most the capacity of cache, 8");
+    desc.offset = 0;
+    desc.cache.shape[3] = 48;
+    fails(desc, "cache: type Q8_0, shape [1,2,8,48]: expected contiguous rows");
+    desc.cache.shape[3] = 96;
+    fails(desc, "cache: shape [1,2,8,96], expected the batch, heads and head size of source, [1,2,3,64]");
+    desc.cache.shape[3] = 64;
+    desc.source.type = VKATTN_TYPE_Q4_0;
+    fails(desc, "source: type Q4_0, expected F32, F16 or BF16");
+    desc.source.type = VKATTN_TYPE_F32;
+    desc.past_lengths = HostTensor(VKATTN_TYPE_I32, {2}).view();
+    fails(desc, "past_lengths: type I32, shape [2], expected contiguous I32 [1]");
+}
+
+TEST_SUITE_END();
