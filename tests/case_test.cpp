@@ -3,6 +3,8 @@
 #include "device.hpp"
 
 #include "case_runner.hpp"
+#include "comparison.hpp"
+#include "input_error.hpp"
 
 #include <doctest/doctest.h>
 
@@ -63,6 +65,40 @@ TEST_CASE_FIXTURE(DeviceTest, "every reference case has PyTorch's answer") {
         ++checked;
     }
     CHECK(checked >= 40);
+}
+
+// Tokens begin .. end - 1 of [B,L,D].
+tools::HostTensor tokens(const tools::HostTensor &tensor, std::uint64_t begin, std::uint64_t end) {
+    const std::uint64_t row = tensor.shape[2] * tools::dtype_bytes(tensor.dtype);
+    tools::HostTensor part{tensor.dtype, {tensor.shape[0], end - begin, tensor.shape[2]}, {}};
+    for (std::uint64_t b = 0; b < tensor.shape[0]; ++b) {
+        const auto first = tensor.bytes.begin() + static_cast<std::ptrdiff_t>((b * tensor.shape[1] + begin) * row);
+        part.bytes.insert(part.bytes.end(), first, first + static_cast<std::ptrdiff_t>((end - begin) * row));
+    }
+    return part;
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "an MLA case goes on from past_key alone") {
+    for (const char *name : {"ref002_mla_absorb_q24.safetensors", "ref002_mla_naive_q0.safetensors"}) {
+        CAPTURE(name);
+        tools::CaseFile file = tools::read_case(std::filesystem::path(VKATTN_TEST_DATA) / name);
+        const std::vector<std::string> with_cache{"output", "present_key"};
+        const vkattn::Context &context = test_device().context();
+        const tools::CaseResult whole = tools::run_case(context, file, with_cache, VKATTN_KERNEL_AUTO);
+        const tools::HostTensor hidden = file.tensors.at("hidden_states");
+        const std::uint64_t past = hidden.shape[1] - 1;
+        file.tensors["hidden_states"] = tokens(hidden, past, past + 1);
+        file.tensors["past_key"] = tokens(whole.outputs.at("present_key"), 0, past);
+        file.tensors.erase("attn_mask"); // the last query sees every key
+        file.start_pos = static_cast<std::uint32_t>(past);
+        const tools::CaseResult step = tools::run_case(context, file, with_cache, VKATTN_KERNEL_AUTO);
+        const tools::HostTensor expected = tokens(whole.outputs.at("output"), past, past + 1);
+        CHECK(tools::compare(step.outputs.at("output"), expected).nmse < 1e-10);
+        CHECK(tools::compare(step.outputs.at("present_key"), whole.outputs.at("present_key")).nmse < 1e-12);
+        file.tensors["past_value"] = file.tensors.at("past_key");
+        CHECK_THROWS_WITH_AS(tools::run_case(context, file, with_cache, VKATTN_KERNEL_AUTO),
+                             doctest::Contains("expected past_key alone"), tools::InputError);
+    }
 }
 
 TEST_SUITE_END();

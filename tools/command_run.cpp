@@ -55,11 +55,23 @@ void print_result(const CaseFile &input, const CaseResult &result, const vkattn_
     std::cout << "; workspace " << result.workspace_bytes << " bytes\n";
 }
 
+CaseFile read_input(const RunOptions &options) {
+    const CheckpointOptions &checkpoint = options.checkpoint;
+    if (checkpoint.model.empty() == options.case_file.empty())
+        throw InputError("run", "a case file and --model are " +
+                                    std::string(checkpoint.model.empty() ? "both missing" : "both given") +
+                                    ", expected one of them");
+    if (checkpoint.model.empty()) return read_case(options.case_file);
+    if (checkpoint.input.empty())
+        throw InputError("--input", "missing, expected the safetensors file of --model's hidden_states");
+    return read_checkpoint_case(checkpoint);
+}
+
 } // namespace
 
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
-    const CaseFile input = read_case(options.case_file);
+    const CaseFile input = read_input(options);
     const Context context = make_context(common, validation);
     const CaseResult result = run_case(context, input, options.outputs, kernel);
     if (!options.output_file.empty()) write_safetensors(options.output_file, {{}, result.outputs});

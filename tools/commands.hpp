@@ -1,6 +1,8 @@
 // The commands of vkattn. Each prints its result, returns the exit status and throws InputError for bad input.
 #pragma once
 
+#include "checkpoint_case.hpp"
+
 #include <vkattn/vkattn.hpp>
 
 #include <atomic>
@@ -37,7 +39,8 @@ struct DevicesOptions {
 };
 
 struct RunOptions {
-    std::string case_file;
+    std::string case_file;        // or
+    CheckpointOptions checkpoint; // with a model
     std::string output_file;
     std::vector<std::string> outputs{"output"};
 };

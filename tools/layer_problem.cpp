@@ -19,11 +19,13 @@ struct CacheNames {
     std::string past_value;
     std::string present_key;
     std::string present_value;
+    bool is_single = false; // all in the key: MLA's latents and rotated keys
 };
 
 CacheNames cache_names(vkattn_layer_kind kind) {
     if (kind == VKATTN_LAYER_COMPRESSED_KV)
         return {"past_k_latent", "past_v_latent", "present_k_latent", "present_v_latent"};
+    if (kind == VKATTN_LAYER_MLA || kind == VKATTN_LAYER_MLA_BLOCK) return {"past_key", "", "present_key", "", true};
     return {"past_key", "past_value", "present_key", "present_value"};
 }
 
@@ -72,7 +74,8 @@ void check_past(const ProblemBuilder &builder, const CacheNames &names) {
     for (const std::string_view name : {"past_key", "past_value", "past_k_latent", "past_v_latent"})
         if (input.find(std::string(name)) != nullptr && name != names.past_key && name != names.past_value)
             builder.fail("tensor '" + std::string(name) + "' is no input of op '" + input.op + "', expected " +
-                         names.past_key + " and " + names.past_value);
+                         names.past_key + (names.is_single ? " alone" : " and " + names.past_value));
+    if (names.is_single) return;
     if ((input.find(names.past_key) == nullptr) != (input.find(names.past_value) == nullptr))
         builder.fail("has one of " + names.past_key + " and " + names.past_value + ", expected both or neither");
 }
@@ -88,6 +91,8 @@ std::uint64_t head_dim(const vkattn_layer_config &layer) {
 
 std::vector<std::uint64_t> cache_shape(const vkattn_layer_config &layer, std::uint64_t batch, std::uint64_t kv_len) {
     if (layer.kind == VKATTN_LAYER_COMPRESSED_KV) return {batch, kv_len, layer.latent_dim};
+    if (layer.kind == VKATTN_LAYER_MLA || layer.kind == VKATTN_LAYER_MLA_BLOCK)
+        return {batch, kv_len, std::uint64_t{layer.kv_lora_rank} + layer.qk_rope_head_dim};
     return {batch, kv_heads(layer), kv_len, head_dim(layer)};
 }
 
@@ -109,10 +114,12 @@ void add_outputs(ProblemBuilder &builder, const CacheNames &names, vkattn_layer_
     if (builder.wants("attn_weights"))
         call.attn_weights = builder.add_output("attn_weights", VKATTN_ROLE_ATTN_WEIGHTS, Dtype::kF32,
                                                {batch, layer.num_heads, output[1], kv_len});
-    if (!builder.wants(names.present_key) && !builder.wants(names.present_value)) return;
+    const bool wants_value = !names.is_single && builder.wants(names.present_value);
+    if (!builder.wants(names.present_key) && !wants_value) return;
     const Dtype cached = past == nullptr ? dtype : past->dtype;
     const std::vector<std::uint64_t> cache = cache_shape(layer, batch, kv_len);
     call.present_key = builder.add_output(names.present_key, VKATTN_ROLE_PRESENT_KEY, cached, cache);
+    if (names.is_single) return;
     call.present_value = builder.add_output(names.present_value, VKATTN_ROLE_PRESENT_VALUE, cached, cache);
 }
 
@@ -133,7 +140,7 @@ Problem make_layer_problem(const CaseFile &input, std::span<const std::string> w
     ProblemBuilder builder(input, wanted);
     const CacheNames names = cache_names(input.layer.kind);
     const std::array<std::string_view, 4> outputs{"output", "attn_weights", names.present_key, names.present_value};
-    builder.check_wanted(outputs);
+    builder.check_wanted(std::span(outputs).first(names.is_single ? 3 : 4));
     check_past(builder, names);
     LayerProblem layer;
     layer.config = input.layer;
@@ -142,7 +149,7 @@ Problem make_layer_problem(const CaseFile &input, std::span<const std::string> w
     layer.call.past_len = input.start_pos;
     add_sequences(builder, layer.call);
     layer.call.past_key = add_past(builder, VKATTN_ROLE_PAST_KEY, names.past_key);
-    layer.call.past_value = add_past(builder, VKATTN_ROLE_PAST_VALUE, names.past_value);
+    if (!names.is_single) layer.call.past_value = add_past(builder, VKATTN_ROLE_PAST_VALUE, names.past_value);
     fill_masks(builder, layer.call);
     add_outputs(builder, names, layer.call);
     return builder.finish(std::move(layer));

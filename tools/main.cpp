@@ -66,8 +66,14 @@ void add_devices(CLI::App &app, Options &options) {
 }
 
 void add_run(CLI::App &app, Options &options) {
-    CLI::App *command = app.add_subcommand("run", "Run a case file");
-    command->add_option("case", options.run.case_file, "Case file (.safetensors)")->required();
+    CLI::App *command = app.add_subcommand("run", "Run a case file, or one layer's attention of a checkpoint");
+    command->add_option("case", options.run.case_file, "Case file (.safetensors)");
+    CheckpointOptions &checkpoint = options.run.checkpoint;
+    CLI::Option *model = command->add_option("--model", checkpoint.model,
+                                             "Hugging Face checkpoint: .safetensors, .index.json or their folder");
+    command->add_option("--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
+    command->add_option("--layer", checkpoint.layer, "Layer, from 0; default 0")->needs(model);
+    command->add_option("--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
     command->add_option("-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
     command
         ->add_option("--outputs", options.run.outputs,

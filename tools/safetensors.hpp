@@ -17,6 +17,8 @@ enum class Dtype { kF64, kF32, kF16, kBf16, kI64, kI32, kU8, kBool };
 
 // Returns the name that safetensors gives the dtype, for instance "BF16".
 std::string_view dtype_name(Dtype dtype);
+// Returns the dtype of a name that safetensors gives, or nothing if it is none of the above.
+std::optional<Dtype> dtype_of(std::string_view name);
 std::size_t dtype_bytes(Dtype dtype);
 bool is_float(Dtype dtype);
 

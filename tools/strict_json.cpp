@@ -2,6 +2,8 @@
 
 #include "input_error.hpp"
 
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +59,21 @@ Json parse_strict_json(std::string_view text, std::string_view source, std::stri
     if (!parsed.is_object())
         throw InputError(source, name + " is a JSON " + parsed.type_name() + ", expected a JSON object");
     return parsed;
+}
+
+Json read_strict_json(const std::filesystem::path &path, std::string_view subject, std::uintmax_t max_bytes,
+                      int max_depth) {
+    const std::string name(subject);
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) throw InputError(path.string(), "cannot be read (" + error.message() + "), expected " + name);
+    if (size > max_bytes)
+        throw InputError(path.string(), "is " + std::to_string(size) + " bytes long, expected " + name +
+                                            " of at most " + std::to_string(max_bytes));
+    std::ifstream file(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) throw InputError(path.string(), "cannot be read, expected " + name);
+    return parse_strict_json(text, path.string(), subject, max_depth);
 }
 
 } // namespace vkattn::tools

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
+#include <filesystem>
 #include <string_view>
 
 namespace vkattn::tools {
@@ -11,5 +13,9 @@ namespace vkattn::tools {
 // inside it). Throws InputError(source, ...); subject names the text in its message.
 nlohmann::json parse_strict_json(std::string_view text, std::string_view source, std::string_view subject,
                                  int max_depth);
+
+// The same for the whole of a file of at most max_bytes.
+nlohmann::json read_strict_json(const std::filesystem::path &path, std::string_view subject, std::uintmax_t max_bytes,
+                                int max_depth);
 
 } // namespace vkattn::tools

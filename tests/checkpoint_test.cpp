@@ -1,0 +1,156 @@
+// Hugging Face checkpoints: every family of names against PyTorch's answers (tests/make_checkpoints.py), and what is
+// refused.
+#include "case_runner.hpp"
+#include "checkpoint.hpp"
+#include "checkpoint_case.hpp"
+#include "comparison.hpp"
+#include "device.hpp"
+#include "input_error.hpp"
+#include "strict_json.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+
+using namespace vkattn::tools;
+using vkattn_test::DeviceTest;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kCheckpoints = fs::path(VKATTN_TEST_DATA) / "checkpoints";
+
+CheckpointOptions options_of(const fs::path &folder, std::uint32_t layer = 1) {
+    return {folder.string(), "", layer, (folder / "input.safetensors").string()};
+}
+
+// A copy of a checkpoint to spoil, removed at the end.
+class Copy {
+  public:
+    explicit Copy(const std::string &name)
+        : folder_(fs::temp_directory_path() / ("vkattn-checkpoint-" + std::to_string(std::random_device{}()))) {
+        fs::copy(kCheckpoints / name, folder_);
+    }
+    ~Copy() {
+        std::error_code error;
+        fs::remove_all(folder_, error);
+    }
+    Copy(const Copy &) = delete;
+    Copy &operator=(const Copy &) = delete;
+
+    const fs::path &folder() const { return folder_; }
+
+    void edit_config(const nlohmann::json &changes) { edit("config.json", changes); }
+
+    void edit(const std::string &file, const nlohmann::json &changes) {
+        nlohmann::json content = nlohmann::json::parse(std::ifstream(folder_ / file));
+        content.merge_patch(changes);
+        std::ofstream(folder_ / file) << content;
+    }
+
+    void edit_weights(const std::function<void(TensorMap &)> &change) {
+        Safetensors content = read_safetensors(folder_ / "model.safetensors");
+        change(content.tensors);
+        write_safetensors(folder_ / "model.safetensors", content);
+    }
+
+    void check_refused(const std::string &expected, std::uint32_t layer = 1) const {
+        std::string actual = "no error";
+        try {
+            read_checkpoint_case(options_of(folder_, layer));
+        } catch (const InputError &error) {
+            actual = error.what();
+        }
+        CHECK_MESSAGE(actual.find(expected) != std::string::npos, actual);
+    }
+
+  private:
+    fs::path folder_;
+};
+
+const std::string kPrefix = "model.layers.1.self_attn.";
+
+} // namespace
+
+TEST_SUITE_BEGIN("checkpoints");
+
+TEST_CASE_FIXTURE(DeviceTest, "every family of names gives PyTorch's answers") {
+    std::size_t count = 0;
+    for (const fs::directory_entry &entry : fs::directory_iterator(kCheckpoints)) {
+        const std::string name = entry.path().filename().string();
+        CAPTURE(name);
+        const std::uint32_t layer = name == "gemma2" ? 0 : 1;
+        const CaseFile input = read_checkpoint_case(options_of(entry.path(), layer));
+        const std::vector<std::string> wanted{"output"};
+        const CaseResult result = run_case(vkattn_test::test_device().context(), input, wanted, VKATTN_KERNEL_AUTO);
+        const HostTensor expected = read_safetensors(entry.path() / "expected.safetensors").tensors.at("output");
+        CHECK(compare(result.outputs.at("output"), expected).nmse < 1e-11);
+        ++count;
+    }
+    CHECK(count == 13);
+}
+
+TEST_CASE("a model, a layer, a scaling that is not known is named") {
+    Copy copy("llama_yarn");
+    copy.check_refused("--layer 7: the model has 2 layers", 7);
+    copy.edit_config({{"rope_scaling", {{"rope_type", "longrope"}}}});
+    copy.check_refused("longrope");
+    copy.edit_config({{"rope_scaling", {{"rope_type", "yarn"}, {"twist", 2}}}});
+    copy.check_refused("twist");
+    copy.edit_config({{"rope_scaling", nullptr}, {"partial_rotary_factor", 0.5}});
+    copy.check_refused("partial_rotary_factor");
+    copy.edit_config({{"partial_rotary_factor", nullptr}, {"model_type", "mamba"}});
+    copy.check_refused("mamba");
+    copy.edit_config({{"model_type", "llama"}, {"num_attention_heads", "four"}});
+    copy.check_refused("num_attention_heads");
+}
+
+TEST_CASE("missing and unknown weights are named") {
+    Copy copy("llama");
+    copy.edit_weights(
+        [](TensorMap &tensors) { tensors["model.layers.1.self_attn.sinks"] = tensors.at(kPrefix + "k_proj.weight"); });
+    copy.check_refused("has unknown tensors 'model.layers.1.self_attn.sinks'");
+    copy.edit_weights([](TensorMap &tensors) { tensors.erase(kPrefix + "k_proj.weight"); });
+    copy.check_refused("lacks " + kPrefix + "k_proj.weight");
+    copy.edit_weights([](TensorMap &tensors) { tensors.erase(kPrefix + "o_proj.weight"); });
+    copy.check_refused("expected the attention of layer 1");
+}
+
+TEST_CASE("norms that the model has must be in its checkpoint") {
+    Copy copy("qwen3");
+    copy.edit_weights([](TensorMap &tensors) { tensors.erase(kPrefix + "q_norm.weight"); });
+    copy.check_refused("lacks " + kPrefix + "q_norm.weight");
+}
+
+TEST_CASE("an index is not trusted") {
+    Copy copy("mistral_bf16_sharded");
+    const std::string index = "model.safetensors.index.json";
+    const std::string name = kPrefix + "k_proj.weight";
+    for (const char *shard : {"../secret.safetensors", "/etc/passwd", "", "..", "a\\b"}) {
+        copy.edit(index, {{"weight_map", {{name, shard}}}});
+        copy.check_refused("expected the name of a file in the folder of the index");
+    }
+    copy.edit(index, {{"weight_map", {{name, "model-00009-of-00003.safetensors"}}}});
+    copy.check_refused("does not exist");
+    copy.edit(index, {{"weight_map", {{name, "input.safetensors"}}}});
+    copy.check_refused("lacks tensor");
+    copy.edit(index, {{"weight_map", 3}});
+    copy.check_refused("weight_map");
+    std::ofstream(copy.folder() / index) << "[[[[[[[[[[[[[[[[";
+    copy.check_refused("index");
+}
+
+TEST_CASE("the input must be hidden states") {
+    Copy copy("llama");
+    const HostTensor hidden = read_safetensors(copy.folder() / "input.safetensors").tensors.at("hidden_states");
+    write_safetensors(copy.folder() / "input.safetensors", {{}, {{"x", hidden}}});
+    copy.check_refused("unknown tensor 'x'");
+    write_safetensors(copy.folder() / "input.safetensors", {{}, {}});
+    copy.check_refused("has no tensor 'hidden_states'");
+}
+
+TEST_SUITE_END();
