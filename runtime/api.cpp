@@ -3,8 +3,10 @@
 #define STRINGIFY(x) STRINGIFY_VALUE(x)
 
 #include "runtime/attention_problem.hpp"
+#include "runtime/cache.hpp"
 #include "runtime/context/memory.hpp"
 #include "runtime/error.hpp"
+#include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
@@ -28,6 +30,12 @@ struct vkattn_plan_opaque {
 struct vkattn_layer_opaque {
     Layer layer;
 };
+
+struct vkattn_cache_opaque {
+    Cache cache;
+};
+
+Cache *vkattn::cache_of(const vkattn_layer_call &call) { return call.cache != nullptr ? &call.cache->cache : nullptr; }
 
 namespace {
 
@@ -212,6 +220,91 @@ vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_con
 }
 
 void vkattn_layer_destroy(vkattn_layer layer) { std::default_delete<vkattn_layer_opaque>()(layer); }
+
+vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info, vkattn_cache *cache) {
+    return create(cache, "cache", [&] {
+        require_given(context, "context");
+        require_given(info, "info");
+        CacheSizes sizes{};
+        if (info->layer != nullptr) {
+            require(&info->layer->layer.context() == &context->context,
+                    "layer: of another context, expected one of this context");
+            sizes = cache_sizes(info->layer->layer.config());
+        } else {
+            sizes.heads = info->kv_heads;
+            sizes.key_width = info->head_dim;
+            sizes.value_width = info->v_head_dim;
+        }
+        sizes.batch = info->batch;
+        sizes.capacity = info->capacity;
+        sizes.key_type = info->key_type;
+        sizes.value_type = info->value_type;
+        return std::unique_ptr<vkattn_cache_opaque>(new vkattn_cache_opaque{Cache(context->context, sizes)});
+    });
+}
+
+void vkattn_cache_destroy(vkattn_cache cache) { std::default_delete<vkattn_cache_opaque>()(cache); }
+
+uint64_t vkattn_cache_bytes(vkattn_cache cache) { return cache != nullptr ? cache->cache.bytes() : 0; }
+
+vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require_given(lengths, "lengths");
+        std::ranges::copy(cache->cache.host_lengths(), lengths);
+    });
+}
+
+vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens) {
+    return guard([&] {
+        require_given(cache, "cache");
+        cache->cache.reserve(tokens);
+    });
+}
+
+vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length) {
+    return guard([&] {
+        require_given(cache, "cache");
+        cache->cache.rewind(sequence, length);
+    });
+}
+
+vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
+                                         uint32_t to_sequence) {
+    return guard([&] {
+        require_given(from, "from");
+        require_given(to, "to");
+        to->cache.copy_from(from->cache, from_sequence, to_sequence);
+    });
+}
+
+vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
+                                uint64_t count) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require(values != nullptr || count == 0, "values: NULL, expected room for ", count, " numbers");
+        require(part == VKATTN_CACHE_KEYS || part == VKATTN_CACHE_VALUES, "part: ", static_cast<int>(part),
+                ", expected VKATTN_CACHE_KEYS or VKATTN_CACHE_VALUES");
+        const Cache &own = cache->cache;
+        own.read(part == VKATTN_CACHE_KEYS ? own.keys() : own.values(), sequence, {values, count});
+    });
+}
+
+vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor, VkBuffer *buffer) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require(part >= VKATTN_CACHE_KEYS && part <= VKATTN_CACHE_LENGTHS, "part: ", static_cast<int>(part),
+                ", expected a vkattn_cache_part");
+        const Cache &own = cache->cache;
+        const View view = part == VKATTN_CACHE_KEYS     ? own.keys()
+                          : part == VKATTN_CACHE_VALUES ? own.values()
+                                                        : own.lengths();
+        require(present(view),
+                "part: VKATTN_CACHE_VALUES, expected keys: this cache keeps the values as a part of them");
+        if (tensor != nullptr) *tensor = view.tensor;
+        if (buffer != nullptr) *buffer = view.source.buffer;
+    });
+}
 
 vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan) {
     return create(plan, "plan", [&] {

@@ -31,6 +31,7 @@ uint32_t features_of(const AttentionProblem &problem) {
     const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
     set(problem.causal, FEATURE_CAUSAL);
     set(problem.windowed, FEATURE_WINDOW);
+    set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
     set(present(problem.key_lengths), FEATURE_KEY_LENGTHS);
     set(present(problem.past_lengths), FEATURE_PAST_LENGTHS);
     set(present(problem.key_padding_mask), FEATURE_KEY_PADDING);

@@ -160,10 +160,11 @@ int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW;
+    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY;
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
+    problem.keys_to_last_query = (desc.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) != 0;
     problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
     require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
             "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");

@@ -28,6 +28,7 @@ struct AttentionProblem {
     float softcap; // 0: none
     bool causal;
     bool windowed;
+    bool keys_to_last_query;
     int32_t offset;
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;

@@ -1,5 +1,6 @@
 #include "runtime/plan.hpp"
 
+#include "runtime/cache.hpp"
 #include "runtime/context/memory.hpp"
 #include "runtime/context/submit.hpp"
 #include "runtime/error.hpp"
@@ -140,6 +141,11 @@ void Plan::set_choice(vkattn_kernel kernel, std::string reason) {
     reason_ = std::move(reason);
 }
 
+void Plan::set_appended(Cache &cache, uint32_t tokens) {
+    cache_ = &cache;
+    appended_tokens_ = tokens;
+}
+
 vkattn_requirements Plan::requirements() const {
     vkattn_requirements result{};
     result.workspace_bytes = workspace_bytes_;
@@ -270,6 +276,7 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
         all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
     }
     match(all); // before anything is created
+    if (cache_ != nullptr) cache_->reserve(appended_tokens_);
     const TemporaryPool pool(context_, requirements());
     return submit_and_time(context_, [&](VkCommandBuffer commands) {
         record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});

@@ -52,6 +52,7 @@ struct Step {
     bool barrier_before = false;        // against the plan's earlier steps
 };
 
+class Cache;
 struct Descriptors;
 
 // A checked problem as a list of dispatches. Immutable after building; recorded from any thread.
@@ -70,6 +71,8 @@ class Plan {
     void use_role(vkattn_role role);
     Source reserve_workspace(uint64_t bytes);
     void set_choice(vkattn_kernel kernel, std::string reason);
+    // Every run appends so many tokens to every sequence of the cache, which must outlive the plan.
+    void set_appended(Cache &cache, uint32_t tokens);
 
     template <class Push>
     Step &add_step(const Pipeline &pipeline, const Push &push) {
@@ -123,6 +126,8 @@ class Plan {
     std::array<bool, VKATTN_ROLE_COUNT> roles_{};
     uint64_t workspace_bytes_ = 0;
     bool barrier_pending_ = false;
+    Cache *cache_ = nullptr;
+    uint32_t appended_tokens_ = 0;
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
     std::string reason_;
 };

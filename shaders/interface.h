@@ -66,6 +66,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_VALUE_PAIRS 8192u
 #define FEATURE_OUTPUT_PAIRS 16384u
 #define FEATURE_SHORT_MASK 32768u /* the mask ends before kv_len */
+#define FEATURE_KEYS_TO_LAST_QUERY 65536u
 
 #define KV_HEADS_GROUPED 0u
 #define KV_HEADS_MODULO 1u
@@ -253,6 +254,18 @@ struct AppendPush {
     uint offset;   /* cache position of the first token; past_lengths takes its place */
 };
 
+/* ------------------------------------------------------------------ advance_lengths */
+
+#define BINDING_ADVANCE_LENGTHS 0
+#define ADVANCE_BINDINGS 1
+
+struct AdvancePush {
+    uint bases[4];
+    uint sequences;
+    uint tokens;
+    uint capacity;
+};
+
 #ifdef __cplusplus
 struct AttentionConstants {
     ATTENTION_CONSTANTS(VKATTN_CONSTANT)
@@ -268,6 +281,9 @@ struct RopeConstants {
 };
 struct AppendConstants {
     APPEND_CONSTANTS(VKATTN_CONSTANT)
+};
+struct AdvanceConstants {
+    uint UNUSED = 0; /* a pipeline's key is not empty */
 };
 static_assert(sizeof(AttentionParameters) == 136);
 static_assert(sizeof(AttentionPush) <= 128);

@@ -274,6 +274,24 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
     check_every_kernel(problem);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "keys behind the last query are hidden where that is asked for") {
+    for (const auto &[q_len, kv_len] : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
+        for (const std::uint32_t flags : {0u, 1u * VKATTN_MASK_CAUSAL, 1u * VKATTN_MASK_WINDOW}) {
+            INFO("flags ", flags, ", Lq ", q_len, ", Lk ", kv_len);
+            std::mt19937 random(10);
+            AttentionProblem problem =
+                plain_problem(2, static_cast<std::size_t>(q_len), static_cast<std::size_t>(kv_len), random);
+            problem.mask_flags = flags | VKATTN_MASK_KEYS_TO_LAST_QUERY;
+            problem.window_left = 9;
+            problem.window_right = 2;
+            problem.past_len = 4;
+            check_every_kernel(problem);
+            problem.past_lengths = lengths(problem, {3, 31});
+            check_every_kernel(problem);
+        }
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
     std::mt19937 random(9);
     AttentionProblem problem = plain_problem(3, 9, 70, random);

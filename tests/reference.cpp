@@ -104,6 +104,13 @@ void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row)
     }
 }
 
+void hide_behind_last_query(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if ((p.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) == 0) return;
+    const long long end = mask_offset(p, d, row.batch) + static_cast<long long>(d.sizes.q_len);
+    for (std::size_t j = 0; j < row.scores.size(); ++j)
+        if (static_cast<long long>(j) >= end) row.scores[j] = kHidden;
+}
+
 void hide_by_causal(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if ((p.mask_flags & VKATTN_MASK_CAUSAL) == 0) return;
     const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
@@ -170,6 +177,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     if (p.score_stage == VKATTN_SCORES_CAPPED) append(result.scores, row.scores);
     add_alibi(p, d, row);
     apply_attn_mask(p, d, row);
+    hide_behind_last_query(p, d, row);
     hide_by_causal(p, d, row);
     hide_by_window(p, d, row);
     hide_by_key_lengths(p, d, row);

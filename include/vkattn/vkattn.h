@@ -368,6 +368,8 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_NONE = 0,
     VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
+    VKATTN_MASK_KEYS_TO_LAST_QUERY =
+        4, /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;
 
@@ -600,6 +602,74 @@ VKATTN_API vkattn_result vkattn_layer_create(vkattn_context context, const vkatt
 /* Destroys a layer. NULL is ignored. Destroy its plans first. */
 VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 
+/* ------------------------------------------------------------------------------------------------ caches */
+
+/* Keys and values of earlier tokens on the device, with room for a fixed number of them, and the number that each
+ * sequence holds. A call of a layer that names a cache reads those numbers on the device, appends its tokens there and
+ * counts them as its last step: a recorded command buffer, submitted again, goes on with the next token. */
+typedef struct vkattn_cache_opaque *vkattn_cache;
+
+/* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
+ *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents). NULL: from the next three
+ * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
+ * batch       sequences; capacity: tokens of each, at most 2^29
+ * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32 */
+typedef struct vkattn_cache_info {
+    vkattn_layer layer;
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t v_head_dim;
+    uint32_t batch;
+    uint32_t capacity;
+    vkattn_type key_type;
+    vkattn_type value_type;
+} vkattn_cache_info;
+
+typedef enum vkattn_cache_part {
+    VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim] */
+    VKATTN_CACHE_VALUES = 1,  /* [batch, heads, capacity, v_head_dim] */
+    VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: past_lengths of the operators */
+    VKATTN_CACHE_PART_MAX_ENUM = 0x7fffffff
+} vkattn_cache_part;
+
+/* Creates an empty cache and allocates its device memory, all of it. The layer may be destroyed before the cache.
+ * On failure *cache is NULL. */
+VKATTN_API vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info,
+                                             vkattn_cache *cache);
+
+/* Destroys a cache. NULL is ignored. Destroy the plans of calls that name it first; nothing may be pending. */
+VKATTN_API void vkattn_cache_destroy(vkattn_cache cache);
+
+/* Returns the bytes of device memory. 0 for NULL. */
+VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
+
+/* Writes the tokens that each sequence holds as far as the host has counted: batch numbers. */
+VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths);
+
+/* Counts an append of so many tokens to every sequence, before the commands that make it are submitted.
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be submitted.
+ * vkattn_run calls it; after vkattn_record, call it before each submission. Whatever the host says, kernels never write
+ * beyond the capacity. */
+VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens);
+
+/* Forgets all tokens of a sequence but its first `length`. No commands of the cache may be pending, here and below. */
+VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
+
+/* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the same
+ * context. Waits. */
+VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
+                                                    uint32_t to_sequence);
+
+/* Reads KEYS or VALUES of a sequence as f32, dequantised: [heads, length, size], count numbers in all. Waits. */
+VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
+                                           uint64_t count);
+
+/* Gives the layout and the buffer of a part, at offset 0, to bind it in plans of the operators. Owned by the cache. */
+VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
+                                             VkBuffer *buffer);
+
+/* ------------------------------------------------------------------------------------------------ calls of layers */
+
 /* One use of a layer: the tensors around it.
  *
  * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are embed_dim,
@@ -612,6 +682,9 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
  * attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
  *   vkattn_attention_desc, with Lk counting the past
+ * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
+ *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
+ *   The plan must be destroyed before the cache
  * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
  *   given (or be 0: taken from it) */
 typedef struct vkattn_layer_call {
@@ -633,6 +706,7 @@ typedef struct vkattn_layer_call {
     int32_t window_right;
     uint32_t past_len;
     vkattn_kernel kernel;
+    vkattn_cache cache;
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */

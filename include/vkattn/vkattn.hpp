@@ -218,6 +218,36 @@ class Layer {
     std::unique_ptr<std::remove_pointer_t<vkattn_layer>, Destroy> handle_;
 };
 
+// Keys and values of earlier tokens; see vkattn_cache_info.
+class Cache {
+  public:
+    // Takes ownership.
+    explicit Cache(vkattn_cache cache) : handle_(cache) {}
+
+    std::uint64_t bytes() const { return vkattn_cache_bytes(get()); }
+    // Of as many sequences as `lengths` has room for, which must be the batch.
+    void lengths(std::span<std::uint32_t> lengths) const { check(vkattn_cache_lengths(get(), lengths.data())); }
+    void reserve(std::uint32_t tokens) const { check(vkattn_cache_reserve(get(), tokens)); }
+    void rewind(std::uint32_t sequence, std::uint32_t length) const {
+        check(vkattn_cache_rewind(get(), sequence, length));
+    }
+    void copy_sequence_to(std::uint32_t sequence, const Cache &to, std::uint32_t to_sequence) const {
+        check(vkattn_cache_copy_sequence(get(), sequence, to.get(), to_sequence));
+    }
+    void read(vkattn_cache_part part, std::uint32_t sequence, std::span<float> values) const {
+        check(vkattn_cache_read(get(), part, sequence, values.data(), values.size()));
+    }
+
+    // Returns the C handle, owned by this object.
+    vkattn_cache get() const noexcept { return handle_.get(); }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_cache cache) const noexcept { vkattn_cache_destroy(cache); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_cache>, Destroy> handle_;
+};
+
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
   public:
@@ -245,6 +275,12 @@ class Context {
     Buffer buffer(const vkattn_tensor &held) const { return Buffer(get(), vkattn_tensor_bytes(&held)); }
 
     // Checks an attention problem, chooses its kernel and builds its pipelines.
+    Cache cache(const vkattn_cache_info &info) const {
+        vkattn_cache created = nullptr;
+        check(vkattn_cache_create(get(), &info, &created));
+        return Cache(created);
+    }
+
     Plan attention_plan(const vkattn_attention_desc &desc) const {
         vkattn_plan created = nullptr;
         check(vkattn_attention_plan(get(), &desc, &created));

@@ -67,7 +67,8 @@ namespace vkattn {
     X(vkCmdPushConstants)                                                                                              \
     X(vkCmdDispatch)                                                                                                   \
     X(vkCmdPipelineBarrier)                                                                                            \
-    X(vkCmdCopyBuffer)
+    X(vkCmdCopyBuffer)                                                                                                 \
+    X(vkCmdFillBuffer)
 
 // Absent where the extension or the version is.
 #define VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(X)                                                                          \

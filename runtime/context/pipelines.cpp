@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 #include "shaders/interface.h"
 
+#include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/decode_keys.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
@@ -44,6 +45,7 @@ const ModuleInfo kModules[] = {
     {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
+    {"advance_lengths", advance_lengths_spv, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 

@@ -23,6 +23,7 @@ enum class Module : uint32_t {
     kNorm,
     kRope,
     kKvAppend,
+    kAdvanceLengths,
     kCount
 };
 

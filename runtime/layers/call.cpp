@@ -129,7 +129,11 @@ void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call 
     desc.causal_alignment = call.causal_alignment;
     desc.window_left = call.window_left;
     desc.window_right = call.window_right;
-    desc.past_len = static_cast<uint32_t>(core.past_len);
+    desc.past_len = core.past.offset();
+    if (present(core.past.lengths)) {
+        desc.past_lengths = core.past.lengths.tensor;
+        desc.mask_flags |= VKATTN_MASK_KEYS_TO_LAST_QUERY;
+    }
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;
     AttentionSources sources = attention_roles();
@@ -137,27 +141,61 @@ void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call 
     sources[BINDING_KEY] = core.key.source;
     sources[BINDING_VALUE] = core.value.source;
     sources[BINDING_OUTPUT] = core.output.source;
+    sources[BINDING_PAST_LENGTHS] = core.past.lengths.source;
     add_attention(plan, check_attention(desc), sources);
 }
 
-CacheTensors checked_cache(const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &present_tensor,
-                           vkattn_role present_role, uint64_t batch, uint64_t heads, uint64_t width, uint64_t past_len,
-                           uint64_t new_len) {
+namespace {
+
+void require_size(const char *what, uint64_t actual, uint64_t expected) {
+    require(actual == expected, "cache: ", what, " ", actual, ", expected ", expected, ", of the layer and its query");
+}
+
+// The cache object takes the place of the call's own tensors.
+CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const CacheTokens &tokens) {
+    const CacheSizes &sizes = cache.sizes();
+    require_size("batch", sizes.batch, tokens.batch);
+    require_size("heads", sizes.heads, std::max<uint64_t>(tokens.heads, 1));
+    require_size("size of a head", part == VKATTN_CACHE_KEYS ? sizes.key_width : sizes.value_width, tokens.width);
+    require(tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity, ", expected at least the ",
+            tokens.new_len, " tokens of query");
+    return {{}, part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values()};
+}
+
+} // namespace
+
+CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part, const CacheTokens &tokens,
+                           const Past &past) {
+    if (const Cache *object = cache_of(call)) return object_part(*object, part, tokens);
+    const bool keys = part == VKATTN_CACHE_KEYS;
+    const vkattn_role past_role = keys ? VKATTN_ROLE_PAST_KEY : VKATTN_ROLE_PAST_VALUE;
+    const vkattn_role present_role = keys ? VKATTN_ROLE_PRESENT_KEY : VKATTN_ROLE_PRESENT_VALUE;
     CacheTensors cache;
-    cache.past = checked_cache_tensor(past, past_role, batch, heads, past_len, width);
-    cache.present = checked_cache_tensor(present_tensor, present_role, batch, heads, past_len + new_len, width);
+    cache.past = checked_cache_tensor(keys ? call.past_key : call.past_value, past_role, tokens.batch, tokens.heads,
+                                      past.len, tokens.width);
+    cache.present = checked_cache_tensor(keys ? call.present_key : call.present_value, present_role, tokens.batch,
+                                         tokens.heads, past.len + tokens.new_len, tokens.width);
     require(!present(cache.present) || !overlaps_itself(cache.present.tensor), role_name(present_role),
             ": strides make elements overlap, expected each element to have its own place");
     return cache;
 }
 
-uint64_t checked_past_len(const vkattn_layer_call &call) {
+Past checked_past(const vkattn_layer_call &call) {
     constexpr uint32_t kLongest = uint32_t{1} << 29;
+    if (const Cache *object = cache_of(call)) {
+        for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
+            require(!present(*tensor),
+                    "past_key, past_value, present_key, present_value: given, expected none with cache");
+        require(!present(call.key) && !present(call.value), "key, value: given, expected none with cache");
+        require(call.past_len == 0, "past_len: ", call.past_len,
+                ", expected 0 with cache, which has lengths of its own");
+        return {0, object->lengths()};
+    }
     require(call.past_len <= kLongest, "past_len: ", call.past_len, ", expected at most 2^29");
     if (!present(call.past_key)) {
         require(call.past_len == 0 || present(call.present_key), "past_len: ", call.past_len,
                 " without past_key or present_key, expected a cache");
-        return call.past_len;
+        return {call.past_len, {}};
     }
     require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank,
             ", expected 3 or 4");
@@ -165,22 +203,22 @@ uint64_t checked_past_len(const vkattn_layer_call &call) {
     require(len <= kLongest, "past_key: ", len, " tokens, expected at most 2^29");
     require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len,
             ", the length of past_key");
-    return len;
+    return {len, {}};
 }
 
-View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, uint64_t past_len) {
+View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, const Past &past) {
     if (!present(cache.past) && !present(cache.present)) return fresh;
     const vkattn_tensor &tensor = fresh.tensor;
     const View all =
         present(cache.present)
             ? cache.present
-            : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past_len + tensor.shape[2], tensor.shape[3]});
+            : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
     plan.barrier();
     if (present(cache.past)) {
         add_kv_append(plan, cache.past, all, 0, {});
         plan.barrier(); // the last old and the first new 16-bit value may share a word
     }
-    add_kv_append(plan, fresh, all, static_cast<uint32_t>(past_len), {});
+    add_kv_append(plan, fresh, all, past.offset(), past.lengths);
     plan.barrier();
     return all;
 }

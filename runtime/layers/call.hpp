@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/cache.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/linear.hpp"
 
@@ -51,11 +52,18 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
                     LinearEpilogue epilogue = {});
 
-// Attention of a layer: the call's masks and outputs, and views for the rest. past_len places the diagonal.
+// What came before a call: tokens known when it is planned, or lengths on the device, read when it runs.
+struct Past {
+    uint64_t len = 0;
+    View lengths; // of the call's cache; absent: len
+    uint32_t offset() const { return static_cast<uint32_t>(len); }
+};
+
+// Attention of a layer: the call's masks and outputs, and views for the rest. past places the diagonal.
 struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each
     float scale = 0;                // 0: the config's, or 1/sqrt(D)
-    uint64_t past_len = 0;
+    Past past;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
 void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const CoreAttention &core);
@@ -66,18 +74,25 @@ struct CacheTensors {
     View present; // absent: not asked for
 };
 
-// Checks past (length past_len, or its own if past_len is 0) and present of a cache whose tokens are [heads, width];
-// heads 0: a latent cache [B,P,width], seen as one head. Returns 4-D views.
-CacheTensors checked_cache(const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &present,
-                           vkattn_role present_role, uint64_t batch, uint64_t heads, uint64_t width, uint64_t past_len,
-                           uint64_t new_len);
+// The tokens of a cache: [heads, width] each; heads 0: a latent cache [B,P,width], seen as one head.
+struct CacheTokens {
+    uint64_t batch, heads, width, new_len;
+};
 
-// Tokens in the cache before the call: past_len, or the length of `past` (rank 4: dimension 2, rank 3: dimension 1).
-// Fails where they disagree, or where past_len is given without any cache.
-uint64_t checked_past_len(const vkattn_layer_call &call);
+// Checks a part (KEYS or VALUES) of the call's cache, or of its past_* and present_* tensors. Returns 4-D views.
+CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part, const CacheTokens &tokens,
+                           const Past &past);
+
+// The call's cache object, or NULL.
+Cache *cache_of(const vkattn_layer_call &call);
+
+// Tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4: dimension 2, rank 3:
+// dimension 1). Fails where they disagree, or where past_len is given without any cache.
+Past checked_past(const vkattn_layer_call &call);
 
 // Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
-// them, [B,H,P+L,D]. Without past and present: `fresh` itself. Adds the barriers it needs, before and after.
-View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, uint64_t past_len);
+// them, [B,H,P+L,D]; of a cache object, its whole capacity. Without past and present: `fresh` itself. Adds the barriers
+// it needs, before and after.
+View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, const Past &past);
 
 } // namespace vkattn

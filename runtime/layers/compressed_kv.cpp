@@ -71,11 +71,10 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
             "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
-    const uint64_t past_len = checked_past_len(call);
-    const CacheTensors keys = checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key,
-                                            VKATTN_ROLE_PRESENT_KEY, batch, 0, latent, past_len, len);
-    const CacheTensors values = checked_cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value,
-                                              VKATTN_ROLE_PRESENT_VALUE, batch, 0, latent, past_len, len);
+    const Past past = checked_past(call);
+    const CacheTokens tokens{batch, 0, latent, len};
+    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
+    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
 
     const View joint = workspace_view(plan, {batch, len, width + 2 * latent});
     const View key_latents = workspace_view(plan, {batch, len, latent});
@@ -87,19 +86,19 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
     const View query = heads_of(slice(joint, 0, width), heads);
     plan.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
     if (config.rope_theta > 0)
-        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0,
-                 static_cast<uint32_t>(past_len), {});
+        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
+                 past.lengths);
     plan.barrier();
 
-    const View all_key_latents = add_cache(plan, keys, as_one_head(key_latents), past_len);
-    const View all_value_latents = add_cache(plan, values, as_one_head(value_latents), past_len);
+    const View all_key_latents = add_cache(plan, keys, as_one_head(key_latents), past);
+    const View all_value_latents = add_cache(plan, values, as_one_head(value_latents), past);
     const Heads attended = workspace_heads(plan, batch, len, heads, config.head_dim);
     CoreAttention core;
     core.query = query;
     core.key = heads_of(add_decompression(plan, layer, all_key_latents), heads);
     core.value = heads_of(add_decompression(plan, layer, all_value_latents), heads);
     core.output = attended.heads;
-    core.past_len = past_len;
+    core.past = past;
     plan.barrier();
     add_core_attention(plan, layer, call, core);
     plan.barrier();

@@ -1,5 +1,7 @@
 #include "runtime/layers/layer.hpp"
 
+#include "runtime/cache.hpp"
+#include "runtime/layers/call.hpp"
 #include "runtime/error.hpp"
 #include "runtime/layers/compressed_kv.hpp"
 #include "runtime/layers/encoder_layer.hpp"
@@ -129,6 +131,7 @@ struct LayerKind {
     vkattn_layer_config (*check)(const vkattn_layer_config &);
     std::vector<WeightSpec> (*weights)(const vkattn_layer_config &);
     void (*plan)(Plan &, const Layer &, const vkattn_layer_call &);
+    CacheSizes (*cache)(const vkattn_layer_config &); // heads and widths; NULL: keeps none
 };
 
 std::vector<WeightSpec> mha_weights(const vkattn_layer_config &config) {
@@ -143,15 +146,36 @@ std::vector<WeightSpec> mla_weights(const vkattn_layer_config &config) {
     return specs;
 }
 
+CacheSizes head_cache(const vkattn_layer_config &config) {
+    CacheSizes sizes{};
+    sizes.heads = config.num_kv_heads;
+    sizes.key_width = sizes.value_width = config.head_dim;
+    return sizes;
+}
+
+CacheSizes latent_cache(const vkattn_layer_config &config) {
+    CacheSizes sizes{};
+    sizes.heads = 1;
+    sizes.key_width = config.kv_lora_rank + config.qk_rope_head_dim;
+    return sizes;
+}
+
+CacheSizes two_latents_cache(const vkattn_layer_config &config) {
+    CacheSizes sizes{};
+    sizes.heads = 1;
+    sizes.key_width = sizes.value_width = config.latent_dim;
+    return sizes;
+}
+
 // In the order of vkattn_layer_kind.
 constexpr LayerKind kKinds[] = {
-    {checked_mha_config, mha_weights, plan_mha},
-    {checked_latent_mha_config, latent_mha_weights, plan_latent_mha},
-    {checked_latent_query_config, latent_query_weights, plan_latent_query},
-    {checked_mla_config, mla_weights, plan_mla},
-    {checked_compressed_kv_config, compressed_kv_weights, plan_compressed_kv},
-    {checked_encoder_config, encoder_weights, plan_encoder},
-    {checked_mla_block_config, mla_block_weights, plan_mla_block},
+    {checked_mha_config, mha_weights, plan_mha, head_cache},
+    {checked_latent_mha_config, latent_mha_weights, plan_latent_mha, nullptr},
+    {checked_latent_query_config, latent_query_weights, plan_latent_query, nullptr},
+    {checked_mla_config, mla_weights, plan_mla, latent_cache},
+    {checked_compressed_kv_config, compressed_kv_weights, plan_compressed_kv, two_latents_cache},
+    {checked_encoder_config, encoder_weights, plan_encoder, head_cache},
+    {checked_mla_block_config, mla_block_weights, plan_mla_block, latent_cache},
 };
 static_assert(std::size(kKinds) == VKATTN_LAYER_KIND_COUNT);
 
@@ -180,6 +204,19 @@ std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return
 
 void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
     kind_of(layer.config()).plan(plan, layer, call);
+    Cache *cache = cache_of(call);
+    if (cache == nullptr) return;
+    require(kind_of(layer.config()).cache != nullptr, "cache: given, expected none: this kind of layer keeps no cache");
+    const auto tokens = static_cast<uint32_t>(call.query.shape[1]);
+    add_advance(plan, *cache, tokens);
+    plan.set_appended(*cache, tokens);
+}
+
+CacheSizes cache_sizes(const vkattn_layer_config &config) {
+    const LayerKind &kind = kind_of(config);
+    require(kind.cache != nullptr, "layer: of a kind that keeps no cache, expected MHA, MLA, COMPRESSED_KV, ENCODER or "
+                                   "MLA_BLOCK");
+    return kind.cache(config);
 }
 
 } // namespace vkattn

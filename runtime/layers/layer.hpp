@@ -8,6 +8,8 @@
 
 namespace vkattn {
 
+struct CacheSizes;
+
 // What a layer kind expects of one weight.
 struct WeightSpec {
     std::string name;
@@ -48,6 +50,9 @@ std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config);
 // A linear's weight and optional bias.
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
                       uint64_t in_features);
+
+// Heads and widths of what the layer caches; fails for kinds that keep no cache. Batch, capacity and types are left 0.
+CacheSizes cache_sizes(const vkattn_layer_config &config);
 
 // Adds every dispatch of one use of the layer to the plan.
 void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call);

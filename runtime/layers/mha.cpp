@@ -44,7 +44,7 @@ void add_head_norm(Plan &plan, const Layer &layer, const std::string &weight, co
 }
 
 Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, const std::string &prefix,
-                          uint64_t past_len) {
+                          const Past &past) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
     projected.query = workspace_view(plan, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
@@ -58,8 +58,8 @@ Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, 
     if (config.rope_theta > 0) {
         plan.barrier();
         for (const View *view : {&projected.query, &projected.key})
-            add_rope(plan, *view, *view, layer.rope_frequencies(), config.rope_interleaved != 0,
-                     static_cast<uint32_t>(past_len), {});
+            add_rope(plan, *view, *view, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
+                     past.lengths);
     }
     return projected;
 }
@@ -101,22 +101,17 @@ void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
             "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
-    const uint64_t past_len = checked_past_len(call);
-    const auto cache = [&](const vkattn_tensor &past, vkattn_role past_role, const vkattn_tensor &now,
-                           vkattn_role now_role) {
-        return checked_cache(past, past_role, now, now_role, inputs.batch(), config.num_kv_heads, config.head_dim,
-                             past_len, inputs.new_len());
-    };
-    const CacheTensors keys = cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY);
-    const CacheTensors values =
-        cache(call.past_value, VKATTN_ROLE_PAST_VALUE, call.present_value, VKATTN_ROLE_PRESENT_VALUE);
+    const Past past = checked_past(call);
+    const CacheTokens tokens{inputs.batch(), config.num_kv_heads, config.head_dim, inputs.new_len()};
+    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
+    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
 
-    const Projected projected = add_projections(plan, layer, inputs, parts.prefix, past_len);
+    const Projected projected = add_projections(plan, layer, inputs, parts.prefix, past);
     CoreAttention core;
     core.query = projected.query;
-    core.key = add_cache(plan, keys, projected.key, past_len);
-    core.value = add_cache(plan, values, projected.value, past_len);
-    core.past_len = past_len;
+    core.key = add_cache(plan, keys, projected.key, past);
+    core.value = add_cache(plan, values, projected.value, past);
+    core.past = past;
     core.kv_head_mapping = config.kv_head_mapping;
     const Heads attended = workspace_heads(plan, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
     core.output = attended.heads;

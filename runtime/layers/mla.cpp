@@ -19,7 +19,8 @@ struct Mla {
     const Layer &layer;
     const vkattn_layer_call &call;
     std::string prefix;
-    uint64_t batch, len, past_len;
+    uint64_t batch, len;
+    Past past;
     const vkattn_layer_config &config() const { return layer.config(); }
     uint64_t heads() const { return config().num_heads; }
     uint64_t nope() const { return config().qk_nope_head_dim; }
@@ -34,8 +35,8 @@ void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
 }
 
 void add_rotation(const Mla &mla, const View &from, const View &to) {
-    add_rope(mla.plan, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0,
-             static_cast<uint32_t>(mla.past_len), {});
+    add_rope(mla.plan, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0, mla.past.offset(),
+             mla.past.lengths);
 }
 
 // [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated.
@@ -91,7 +92,7 @@ View for_every_head(const Mla &mla, const View &one_head) {
 CoreAttention base_core(const Mla &mla) {
     CoreAttention core;
     core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
-    core.past_len = mla.past_len;
+    core.past = mla.past;
     return core;
 }
 
@@ -176,13 +177,12 @@ void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
     require_absent(call.key, call.value, "key, value", "mla");
     require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
-    const Mla mla{plan, layer, call, prefix, batch, len, checked_past_len(call)};
+    const Mla mla{plan, layer, call, prefix, batch, len, checked_past(call)};
     const CacheTensors cache =
-        checked_cache(call.past_key, VKATTN_ROLE_PAST_KEY, call.present_key, VKATTN_ROLE_PRESENT_KEY, batch, 0,
-                      mla.rank() + mla.rope(), mla.past_len, len);
+        checked_cache(call, VKATTN_CACHE_KEYS, {batch, 0, mla.rank() + mla.rope(), len}, mla.past);
     const Projected projected = add_projections(mla, tokens);
     plan.barrier();
-    const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past_len);
+    const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past);
     const Heads attended = workspace_heads(plan, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB;
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);

@@ -21,8 +21,9 @@ int diagonal_offset(uint batch) {
 
 uint key_length(uint batch) {
     uint end = parameters.kv_len;
+    if (has(FEATURE_KEYS_TO_LAST_QUERY)) end = min(end, uint(max(diagonal_offset(batch) + int(parameters.q_len), 0)));
     if (has(FEATURE_KEY_LENGTHS))
-        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(parameters.kv_len)));
+        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(end)));
     return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
 }
 

@@ -1,0 +1,316 @@
+// Caches as objects: recordings that are replayed token by token, every storage type, and the host's side of them.
+#include "compare.hpp"
+#include "layer_cases.hpp"
+
+#include <doctest/doctest.h>
+#include <vkattn/estimate.h>
+
+#include <algorithm>
+#include <functional>
+
+using namespace vkattn_test;
+
+namespace {
+
+constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                  VKATTN_TYPE_Q4_0};
+
+void require_vk(VkResult result) { REQUIRE(result == VK_SUCCESS); }
+
+// A plan recorded once into a command buffer of its own, to be submitted any number of times.
+class Recording {
+  public:
+    Recording(const vkattn::Plan &plan, std::span<const vkattn_binding> bindings) {
+        vkattn_context_handles(test_device().context().get(), nullptr, nullptr, &device_, &queue_, &family_);
+        const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, family_};
+        require_vk(vkCreateCommandPool(device_, &pool, nullptr, &commands_));
+        const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, commands_,
+                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+        require_vk(vkAllocateCommandBuffers(device_, &allocate, &buffer_));
+        make_descriptors(plan.requirements());
+        VkCommandBufferBeginInfo begin{};
+        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+        require_vk(vkBeginCommandBuffer(buffer_, &begin));
+        plan.record(buffer_, bindings, descriptors_);
+        const VkMemoryBarrier to_host{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                                      VK_ACCESS_HOST_READ_BIT};
+        vkCmdPipelineBarrier(buffer_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host,
+                             0, nullptr, 0, nullptr);
+        require_vk(vkEndCommandBuffer(buffer_));
+    }
+    ~Recording() {
+        vkDestroyDescriptorPool(device_, descriptors_, nullptr);
+        vkDestroyCommandPool(device_, commands_, nullptr);
+    }
+    Recording(const Recording &) = delete;
+    Recording &operator=(const Recording &) = delete;
+
+    void submit() const {
+        VkSubmitInfo submit{};
+        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+        submit.commandBufferCount = 1;
+        submit.pCommandBuffers = &buffer_;
+        require_vk(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE));
+        require_vk(vkQueueWaitIdle(queue_));
+    }
+
+  private:
+    void make_descriptors(const vkattn_requirements &needs) {
+        if (needs.descriptor_sets == 0) return;
+        const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, needs.storage_buffer_descriptors},
+                                              {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, needs.uniform_buffer_descriptors}};
+        const VkDescriptorPoolCreateInfo create{
+            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, needs.descriptor_sets, 2, sizes};
+        require_vk(vkCreateDescriptorPool(device_, &create, nullptr, &descriptors_));
+    }
+
+    VkDevice device_ = VK_NULL_HANDLE;
+    VkQueue queue_ = VK_NULL_HANDLE;
+    std::uint32_t family_ = 0;
+    VkCommandPool commands_ = VK_NULL_HANDLE;
+    VkCommandBuffer buffer_ = VK_NULL_HANDLE;
+    VkDescriptorPool descriptors_ = VK_NULL_HANDLE;
+};
+
+vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
+                         vkattn_type values) {
+    vkattn_cache_info info{};
+    info.layer = layer.get();
+    info.batch = batch;
+    info.capacity = capacity;
+    info.key_type = keys;
+    info.value_type = values;
+    return test_device().context().cache(info);
+}
+
+vkattn_layer_call cached_call(const HostTensor &input, const HostTensor &output, const vkattn::Cache &cache,
+                              std::uint32_t mask_flags) {
+    vkattn_layer_call call{};
+    call.query = input.view();
+    call.output = output.view();
+    call.mask_flags = mask_flags;
+    call.cache = cache.get();
+    return call;
+}
+
+// One call, planned and run by itself.
+HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input,
+                  std::uint32_t mask_flags = VKATTN_MASK_CAUSAL) {
+    HostTensor output(VKATTN_TYPE_F32, input.shape());
+    const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
+                             Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    test_device().run(layer.plan(cached_call(input, output, cache, mask_flags)), regions);
+    return output;
+}
+
+std::vector<std::uint32_t> lengths_of(const vkattn::Cache &cache, std::size_t batch) {
+    std::vector<std::uint32_t> lengths(batch);
+    cache.lengths(lengths);
+    return lengths;
+}
+
+// Feeds the tokens from `first` one by one through one recording, and returns all the outputs.
+HostTensor replay(const vkattn::Layer &layer, const vkattn::Cache &cache, const HostTensor &input,
+                  std::uint64_t first) {
+    const Shape &shape = input.shape();
+    HostTensor token = tokens_of(input, 0, 1), output(VKATTN_TYPE_F32, token.shape());
+    HostTensor all(VKATTN_TYPE_F32, {shape[0], shape[1] - first, shape[2]});
+    const vkattn::Plan plan = layer.plan(cached_call(token, output, cache, VKATTN_MASK_CAUSAL));
+    const vkattn::Context &context = test_device().context();
+    vkattn::Buffer query = context.buffer(token.bytes().size()), result = context.buffer(output.bytes().size());
+    vkattn::Buffer workspace = context.buffer(std::max<std::uint64_t>(plan.requirements().workspace_bytes, 4));
+    std::vector<vkattn_binding> bindings{vkattn::bind(VKATTN_ROLE_QUERY, query),
+                                         vkattn::bind(VKATTN_ROLE_OUTPUT, result)};
+    if (plan.requirements().workspace_bytes > 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace));
+    const Recording recording(plan, bindings);
+    for (std::uint64_t position = first; position < shape[1]; ++position) {
+        query.write(tokens_of(input, position, 1).bytes());
+        cache.reserve(1);
+        recording.submit();
+        result.read(output.bytes());
+        for (std::uint64_t b = 0; b < shape[0]; ++b)
+            for (std::uint64_t i = 0; i < shape[2]; ++i)
+                all.set((b * all.shape()[1] + position - first) * shape[2] + i, output.get(b * shape[2] + i));
+    }
+    return all;
+}
+
+HostTensor random_tokens(const LayerCase &c, std::uint64_t batch, std::uint64_t len, unsigned seed) {
+    std::mt19937 random(seed);
+    return normal_tensor(VKATTN_TYPE_F32, {batch, len, c.config.embed_dim}, random);
+}
+
+std::string message_of(const std::function<void()> &call) {
+    try {
+        call();
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("caches");
+
+TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals one prefill with the same storage") {
+    for (const LayerCase &c : cached_layers(true)) {
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 2, 11, 41);
+        const HostTensor uncached = prefill(layer, input);
+        for (const vkattn_type type : kTypes) {
+            CAPTURE(std::string(c.name));
+            CAPTURE(type_name(type));
+            const vkattn::Cache whole = make_cache(layer, 2, 16, type, type),
+                                stepped = make_cache(layer, 2, 16, type, type);
+            const HostTensor expected = append(layer, whole, input);
+            if (type == VKATTN_TYPE_F32) check_equal("with a cache", expected, uncached, 1e-10);
+            if (type == VKATTN_TYPE_F16) check_equal("with a cache", expected, uncached, 1e-6);
+            const HostTensor start = append(layer, stepped, tokens_of(input, 0, 3));
+            check_equal("start", start, tokens_of(expected, 0, 3), 1e-10);
+            check_equal("steps", replay(layer, stepped, input, 3), tokens_of(expected, 3, 8), 1e-9);
+            CHECK(lengths_of(stepped, 2) == std::vector<std::uint32_t>{11, 11});
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "odd sizes, and types that differ between keys and values") {
+    for (const LayerCase &c : cached_layers()) {
+        CAPTURE(std::string(c.name));
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 3, 7, 42);
+        const vkattn::Cache cache = make_cache(layer, 3, 7, VKATTN_TYPE_F16, VKATTN_TYPE_F32);
+        append(layer, cache, tokens_of(input, 0, 5));
+        check_equal("last", append(layer, cache, tokens_of(input, 5, 2)), tokens_of(prefill(layer, input), 5, 2), 1e-6);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys behind the last token stay hidden") {
+    for (const LayerCase &c : cached_layers()) {
+        CAPTURE(std::string(c.name));
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 2, 6, 43);
+        const vkattn::Cache small = make_cache(layer, 2, 6, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+        const vkattn::Cache large = make_cache(layer, 2, 40, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+        append(layer, large, random_tokens(c, 2, 30, 44)); // what lies behind is not zero
+        for (const std::uint32_t sequence : {0u, 1u}) large.rewind(sequence, 0);
+        check_equal("large", append(layer, large, input, VKATTN_MASK_NONE),
+                    append(layer, small, input, VKATTN_MASK_NONE), 1e-10);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "after a rewind the same tokens give the same bits") {
+    for (const LayerCase &c : cached_layers(true)) {
+        CAPTURE(std::string(c.name));
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 2, 9, 45);
+        const vkattn::Cache cache = make_cache(layer, 2, 12, VKATTN_TYPE_Q8_0, VKATTN_TYPE_F16);
+        append(layer, cache, tokens_of(input, 0, 5));
+        const HostTensor first = append(layer, cache, tokens_of(input, 5, 4));
+        for (const std::uint32_t sequence : {0u, 1u}) cache.rewind(sequence, 5);
+        const HostTensor again = append(layer, cache, tokens_of(input, 5, 4));
+        CHECK(std::ranges::equal(first.bytes(), again.bytes()));
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "sequences of different lengths, and a sequence copied to another place") {
+    for (const LayerCase &c : cached_layers(true)) {
+        CAPTURE(std::string(c.name));
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 2, 8, 46), next = random_tokens(c, 2, 1, 47);
+        const vkattn::Cache cache = make_cache(layer, 2, 12, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q8_0);
+        append(layer, cache, input);
+        cache.rewind(1, 3);
+        CHECK(lengths_of(cache, 2) == std::vector<std::uint32_t>{8, 3});
+        const vkattn::Cache other = make_cache(layer, 2, 20, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q8_0);
+        cache.copy_sequence_to(0, other, 0);
+        cache.copy_sequence_to(1, other, 1);
+        CHECK(lengths_of(other, 2) == std::vector<std::uint32_t>{8, 3});
+        const HostTensor expected = append(layer, cache, next);
+        check_equal("copied", append(layer, other, next), expected, 1e-10);
+        // sequence 1 alone, as it was: its first three tokens, then the next one
+        const vkattn::Cache alone = make_cache(layer, 2, 12, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q8_0);
+        append(layer, alone, tokens_of(input, 0, 3));
+        const HostTensor short_step = append(layer, alone, next);
+        for (std::uint64_t i = 0; i < c.config.embed_dim; ++i)
+            CHECK(static_cast<double>(short_step.get(c.config.embed_dim + i)) ==
+                  doctest::Approx(static_cast<double>(expected.get(c.config.embed_dim + i))).epsilon(1e-4));
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what is read back is what was stored") {
+    const LayerCase c = cached_layers(true).front();
+    const vkattn::Layer layer = make_layer(c);
+    const HostTensor input = random_tokens(c, 2, 5, 48);
+    const vkattn::Cache exact = make_cache(layer, 2, 9, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+    const vkattn::Cache quantised = make_cache(layer, 2, 9, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0);
+    append(layer, exact, input);
+    append(layer, quantised, input);
+    const std::uint64_t count = std::uint64_t{2} * 5 * c.config.head_dim;
+    for (const vkattn_cache_part part : {VKATTN_CACHE_KEYS, VKATTN_CACHE_VALUES}) {
+        std::vector<float> stored(count), actual(count);
+        exact.read(part, 1, stored);
+        quantised.read(part, 1, actual);
+        const vkattn_type type = part == VKATTN_CACHE_KEYS ? VKATTN_TYPE_Q8_0 : VKATTN_TYPE_Q4_0;
+        HostTensor expected(type, {2, 5, c.config.head_dim});
+        for (std::uint64_t i = 0; i < count; i += kBlockElements)
+            expected.set_block(i, std::span<const float, kBlockElements>(&stored[i], kBlockElements));
+        CHECK(actual == expected.floats());
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "an append beyond the capacity writes and counts nothing") {
+    for (const LayerCase &c : cached_layers()) {
+        CAPTURE(std::string(c.name));
+        const vkattn::Layer layer = make_layer(c);
+        const HostTensor input = random_tokens(c, 2, 4, 49);
+        const vkattn::Cache cache = make_cache(layer, 2, 6, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+        append(layer, cache, input);
+        const std::string message = message_of([&] { append(layer, cache, tokens_of(input, 0, 3)); });
+        CHECK_MESSAGE(message.find("cache: sequence 0 holds 4 tokens, and 3 more exceed its capacity") !=
+                          std::string::npos,
+                      message);
+        CHECK(lengths_of(cache, 2) == std::vector<std::uint32_t>{4, 4});
+        append(layer, cache, tokens_of(input, 0, 2));
+        CHECK(message_of([&] { cache.reserve(1); }).find("exceed its capacity") != std::string::npos);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a cache takes the memory that estimate says") {
+    for (const vkattn_type type : kTypes) {
+        CAPTURE(type_name(type));
+        const LayerCase c = cached_layers(true).front();
+        const vkattn::Layer layer = make_layer(c);
+        const vkattn::Cache cache = make_cache(layer, 3, 64, type, type);
+        vkattn_estimate_info info{};
+        info.batch = 3;
+        info.context_len = 64;
+        info.cache_type = type;
+        vkattn_estimate_result estimate{};
+        REQUIRE(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_SUCCESS);
+        CHECK(cache.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t)); // and its lengths
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "wrong caches are named") {
+    const std::vector<LayerCase> layers = cached_layers();
+    const vkattn::Layer layer = make_layer(layers[0]);
+    const vkattn::Cache cache = make_cache(layer, 2, 8, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+    const HostTensor input = random_tokens(layers[0], 3, 1, 50);
+    const auto check = [](const std::string &message, const char *expected) {
+        CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
+    };
+    check(message_of([&] { append(layer, cache, input); }), "cache: batch 2, expected 3");
+    check(message_of([&] { append(layer, cache, random_tokens(layers[0], 2, 9, 50)); }), "cache: capacity 8");
+    check(message_of([&] { append(make_layer(layers[1]), cache, random_tokens(layers[1], 2, 1, 50)); }),
+          "cache: heads 2");
+    check(message_of([&] { make_cache(layer, 2, 8, VKATTN_TYPE_Q8_0, VKATTN_TYPE_F32); }), "key_type: type Q8_0");
+    check(message_of([&] { make_cache(layer, 2, 8, VKATTN_TYPE_BOOL, VKATTN_TYPE_F32); }), "key_type: type BOOL");
+    check(message_of([&] { make_cache(layer, 0, 8, VKATTN_TYPE_F32, VKATTN_TYPE_F32); }), "batch: 0");
+    check(message_of([&] { cache.rewind(2, 0); }), "sequence: 2");
+    check(message_of([&] { cache.rewind(0, 1); }), "length: 1, expected at most the 0 tokens");
+    std::vector<float> room(3);
+    check(message_of([&] { cache.read(VKATTN_CACHE_KEYS, 0, room); }), "values: room for 3 numbers, expected 0");
+}
+
+TEST_SUITE_END();
