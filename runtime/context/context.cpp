@@ -137,7 +137,7 @@ VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtil
 
 void Context::choose_device(const char *selector) {
     const std::vector<ListedDevice> devices = list_devices(vk_, instance_);
-    const ListedDevice &chosen = select_device(devices, selector == nullptr ? "" : selector);
+    const ListedDevice chosen = select_device(devices, selector == nullptr ? "" : selector);
     physical_device_ = chosen.handle;
     caps_ = chosen.caps;
     if (caps_.api_version < VK_API_VERSION_1_1)
