@@ -13,7 +13,6 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
 constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kDecodeKeysWorkgroup = 8;
 constexpr uint32_t kDecodeKeysStep = 4;
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
@@ -74,8 +73,9 @@ bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
 // the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion.
 bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    return has_scalar_loads(problem, caps) && in_blocks(problem.key) && in_blocks(problem.value) &&
-           rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
+    const uint32_t widest = caps.traits.widest_divergent_addresses;
+    return has_scalar_loads(problem, caps) && (widest == 0 || caps.subgroup_size <= widest) && in_blocks(problem.key) &&
+           in_blocks(problem.value) && rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
            problem.v_head_dim <= kDecodeKeysElements;
 }
 
@@ -120,15 +120,15 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
     address(copies ? choice.staged_key : problem.key, copies ? choice.staged_value : problem.value, choice);
 }
 
-void plan_decode_keys(const AttentionProblem &problem, AttentionChoice &choice) {
+void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint32_t most_rows = kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim);
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most_rows));
-    choice.parts = tiles(choice.parts, kDecodeKeysWorkgroup) * kDecodeKeysWorkgroup;
+    choice.parts = tiles(choice.parts, caps.subgroup_size) * caps.subgroup_size;
     choice.body = FlashBody::kDecodeKeys;
     choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
     choice.dispatches[0] = {
-        constants_of(problem, kDecodeKeysWorkgroup),
-        {tiles(rows_of(problem), rows) * (choice.parts / kDecodeKeysWorkgroup), problem.kv_heads, problem.batch}};
+        constants_of(problem, caps.subgroup_size),
+        {tiles(rows_of(problem), rows) * (choice.parts / caps.subgroup_size), problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.ROWS = rows;
     choice.dispatches[0].constants.STEP = kDecodeKeysStep;
     address(problem.key, problem.value, choice);
@@ -143,7 +143,7 @@ void plan_rows(const AttentionProblem &problem, AttentionChoice &choice) {
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what a dispatch of the
 // plain body may attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint32_t invocations = uses_decode_keys(problem, caps) ? kDecodeKeysWorkgroup : 1; // that take parts each
+    const uint32_t invocations = uses_decode_keys(problem, caps) ? caps.subgroup_size : 1; // that take parts each
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kFlashRows)} * problem.kv_heads * problem.batch;
     const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
@@ -173,7 +173,7 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
     choice.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
     choice.keys_per_dispatch = problem.kv_len;
     if (uses_decode_keys(problem, caps))
-        plan_decode_keys(problem, choice);
+        plan_decode_keys(problem, caps, choice);
     else if (uses_addresses(problem, caps))
         plan_addressed(problem, caps, choice);
     else

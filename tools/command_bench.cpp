@@ -107,11 +107,12 @@ InputSet make_input_set(const Context &context, const BenchProblem &problem, uns
 }
 
 // Several sets, so that a cache does not flatter, within a quarter of the device's memory.
-std::vector<InputSet> make_input_sets(const Context &context, const BenchProblem &problem,
+std::vector<InputSet> make_input_sets(const Context &context, const BenchProblem &problem, std::uint32_t wanted,
                                       std::uint64_t workspace_bytes) {
     const double per_set = bytes_once(problem.desc) + static_cast<double>(workspace_bytes);
     const double room = static_cast<double>(context.facts().device_memory_bytes) / 4.0;
-    const auto count = static_cast<std::size_t>(std::clamp(room / per_set, 1.0, double{kMaxInputSets}));
+    const auto count =
+        static_cast<std::size_t>(std::clamp(room / per_set, 1.0, wanted != 0 ? wanted : double{kMaxInputSets}));
     std::vector<InputSet> sets;
     for (unsigned seed = 0; seed < count; ++seed)
         sets.push_back(make_input_set(context, problem, seed, workspace_bytes));
@@ -142,7 +143,7 @@ Measurement measure(const Context &context, const BenchProblem &problem, const B
     measured.workspace_bytes = plan.requirements().workspace_bytes;
     measured.kernel = plan.report().kernel_name;
     measured.reason = plan.report().reason;
-    const std::vector<InputSet> sets = make_input_sets(context, problem, measured.workspace_bytes);
+    const std::vector<InputSet> sets = make_input_sets(context, problem, options.input_sets, measured.workspace_bytes);
     measured.input_sets = sets.size();
     measured.first_dispatch_ms = plan_ms + run_once(plan, sets.front().bindings).wall_ms;
     Sample warm;

@@ -63,6 +63,7 @@ struct BenchOptions {
     std::string dtype = "f16";
     std::string kv_dtype; // "": dtype
     bool causal = false;
+    std::uint32_t input_sets = 0;      // 0: several, as memory allows
     std::uint32_t repeat = 0;          // 0: by the time that one run takes
     std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
     std::uint32_t d_model = 2048;

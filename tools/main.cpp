@@ -109,6 +109,7 @@ void add_bench(CLI::App &app, Options &options) {
     command->add_option("--dtype", bench.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
     command->add_option("--kv-dtype", bench.kv_dtype, "Type of K and V; default: --dtype");
     command->add_flag("--causal", bench.causal, "Causal mask, the last query at the last key");
+    add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
     command->add_flag("--json", bench.json, "Print a JSON object");
     command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');

@@ -16,12 +16,13 @@ struct Row {
 
 constexpr Row kTable[] = {
     // Mesa 26's llvmpipe: attention of 64 wide heads runs at 108 GFLOP/s through addresses, at 90 % of its FMA peak, and
-    // at 4 through bound buffers. The loop limit is that of all llvmpipes, below.
-    {VK_DRIVER_ID_MESA_LLVMPIPE, "llvmpipe", VK_MAKE_VERSION(26, 0, 0), {65535, true, 16}},
+    // at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A 64-bit value that differs between 16 lanes
+    // (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on the stack.
+    {VK_DRIVER_ID_MESA_LLVMPIPE, "llvmpipe", VK_MAKE_VERSION(26, 0, 0), {65535, true, 16, 8}},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 26 uniform loads inside loops are made once a lane, and unrolled kernels compile for seconds.
-    {kAnyDriver, "llvmpipe", 0, {65535, false, 16}},
+    {kAnyDriver, "llvmpipe", 0, {65535, false, 16, 8}},
 };
 
 } // namespace

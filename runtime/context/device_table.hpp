@@ -13,6 +13,7 @@ struct DeviceTraits {
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;
+    uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
 };
 
 // The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What bench/peers runs inside Debian testing. Times are wall clock, medians of many runs; a round measures every peer
+of a shape once, one after the other, and the table has the medians of the rounds' ratios. One set of inputs each."""
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import torch.nn.functional as functional
+
+VKATTN = "build-modern/tools/vkattn"
+GGML_TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    name: str
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    v_head_dim: int
+    causal: bool
+    kv_type: str
+
+    def flops(self):
+        pairs = self.q_len * self.kv_len
+        if self.causal:
+            pairs -= self.q_len * (self.q_len - 1) / 2
+        return 2 * self.heads * pairs * (self.head_dim + self.v_head_dim)
+
+
+def shapes():
+    for kv in ("f32", "f16"):
+        yield Shape("prefill H12 L512 D64", 12, 12, 512, 512, 64, 64, False, kv)
+        yield Shape("prefill H32 L2048 D64", 32, 32, 2048, 2048, 64, 64, False, kv)
+        yield Shape("prefill H32/8 L1024 D128 causal", 32, 8, 1024, 1024, 128, 128, True, kv)
+        yield Shape("prefill H24/4 Lq512 Lk4096 D256", 24, 4, 512, 4096, 256, 256, False, kv)
+        yield Shape("decode H32/8 Lk4096 D128", 32, 8, 1, 4096, 128, 128, False, kv)
+    for kv in ("f32", "f16", "q8_0", "q4_0"):
+        yield Shape("decode H64/8 Lk7680 D64", 64, 8, 1, 7680, 64, 64, False, kv)
+    for heads, q_len in ((16, 1), (20, 1), (16, 32)):
+        yield Shape(f"MLA absorbed H{heads} Lq{q_len} Lk8192", heads, 1, q_len, 8192, 576, 512, False, "f16")
+
+
+def time_vkattn(shape):
+    command = [VKATTN, "bench", "--heads", shape.heads, "--kv-heads", shape.kv_heads, "--q-len", shape.q_len, "--kv-len",
+               shape.kv_len, "--head-dim", shape.head_dim, "--v-head-dim", shape.v_head_dim, "--dtype", "f32", "--kv-dtype",
+               shape.kv_type, "--input-sets", 1, "--json"] + (["--causal"] if shape.causal else [])
+    result = json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
+    return result["median_ms"], result
+
+
+def time_torch(shape):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, heads, length, size) for heads, length, size in
+               ((shape.heads, shape.q_len, shape.head_dim), (shape.kv_heads, shape.kv_len, shape.head_dim),
+                (shape.kv_heads, shape.kv_len, shape.v_head_dim)))
+    samples, end = [], time.monotonic() + 1.5
+    while len(samples) < 4 or (time.monotonic() < end and len(samples) < 100):
+        start = time.perf_counter()
+        functional.scaled_dot_product_attention(q, k, v, is_causal=shape.causal, enable_gqa=shape.heads != shape.kv_heads)
+        samples.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(samples[1:])
+
+
+def ggml_case(shape):
+    """A line of test-backend-ops' --test-file: op, type, ne, parameters, sources with their sizes and strides."""
+    def source(kind, ne):
+        number, size, block = GGML_TYPES[kind]
+        nb = [size, size * ne[0] // block]
+        nb += [nb[1] * ne[1], nb[1] * ne[1] * ne[2]]
+        return " ".join(map(str, [number, *ne, *nb]))
+
+    scale = struct.unpack("<i", struct.pack("<f", shape.head_dim ** -0.5))[0]
+    sources = [source("f32", [shape.head_dim, shape.q_len, shape.heads, 1]),
+               source(shape.kv_type, [shape.head_dim, shape.kv_len, shape.kv_heads, 1]),
+               source(shape.kv_type, [shape.v_head_dim, shape.kv_len, shape.kv_heads, 1])]
+    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, 1, 4, scale, 0, 0, 10, 3, *sources, "case"]))
+
+
+def time_ggml(shape):
+    """Milliseconds of ggml's Vulkan backend on the CPU device; it decides the number of runs itself, by bytes."""
+    files = subprocess.run(["dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()
+    program = next(file for file in files if file.endswith("/test-backend-ops"))
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as cases:
+        cases.write(ggml_case(shape) + "\n")
+        cases.flush()
+        output = subprocess.run([program, "perf", "-o", "FLASH_ATTN_EXT", "-b", "Vulkan0", "--test-file", cases.name],
+                                env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"}, check=True, capture_output=True, text=True).stdout
+    if "Device description: llvmpipe" not in output:
+        sys.exit("ggml did not run on lavapipe:\n" + output)
+    return float(re.search(r"([0-9.]+) us/run", output).group(1)) / 1e3
+
+
+def rows(arguments):
+    for shape in shapes():
+        ours, torchs, ratios = [], [], []
+        for _ in range(arguments.rounds):
+            torchs.append(time_torch(shape))
+            ours.append(time_vkattn(shape)[0])
+            ratios.append(torchs[-1] / ours[-1])
+        ggml = time_ggml(shape) if shape.q_len == 1 and not arguments.no_ggml else None
+        again = time_vkattn(shape)
+        last = statistics.median([*ours, again[0]])
+        print(f"{shape.name} {shape.kv_type}: {last:.3f} ms", file=sys.stderr)
+        yield {"shape": shape.name, "kv": shape.kv_type, "ms": last, "gflops": shape.flops() / last / 1e6,
+               "torch_ms": statistics.median(torchs), "over_torch": statistics.median(ratios), "ggml_ms": ggml,
+               "over_ggml": ggml / again[0] if ggml else None, "kernel": again[1]["kernel"],
+               "first_dispatch_ms": again[1]["first_dispatch_ms"], "device": again[1]["device"], "driver": again[1]["driver"]}
+
+
+def table(results):
+    yield f"{datetime.date.today()}, {results[0]['device']}, {results[0]['driver']}, {os.cpu_count()} cores {platform.machine()}, " \
+          f"PyTorch {torch.__version__} (f32, {torch.get_num_threads()} threads)"
+    yield ""
+    yield "| shape | K, V | kernel | vkattn ms | GFLOP/s | PyTorch f32 ms | over PyTorch | ggml Vulkan ms | over ggml | first dispatch ms |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for r in results:
+        ggml = f"{r['ggml_ms']:.2f} | {r['over_ggml']:.1f}" if r["ggml_ms"] else "– | –"
+        yield f"| {r['shape']} | {r['kv']} | {r['kernel']} | {r['ms']:.3f} | {r['gflops']:.1f} | {r['torch_ms']:.3f} | " \
+              f"{r['over_torch']:.2f} | {ggml} | {r['first_dispatch_ms']:.0f} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each peer, alternating")
+    parser.add_argument("--no-ggml", action="store_true", help="leave out ggml, which takes a minute a shape")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="write the table here too")
+    arguments = parser.parse_args()
+    text = "\n".join(table(list(rows(arguments)))) + "\n"
+    print(text, end="")
+    if arguments.output:
+        arguments.output.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
