@@ -114,8 +114,6 @@ uint32_t tiles(uint64_t size, uint32_t tile) {
     return static_cast<uint32_t>(std::min<uint64_t>((size + tile - 1) / tile, UINT32_MAX));
 }
 
-namespace {} // namespace
-
 void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel) {
     for (size_t axis = 0; axis < 3; ++axis)
         if (groups[axis] > caps.max_workgroup_count[axis])

@@ -9,7 +9,7 @@
 namespace vkattn {
 
 // The bodies of flash and decode: flash.comp, flash_addresses.comp, decode_keys.comp.
-enum class FlashBody { kRows, kAddresses, kDecodeKeys };
+enum class FlashBody { kTiles, kAddresses, kDecodeKeys };
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
 struct AttentionChoice {

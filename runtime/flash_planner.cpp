@@ -5,7 +5,7 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kFlashRows = 32;
+constexpr uint32_t kAddressedRows = 32;
 constexpr uint32_t kElementsOfBlock = 4;
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
@@ -13,6 +13,11 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
 constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
+constexpr uint32_t kTileWorkgroup = 128;
+constexpr uint32_t kTileRowGroups = kTileWorkgroup / COLUMNS_OF_FLASH_TILE;
+constexpr uint32_t kTilePitch = 9;  // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32; // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;  // numbers of the output that an invocation holds
 constexpr uint32_t kDecodeKeysStep = 4;
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
@@ -20,14 +25,30 @@ uint64_t rows_of(const AttentionProblem &problem) {
     return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
 }
 
-// Keys that one invocation of the plain body can attend in one dispatch, a multiple of its step.
+uint64_t shared_bytes_of_tile(uint32_t rows) {
+    const uint64_t tile_rows = uint64_t{rows} * kTileRowGroups;
+    constexpr uint64_t kVector = 4 * sizeof(float);
+    return kTilePitch * (2 * tile_rows * kVector + tile_rows * sizeof(float) + KEYS_OF_FLASH_TILE * kVector);
+}
+
+// Query rows of an invocation of flash: four share each load of K and V from shared memory, unless their sums need
+// too many registers, the tile too much shared memory, or the problem has no more rows.
+uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const uint32_t sums_of_row = tiles(problem.v_head_dim, kTileChunk) * 4;
+    uint32_t rows = 4;
+    while (rows > 1 && (rows * sums_of_row > kTileSums || shared_bytes_of_tile(rows) > caps.max_shared_memory_bytes ||
+                        rows / 2 * kTileRowGroups >= rows_of(problem)))
+        rows /= 2;
+    return rows;
+}
+
+// Keys that one invocation of flash can attend in one dispatch, a multiple of its step.
 uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
-    // trips of a step, those of remainders and of the four scores included; rows are loaded and stored by up to 4 D
-    // more
-    const uint32_t trips = problem.head_dim / 4 + problem.v_head_dim / 4 + 24;
+    // trips of a step, those of remainders included; rows are loaded and stored by up to 4 D more
     const uint32_t budget = caps.max_loop_iterations - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
-    return budget / trips * KEYS_OF_FLASH_STEP;
+    const uint32_t chunks = tiles(problem.head_dim, kTileChunk) + tiles(problem.v_head_dim, kTileChunk);
+    return budget / (chunks * (kTileChunk / 4 + 16) + 48) * KEYS_OF_FLASH_TILE;
 }
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -54,7 +75,7 @@ struct AddressedTile {
 };
 
 AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kFlashRows), caps.subgroup_size);
+    const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kAddressedRows), caps.subgroup_size);
     // Measured on llvmpipe 26: above 128 the rows' arrays leave less of the first cache for K and V.
     if (problem.head_dim > 128) return {caps.subgroup_size, 6};
     return {subgroups * caps.subgroup_size, 8};
@@ -134,17 +155,21 @@ void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, A
     address(problem.key, problem.value, choice);
 }
 
-void plan_rows(const AttentionProblem &problem, AttentionChoice &choice) {
-    choice.body = FlashBody::kRows;
-    choice.dispatches[0] = {constants_of(problem, kFlashRows),
-                            {tiles(rows_of(problem), kFlashRows) * choice.parts, problem.kv_heads, problem.batch}};
+void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const uint32_t rows = rows_of_tile(problem, caps);
+    choice.body = FlashBody::kTiles;
+    choice.dispatches[0] = {
+        constants_of(problem, kTileWorkgroup),
+        {tiles(rows_of(problem), rows * kTileRowGroups) * choice.parts, problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.ROWS = rows;
 }
 
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what a dispatch of the
 // plain body may attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t invocations = uses_decode_keys(problem, caps) ? caps.subgroup_size : 1; // that take parts each
-    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kFlashRows)} * problem.kv_heads * problem.batch;
+    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * kTileRowGroups)} *
+                                problem.kv_heads * problem.batch;
     const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
     const uint64_t fewest = (problem.kv_len + most_keys(problem, caps) - 1) / most_keys(problem, caps);
@@ -164,7 +189,7 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
     if (uses_addresses(problem, caps))
         plan_addressed(problem, caps, choice);
     else
-        plan_rows(problem, choice);
+        plan_tiles(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) choice.scores = states_of(problem, 1);
     require_grid(choice.dispatches[0].groups, caps, "flash");
 }
@@ -177,7 +202,7 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
     else if (uses_addresses(problem, caps))
         plan_addressed(problem, caps, choice);
     else
-        plan_rows(problem, choice);
+        plan_tiles(problem, caps, choice);
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[0].constants.PARTS = choice.parts;
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),

@@ -129,15 +129,15 @@ void main() {
     uint last_row = min(first_row + ROWS, GROUP * parameters.q_len) - 1;
     KeyRange all_keys = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
-    KeyRange range = part_of_range(all_keys, part, PARTS);
-    KeyRange first_part = part_of_range(all_keys, 0, PARTS); // none is longer
+    KeyRange range = part_of_range(all_keys, part, PARTS, 1);
+    KeyRange first_part = part_of_range(all_keys, 0, PARTS, 1); // none is longer
     uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_block(first_row, r), r);
     uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
     uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
     // the same for every invocation, so that a CPU driver jumps over what is not needed
-    KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS);
+    KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS, 1);
     bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
                  last_part.end - last_part.begin < first_part.end - first_part.begin;
     uint key = range.begin;

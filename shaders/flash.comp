@@ -1,11 +1,13 @@
 // Attention with online softmax: nothing of size q_len x kv_len is written (Dao et al., "FlashAttention", 2022).
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (row tiles of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); one invocation owns one row, with Q and the running output
-// in private arrays. No shared memory, barrier or subgroup operation: K and V addresses are uniform in the workgroup.
-// Long contexts take several dispatches in turn, each over keys first_key .. last_key - 1; the rows' states wait in
-// scores as lib/flash_row.glsl says, so that a dispatch's work is bounded. Few rows take PARTS
-// workgroups each, whose states merge_parts joins.
+// grid: (row tiles of a KV head's GROUP * Lq rows, times PARTS, Hkv, B). WORKGROUP_SIZE invocations are COLUMNS wide:
+// an invocation owns ROWS rows of the tile, ROW_GROUPS apart, and of them the scores of KEYS / COLUMNS keys, COLUMNS
+// apart, and four output dims in each CHUNK. K and V pass through shared memory CHUNK dims at a time, so that what a
+// workgroup needs there does not grow with the head sizes. No subgroup operation.
+// Long contexts may take several dispatches in turn, each over keys first_key .. last_key - 1; the rows' states wait in
+// scores as lib/states.glsl says, so that a dispatch's work is bounded. Few rows take PARTS workgroups each, whose states
+// merge_parts joins.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -18,18 +20,252 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 #include "lib/states.glsl"
-#include "lib/flash_row.glsl"
+
+const uint COLUMNS = COLUMNS_OF_FLASH_TILE;
+const uint KEYS = KEYS_OF_FLASH_TILE;
+const uint BLOCKS = 8;         // of four dims in a chunk
+const uint CHUNK = 4 * BLOCKS; // dims
+const uint PITCH = BLOCKS + 1; // between rows: neighbours lie in other banks
+const uint ROW_GROUPS = WORKGROUP_SIZE / COLUMNS;
+const uint TILE_ROWS = ROW_GROUPS * ROWS;
+const uint CHUNKS = (HEAD_DIM + CHUNK - 1) / CHUNK;
+const uint VALUE_CHUNKS = (V_HEAD_DIM + CHUNK - 1) / CHUNK;
+
+shared vec4 query_tile[TILE_ROWS * PITCH];
+shared vec4 kv_tile[KEYS * PITCH];
+shared vec4 weight_tile[TILE_ROWS * PITCH];   // [row][column]: of keys column, column + COLUMNS, ...
+shared float partial_tile[TILE_ROWS * PITCH]; // [row][column]: a maximum or a sum of a column's keys
+
+uint column() { return gl_LocalInvocationID.x % COLUMNS; }
+uint tile_row(uint r) { return gl_LocalInvocationID.x / COLUMNS + r * ROW_GROUPS; }
+
+uint first_row; // of the tile, in the KV head's rows
+
+Row row_of_tile(uint row) {
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, GROUP * parameters.q_len - 1));
+}
+
+vec4 load_query_block(Row row, uint dim) {
+    uint element = query_element(row) + dim * QUERY_DIM_STRIDE;
+    if (dim + 4 <= HEAD_DIM) return load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element, QUERY_DIM_STRIDE);
+    vec4 block = vec4(0);
+    for (uint i = 0; dim + i < HEAD_DIM; ++i) block[i] = load_query(QUERY_FORMAT, element + i * QUERY_DIM_STRIDE);
+    return block;
+}
+
+vec4 load_key_block(Row row, uint key, uint dim) {
+    uint element = key_element(row, key) + dim * KEY_DIM_STRIDE;
+    if (dim + 4 <= HEAD_DIM) return load_key4(KEY_FORMAT, has(FEATURE_KEY_PAIRS), element, KEY_DIM_STRIDE);
+    vec4 block = vec4(0);
+    for (uint i = 0; dim + i < HEAD_DIM; ++i) block[i] = load_key(KEY_FORMAT, element + i * KEY_DIM_STRIDE);
+    return block;
+}
+
+vec4 load_value_block(Row row, uint key, uint dim) {
+    uint element = value_element(row, key) + dim * VALUE_DIM_STRIDE;
+    if (dim + 4 <= V_HEAD_DIM) return load_value4(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), element, VALUE_DIM_STRIDE);
+    vec4 block = vec4(0);
+    for (uint i = 0; dim + i < V_HEAD_DIM; ++i) block[i] = load_value(VALUE_FORMAT, element + i * VALUE_DIM_STRIDE);
+    return block;
+}
+
+// Rows and keys behind the end are zeros, so that what lies there is neither read nor multiplied.
+void load_query_chunk(uint chunk) {
+    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * BLOCKS; i += WORKGROUP_SIZE) {
+        uint dim = chunk * CHUNK + i % BLOCKS * 4;
+        query_tile[i / BLOCKS * PITCH + i % BLOCKS] =
+            dim < HEAD_DIM ? parameters.scale_log2 * load_query_block(row_of_tile(i / BLOCKS), dim) : vec4(0);
+    }
+}
+
+void load_key_chunk(uint first_key, uint end, uint chunk) {
+    Row row = row_of_tile(0);
+    for (uint i = gl_LocalInvocationID.x; i < KEYS * BLOCKS; i += WORKGROUP_SIZE) {
+        uint key = first_key + i / BLOCKS;
+        uint dim = chunk * CHUNK + i % BLOCKS * 4;
+        kv_tile[i / BLOCKS * PITCH + i % BLOCKS] =
+            key < end && dim < HEAD_DIM ? load_key_block(row, key, dim) : vec4(0);
+    }
+}
+
+void load_value_chunk(uint first_key, uint end, uint chunk) {
+    Row row = row_of_tile(0);
+    for (uint i = gl_LocalInvocationID.x; i < KEYS * BLOCKS; i += WORKGROUP_SIZE) {
+        uint key = first_key + i / BLOCKS;
+        uint dim = chunk * CHUNK + i % BLOCKS * 4;
+        kv_tile[i / BLOCKS * PITCH + i % BLOCKS] =
+            key < end && dim < V_HEAD_DIM ? load_value_block(row, key, dim) : vec4(0);
+    }
+}
+
+vec4 scores_of_row[ROWS];
+SoftmaxState states[ROWS]; // maxima are those of the whole rows, sums those of this column's keys
+vec4 sums[ROWS * VALUE_CHUNKS];
+
+void score_chunk() {
+    for (uint block = 0; block < BLOCKS; ++block) {
+        vec4 keys[4];
+        [[unroll]] for (uint k = 0; k < 4; ++k) keys[k] = kv_tile[(column() + k * COLUMNS) * PITCH + block];
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            vec4 q = query_tile[tile_row(r) * PITCH + block];
+            scores_of_row[r] += vec4(dot(q, keys[0]), dot(q, keys[1]), dot(q, keys[2]), dot(q, keys[3]));
+        }
+    }
+}
+
+void score_tile(uint first_key, uint end) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) scores_of_row[r] = vec4(0);
+    for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+        barrier(); // the tiles' last readers are done
+        load_query_chunk(chunk);
+        load_key_chunk(first_key, end, chunk);
+        barrier();
+        score_chunk();
+    }
+}
+
+// Softcap, ALiBi and the masks; keys behind the end are hidden. In shared memory, where a loop finds each score by its
+// number: unrolled, the masks' code stands there sixteen times.
+void finish_scores(uint first_key, uint end, bool all_visible) {
+    if (all_visible && !has(FEATURE_SOFTCAP) && !has(FEATURE_ALIBI)) return;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) weight_tile[tile_row(r) * PITCH + column()] = scores_of_row[r];
+    [[dont_unroll]] for (uint i = 0; i < 4 * ROWS; ++i) {
+        uint place = tile_row(i / 4) * PITCH + column();
+        Row row = row_of_tile(tile_row(i / 4));
+        uint key = first_key + column() + i % 4 * COLUMNS;
+        float score = bias_score(cap_score(weight_tile[place][i % 4]), row, key);
+        if (!all_visible) score = key < end ? mask_score(score, row, key) : HIDDEN;
+        weight_tile[place][i % 4] = score;
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) scores_of_row[r] = weight_tile[tile_row(r) * PITCH + column()];
+}
+
+float largest(vec4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
+
+// The row's new maximum, of all its columns; scores become weights, for all columns to see; sums are rescaled.
+void soften_tile() {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) partial_tile[tile_row(r) * PITCH + column()] = largest(scores_of_row[r]);
+    barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        float maximum = states[r].maximum;
+        for (uint c = 0; c < COLUMNS; ++c) maximum = max(maximum, partial_tile[tile_row(r) * PITCH + c]);
+        float rescale = exp2(states[r].maximum - maximum);
+        vec4 weights = exp2(scores_of_row[r] - maximum);
+        weight_tile[tile_row(r) * PITCH + column()] = weights;
+        states[r] = SoftmaxState(maximum, states[r].sum * rescale + (weights.x + weights.y) + (weights.z + weights.w));
+        for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) sums[r * VALUE_CHUNKS + chunk] *= rescale;
+    }
+}
+
+// weight * value, and 0 for a hidden key even where its value is not a number
+vec4 weighted(float weight, vec4 value) { return weight > 0.0 ? weight * value : vec4(0); }
+
+void sum_chunk(uint chunk, bool all_visible) {
+    for (uint block = 0; block < COLUMNS; ++block) {
+        vec4 values[4];
+        [[unroll]] for (uint k = 0; k < 4; ++k) values[k] = kv_tile[(block + k * COLUMNS) * PITCH + column()];
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            vec4 weights = weight_tile[tile_row(r) * PITCH + block];
+            vec4 sum = sums[r * VALUE_CHUNKS + chunk];
+            [[unroll]] for (uint k = 0; k < 4; ++k) sum =
+                all_visible ? fma(vec4(weights[k]), values[k], sum) : sum + weighted(weights[k], values[k]);
+            sums[r * VALUE_CHUNKS + chunk] = sum;
+        }
+    }
+}
+
+void attend_tile(uint first_key, uint end, bool all_visible) {
+    score_tile(first_key, end);
+    finish_scores(first_key, end, all_visible);
+    soften_tile();
+    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
+        barrier(); // the weights are there, and kv_tile's last readers are done
+        load_value_chunk(first_key, end, chunk);
+        barrier();
+        sum_chunk(chunk, all_visible);
+    }
+}
+
+void start_rows(uint part) {
+    bool resumes = push.first_key > 0;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        uint element = state_element(row_of_tile(tile_row(r)), part);
+        states[r] = softmax_empty();
+        if (resumes) states[r] = SoftmaxState(scores[element], column() == 0 ? scores[element + 1] : 0.0);
+        [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
+            uint dim = chunk * CHUNK + 4 * column();
+            vec4 sum = vec4(0);
+            [[unroll]] for (uint i = 0; i < 4; ++i) if (resumes && dim + i < V_HEAD_DIM) sum[i] =
+                scores[element + STATE_HEADER + dim + i];
+            sums[r * VALUE_CHUNKS + chunk] = sum;
+        }
+    }
+}
+
+// The sums of all columns, in their order.
+void join_columns() {
+    barrier(); // the maxima have been read
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) partial_tile[tile_row(r) * PITCH + column()] = states[r].sum;
+    barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        states[r].sum = 0.0;
+        for (uint c = 0; c < COLUMNS; ++c) states[r].sum += partial_tile[tile_row(r) * PITCH + c];
+    }
+}
+
+void store_state(Row row, uint part, const uint r) {
+    uint element = state_element(row, part);
+    if (column() == 0) {
+        scores[element] = states[r].maximum;
+        scores[element + 1] = states[r].sum;
+    }
+    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
+        uint dim = chunk * CHUNK + 4 * column();
+        [[unroll]] for (uint i = 0; i < 4; ++i) if (dim + i < 4 * VALUE_BLOCKS)
+            scores[element + STATE_HEADER + dim + i] = sums[r * VALUE_CHUNKS + chunk][i];
+    }
+}
+
+void store_row(Row row, const uint r) {
+    SoftmaxState state = states[r];
+    float rescale = softmax_denominator_scale(state, row);
+    float scale = state.sum > 0.0 ? rescale / state.sum : 0.0;
+    uint element = output_element(row);
+    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
+        vec4 block = sums[r * VALUE_CHUNKS + chunk] * scale;
+        [[unroll]] for (uint pair = 0; pair < 4; pair += 2) {
+            uint dim = chunk * CHUNK + 4 * column() + pair;
+            uint at = element + dim * OUTPUT_DIM_STRIDE;
+            if (dim + 2 <= V_HEAD_DIM)
+                store_output2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), at, OUTPUT_DIM_STRIDE,
+                              pair == 0 ? block.xy : block.zw);
+            else if (dim < V_HEAD_DIM)
+                store_output(OUTPUT_FORMAT, at, block[pair]);
+        }
+    }
+    if (column() == 0) store_log_sum_exp(state, row);
+}
 
 void main() {
     uint rows = GROUP * parameters.q_len;
-    uint first_row = gl_WorkGroupID.x / PARTS * WORKGROUP_SIZE;
     uint part = gl_WorkGroupID.x % PARTS;
-    uint last_row = min(first_row + WORKGROUP_SIZE, rows) - 1;
-    uint row_number = first_row + gl_LocalInvocationID.x;
-    // invocations beyond the last row repeat it and write nothing: loads stay uniform and inside the tensors
-    Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
-    KeyRange range = seen_by_any(row.batch, first_row / GROUP, last_row / GROUP);
-    KeyRange full = seen_by_all(row.batch, first_row / GROUP, last_row / GROUP);
+    first_row = gl_WorkGroupID.x / PARTS * TILE_ROWS;
+    uint last_row = min(first_row + TILE_ROWS, rows) - 1;
+    KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
+    KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     range = KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key));
-    attend_row(row, part, part_of_range(range, part, PARTS), full, row_number <= last_row);
+    range = part_of_range(range, part, PARTS, KEYS);
+
+    start_rows(part);
+    for (uint key = range.begin; key < range.end; key += KEYS)
+        attend_tile(key, range.end, key >= full.begin && key + KEYS <= min(full.end, range.end));
+    join_columns();
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        if (first_row + tile_row(r) > last_row) continue;
+        Row row = row_of_tile(tile_row(r));
+        if (PARTS > 1 || push.last_key < parameters.kv_len)
+            store_state(row, part, r);
+        else
+            store_row(row, r);
+    }
 }

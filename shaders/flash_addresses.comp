@@ -131,7 +131,7 @@ void main() {
     Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
-    range = part_of_range(KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key)), part, PARTS);
+    range = part_of_range(KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key)), part, PARTS, 1);
 
     load_row(row, part);
     uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);

@@ -78,6 +78,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 
 #define KEYS_OF_FLASH_STEP 4u
 #define KEYS_OF_UNFUSED_TRIP 4u
+#define COLUMNS_OF_FLASH_TILE 8u /* invocations that share a row of a tile in shared memory */
+#define KEYS_OF_FLASH_TILE 32u
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the

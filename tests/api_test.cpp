@@ -159,6 +159,23 @@ TEST_CASE_FIXTURE(DeviceTest, "devices and loaders that are not there") {
     CHECK(said("context"));
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "device traits are set by name, and what is not a trait is named") {
+    vkattn_context_info info{};
+    const std::string device = device_selector();
+    info.device_selector = device.c_str();
+    info.device_traits = "max_loop_iterations=777,parallel_workgroups=3";
+    CHECK(vkattn::Context(info).facts().max_loop_iterations == 777);
+    for (const char *wrong : {"parallel_workgroups", "parallel_workgroups=", "parallel_workgroups=-1",
+                              "parallel_workgroups=3x", "parallel_workgroups=99999999999", "max_loop_iterations=1,,"}) {
+        info.device_traits = wrong;
+        CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
+        CHECK(said("expected name=number"));
+    }
+    info.device_traits = "parallel_workgroups=3,speed=9";
+    CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(said("device_traits: trait \"speed\" is unknown, expected one of max_loop_iterations"));
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a wrapped device needs all its handles and Vulkan 1.1") {
     vkattn_context_info info = wrapping_info();
     CHECK(create_context(info) == VKATTN_SUCCESS);

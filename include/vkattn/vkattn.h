@@ -240,7 +240,10 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
  *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context
  *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
- *                     if no other thread uses the queue */
+ *                     if no other thread uses the queue
+ *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
+ *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: max_loop_iterations,
+ *                     scalar_address_loads, widest_divergent_addresses, parallel_workgroups: see README.md, "Devices" */
 typedef struct vkattn_context_info {
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
     const char *device_selector;
@@ -261,6 +264,7 @@ typedef struct vkattn_context_info {
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
     void *lock_user;
+    const char *device_traits;
 } vkattn_context_info;
 
 /* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.

@@ -5,6 +5,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 namespace vkattn {
@@ -25,6 +26,14 @@ std::vector<std::string> extensions_of(const vkattn_context_info &info) {
     return {info.enabled_extensions, info.enabled_extensions + info.enabled_extension_count};
 }
 
+// What a user knows better than the table of devices: the environment's word, then the caller's.
+void override_device_traits(DeviceCaps &caps, const char *device_traits) {
+    if (const char *text = std::getenv("VKATTN_DEVICE_TRAITS"); text != nullptr)
+        override_traits(caps.traits, text, "VKATTN_DEVICE_TRAITS");
+    if (device_traits != nullptr) override_traits(caps.traits, device_traits, "device_traits");
+    caps.max_loop_iterations = caps.traits.max_loop_iterations;
+}
+
 } // namespace
 
 Context::Context(const vkattn_context_info &info)
@@ -35,6 +44,7 @@ Context::Context(const vkattn_context_info &info)
             borrow(info);
         else
             create_own(info);
+        override_device_traits(caps_, info.device_traits);
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };
             unlock_ = [info] { info.unlock_queue(info.lock_user); };

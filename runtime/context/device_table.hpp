@@ -2,21 +2,28 @@
 
 #include "vkattn/vkattn.h"
 
+#include <string_view>
+
 namespace vkattn {
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
+// Numbers all, so that a name and a value can set each: see override_traits. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
     // and its kin, straight code without shared memory, are then the fastest by far.
-    bool scalar_address_loads = false;
+    uint32_t scalar_address_loads = 0;
+    uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;
-    uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
 };
 
 // The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.
 DeviceTraits device_traits(const VkPhysicalDeviceProperties &properties, VkDriverId driver);
+
+// Sets traits by name: "scalar_address_loads=0,parallel_workgroups=64". Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming
+// the part that is wrong and where the text came from.
+void override_traits(DeviceTraits &traits, std::string_view text, const char *source);
 
 } // namespace vkattn

@@ -89,7 +89,7 @@ Module module_of(FlashBody body) {
 }
 
 void add_flash_dispatch(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
-    const bool addressed = flash.choice.body != FlashBody::kRows;
+    const bool addressed = flash.choice.body != FlashBody::kTiles;
     View keys_and_values[2];
     if (addressed) pass_keys(plan, flash, push, keys_and_values);
     Step &step = add_dispatch(plan, module_of(flash.choice.body), flash.choice.dispatches[0], push, flash.parameters);

@@ -1,5 +1,5 @@
 // A query row's attention over a range of keys, one invocation a row: the running output in private arrays, K and V
-// through the bound buffers, every layout and mask. What the faster bodies fall back to.
+// through the bound buffers, every layout and mask. What the bodies that read through addresses fall back to.
 // After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl, lib/states.glsl.
 
 // Loops over head dims are kept as loops: unrolled, a CPU driver compiles them for many seconds.

@@ -56,9 +56,10 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
     return range;
 }
 
-// Part `part` of the keys of a range, of `parts` of nearly equal size.
-KeyRange part_of_range(KeyRange range, uint part, const uint parts) {
-    uint size = (max(range.end, range.begin) - range.begin + parts - 1) / parts | 1u;
+// Part `part` of the keys of a range, of `parts` that are an odd number of `granule` keys long: neighbours then lie in
+// different sets of a cache.
+KeyRange part_of_range(KeyRange range, uint part, const uint parts, const uint granule) {
+    uint size = ((max(range.end, range.begin) - range.begin + parts * granule - 1) / (parts * granule) | 1u) * granule;
     uint begin = min(range.begin + part * size, range.end);
     return KeyRange(begin, min(begin + size, range.end));
 }
