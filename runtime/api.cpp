@@ -201,9 +201,17 @@ vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_appe
         require_given(desc, "desc");
         std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
         const KvAppend append = check_kv_append(*desc);
-        add_kv_append(made->plan, {append.source, {Source::Kind::kRole, VKATTN_ROLE_KEY}},
-                      {append.cache, {Source::Kind::kRole, VKATTN_ROLE_PRESENT_KEY}}, append.offset,
-                      {append.past_lengths, {Source::Kind::kRole, VKATTN_ROLE_PAST_LENGTHS}});
+        const auto bound = [](const vkattn_tensor &tensor, vkattn_role role) {
+            return View{tensor, {Source::Kind::kRole, role}};
+        };
+        add_kv_append(made->plan, {.source = bound(append.source, VKATTN_ROLE_KEY),
+                                   .cache = bound(append.cache, VKATTN_ROLE_PRESENT_KEY),
+                                   .offset = append.offset,
+                                   .past_lengths = bound(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
+                                   .cu_seqlens = bound(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
+                                   .block_table = bound(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
+                                   .batch = append.batch,
+                                   .positions = append.positions});
         return made;
     });
 }

@@ -45,6 +45,9 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(in_pairs(problem.key), FEATURE_KEY_PAIRS);
     set(in_pairs(problem.value), FEATURE_VALUE_PAIRS);
     set(in_pairs(problem.output), FEATURE_OUTPUT_PAIRS);
+    set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
+    set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);
+    set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);
     set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
     return features;
 }
@@ -73,6 +76,7 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.KEY_DIM_STRIDE = dim_stride(problem.key);
     constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
+    if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
     return constants;
 }
 
@@ -100,6 +104,12 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.q_len = problem.q_len;
     parameters.kv_len = problem.kv_len;
     parameters.kv_heads = problem.kv_heads;
+    parameters.q_total = static_cast<uint32_t>(problem.query.shape[2]);
+    parameters.kv_total = static_cast<uint32_t>(problem.key.shape[2]);
+    if (present(problem.block_table)) {
+        parameters.pool_pages = static_cast<uint32_t>(problem.key.shape[0]);
+        parameters.table_pages = static_cast<uint32_t>(problem.block_table.shape[1]);
+    }
     parameters.offset = problem.offset;
     parameters.window_left = window_of(problem.window_left);
     parameters.window_right = window_of(problem.window_right);
@@ -154,6 +164,10 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
     if (wants_matrices && (problem.kernel == VKATTN_KERNEL_FLASH || problem.kernel == VKATTN_KERNEL_DECODE))
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", vkattn_kernel_name(problem.kernel), " keeps no ",
              present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");
+    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
+    if (unequal && (wants_matrices || problem.kernel == VKATTN_KERNEL_UNFUSED))
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: unfused, the only one with weights and scores, has no packed or paged ",
+             "sequences, expected flash, decode or auto without attn_weights and qk_matmul_output");
     if (problem.kernel != VKATTN_KERNEL_AUTO) {
         choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
     } else if (wants_matrices) {

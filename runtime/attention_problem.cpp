@@ -1,6 +1,7 @@
 #include "runtime/attention_problem.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/sequences.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -64,24 +65,43 @@ vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, c
     return tensor;
 }
 
+// Where sequences of unequal length lie; how many there are, and how long they can be.
+void check_sequences(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const vkattn_tensor &q = problem.query, &k = problem.key;
+    problem.cu_seqlens_q = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", q, "query");
+    problem.cu_seqlens_k = checked_cu_seqlens(desc.cu_seqlens_k, "cu_seqlens_k", k, "key");
+    const bool packed_queries = present(problem.cu_seqlens_q), packed_keys = present(problem.cu_seqlens_k);
+    problem.batch = packed_queries ? sequences_of(problem.cu_seqlens_q) : size32(q, 0, "query");
+    problem.block_table = checked_block_table(desc.block_table, problem.batch, k, "key");
+    const bool paged = present(problem.block_table);
+    require(!paged || !packed_keys, "cu_seqlens_k: present beside block_table, expected one of them");
+    require(!packed_keys || sequences_of(problem.cu_seqlens_k) == problem.batch, "cu_seqlens_k: shape ",
+            shape_text(problem.cu_seqlens_k), ", expected [", problem.batch + 1, "]");
+    problem.q_len = size32(q, 2, "query");
+    problem.kv_len = size32(k, 2, "key");
+    if (packed_queries) problem.q_len = longest_sequence(desc.max_seqlen_q, "max_seqlen_q", q);
+    if (packed_keys) problem.kv_len = longest_sequence(desc.max_seqlen_k, "max_seqlen_k", k);
+    if (!paged) return;
+    const uint64_t positions = problem.block_table.shape[1] * k.shape[2];
+    require(positions <= kLongestSequence, "block_table: ", positions, " positions a sequence, expected at most 2^29");
+    problem.kv_len = static_cast<uint32_t>(positions);
+}
+
 void check_sizes(AttentionProblem &problem) {
     const vkattn_tensor &q = problem.query, &k = problem.key, &v = problem.value, &o = problem.output;
-    problem.batch = size32(q, 0, "query");
     problem.query_heads = size32(q, 1, "query");
-    problem.q_len = size32(q, 2, "query");
     problem.head_dim = size32(q, 3, "query");
     problem.kv_heads = size32(k, 1, "key");
-    problem.kv_len = size32(k, 2, "key");
     problem.v_head_dim = size32(v, 3, "value");
     require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ",
             kLargestHeadDim);
     require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ",
             kLargestHeadDim);
-    require_shape(k, "key", contiguous(k.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim}));
-    require_shape(v, "value",
-                  contiguous(v.type, {problem.batch, problem.kv_heads, problem.kv_len, problem.v_head_dim}));
-    require_shape(o, "output",
-                  contiguous(o.type, {problem.batch, problem.query_heads, problem.q_len, problem.v_head_dim}));
+    const bool dense_keys = !present(problem.cu_seqlens_k) && !present(problem.block_table);
+    const uint64_t key_entries = dense_keys ? problem.batch : k.shape[0]; // batch entries, or pages
+    require_shape(k, "key", contiguous(k.type, {key_entries, problem.kv_heads, k.shape[2], problem.head_dim}));
+    require_shape(v, "value", contiguous(v.type, {key_entries, problem.kv_heads, k.shape[2], problem.v_head_dim}));
+    require_shape(o, "output", contiguous(o.type, {q.shape[0], problem.query_heads, q.shape[2], problem.v_head_dim}));
     require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads,
             " heads, expected a multiple of the ", problem.kv_heads, " heads of key");
     require(!overlaps_itself(o), "output: strides make elements overlap, expected each element to have its own place");
@@ -118,7 +138,9 @@ vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &p
 void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     problem.log_sum_exp =
-        checked_contiguous(desc.log_sum_exp, "log_sum_exp", contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
+        checked_contiguous(desc.log_sum_exp, "log_sum_exp",
+                           present(problem.cu_seqlens_q) ? contiguous(VKATTN_TYPE_F32, {heads, problem.query.shape[2]})
+                                                         : contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
     problem.attn_mask = checked_mask(desc.attn_mask, problem);
     problem.key_padding_mask =
         checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
@@ -169,6 +191,8 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
     require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
             "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");
     problem.offset = resolve_offset(desc, problem);
+    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
+    problem.offset_by_lengths = unequal && desc.past_len == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
     problem.window_left = problem.window_right = -1;
     if (!problem.windowed) return;
     require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");
@@ -185,6 +209,7 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     problem.key = checked_keys(desc.key, "key");
     problem.value = checked_keys(desc.value, "value");
     problem.output = checked_floats(desc.output, "output");
+    check_sequences(desc, problem);
     check_sizes(problem);
     check_optional_tensors(desc, problem);
     check_numbers(desc, problem);

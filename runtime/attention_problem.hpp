@@ -22,6 +22,8 @@ struct AttentionProblem {
     vkattn_tensor key_lengths, past_lengths;
     vkattn_tensor alibi_slopes, sinks;
     vkattn_tensor attn_weights, qk_matmul_output;
+    // sequences of unequal length; absent: dense. q_len and kv_len are then those of the longest
+    vkattn_tensor cu_seqlens_q, cu_seqlens_k, block_table;
 
     vkattn_score_stage score_stage;
     float scale;
@@ -30,6 +32,7 @@ struct AttentionProblem {
     bool windowed;
     bool keys_to_last_query;
     int32_t offset;
+    bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel;

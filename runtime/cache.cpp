@@ -124,7 +124,8 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     source.tensor.offset = sequence * part.tensor.strides[0];
     Buffer buffer(context_, values.size_bytes());
     Plan plan(context_);
-    add_kv_append(plan, source, {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}, 0, {});
+    add_kv_append(plan, {.source = source,
+                         .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}});
     plan.run({});
     buffer.read(0, values.data(), values.size_bytes());
 }

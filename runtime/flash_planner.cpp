@@ -67,6 +67,11 @@ bool in_blocks(const vkattn_tensor &tensor) {
     return fits;
 }
 
+// Neither packed nor in pages: as flash_addresses reads K and V.
+bool has_dense_keys(const AttentionProblem &problem) {
+    return !present(problem.cu_seqlens_k) && !present(problem.block_table);
+}
+
 bool in_f32_blocks(const vkattn_tensor &tensor) { return tensor.type == VKATTN_TYPE_F32 && in_blocks(tensor); }
 
 struct AddressedTile {
@@ -129,7 +134,7 @@ void stage(const AttentionProblem &problem, uint32_t step, AttentionChoice &choi
 
 void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const AddressedTile tile = addressed_tile(problem, caps);
-    const bool copies = !in_f32_blocks(problem.key) || !in_f32_blocks(problem.value);
+    const bool copies = !has_dense_keys(problem) || !in_f32_blocks(problem.key) || !in_f32_blocks(problem.value);
     if (copies) stage(problem, tile.step, choice);
     choice.body = FlashBody::kAddresses;
     choice.reason += copies ? "; K and V are copied to f32 and read through device addresses"

@@ -28,7 +28,7 @@ struct View {
 
 inline bool present(const View &view) { return view.tensor.type != VKATTN_TYPE_NONE; }
 
-constexpr uint32_t kMostBindings = 16; // four bytes of `bases` in each of four push words
+constexpr uint32_t kMostBindings = 20; // a byte of `bases` each, in the first push words
 
 // One dispatch, ready to record but for the buffers.
 struct Step {
@@ -39,7 +39,7 @@ struct Step {
     };
     const Pipeline *pipeline = nullptr;
     std::array<uint32_t, 3> groups{1, 1, 1};
-    std::array<uint32_t, 32> push{}; // words; the first four are the bases, filled at recording
+    std::array<uint32_t, 32> push{}; // words; the first are the bases, filled at recording
     uint32_t push_bytes = 0;
     UniformSlot uniforms; // buffer VK_NULL_HANDLE: none
     std::array<Bound, kMostBindings> bound{};

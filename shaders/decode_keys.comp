@@ -14,6 +14,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
@@ -33,7 +34,8 @@ uvec2 key_rows[STEP]; // addresses
 uvec2 value_rows[STEP];
 
 Row row_of_block(uint first_row, uint r) {
-    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + r, GROUP * parameters.q_len - 1));
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + r, max(rows, 1) - 1));
 }
 
 void load_row(Row row, const uint r) {
@@ -126,7 +128,8 @@ void main() {
     uint workgroup_part = gl_WorkGroupID.x % (PARTS / WORKGROUP_SIZE) * WORKGROUP_SIZE;
     uint part = workgroup_part + gl_LocalInvocationID.x;
     uint first_row = row_block * ROWS;
-    uint last_row = min(first_row + ROWS, GROUP * parameters.q_len) - 1;
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
+    uint last_row = max(min(first_row + ROWS, rows), 1) - 1;
     KeyRange all_keys = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange range = part_of_range(all_keys, part, PARTS, 1);
@@ -134,8 +137,9 @@ void main() {
     uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_block(first_row, r), r);
-    uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
-    uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    uint outermost = PAGE_SIZE == 0 ? key_row(gl_WorkGroupID.z, 0).x : 0;
+    uvec2 keys = addressed_keys(outermost, gl_WorkGroupID.y);
+    uvec2 values = addressed_values(outermost, gl_WorkGroupID.y);
     // the same for every invocation, so that a CPU driver jumps over what is not needed
     KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS, 1);
     bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
@@ -145,8 +149,12 @@ void main() {
     do { // see flash_addresses.comp
         [[unroll]] for (uint k = 0; k < STEP; ++k) {
             uint index = min(key + k, parameters.kv_len - 1);
-            key_rows[k] = advance_address(keys, index, KEY_ROW_BYTES);
-            value_rows[k] = advance_address(values, index, VALUE_ROW_BYTES);
+            uvec2 place = key_row(gl_WorkGroupID.z, index);
+            uvec2 page_keys = PAGE_SIZE == 0 ? keys : advance_address(keys, place.x, parameters.addressed_strides.x);
+            uvec2 page_values =
+                PAGE_SIZE == 0 ? values : advance_address(values, place.x, parameters.addressed_strides.z);
+            key_rows[k] = advance_address(page_keys, place.y, KEY_ROW_BYTES);
+            value_rows[k] = advance_address(page_values, place.y, VALUE_ROW_BYTES);
         }
         score_step();
         bias_step(first_row, key);
@@ -154,6 +162,6 @@ void main() {
         sum_step();
         key += STEP;
     } while (++step < steps);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r <= last_row)
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < rows)
         finish(row_of_block(first_row, r), r, part, range, full);
 }

@@ -15,6 +15,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
@@ -42,7 +43,8 @@ uint tile_row(uint r) { return gl_LocalInvocationID.x / COLUMNS + r * ROW_GROUPS
 uint first_row; // of the tile, in the KV head's rows
 
 Row row_of_tile(uint row) {
-    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, GROUP * parameters.q_len - 1));
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, max(rows, 1) - 1));
 }
 
 vec4 load_query_block(Row row, uint dim) {
@@ -247,9 +249,10 @@ void store_row(Row row, const uint r) {
 }
 
 void main() {
-    uint rows = GROUP * parameters.q_len;
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     uint part = gl_WorkGroupID.x % PARTS;
     first_row = gl_WorkGroupID.x / PARTS * TILE_ROWS;
+    if (first_row >= rows) return; // a sequence shorter than the longest: the whole workgroup
     uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);

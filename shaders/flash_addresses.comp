@@ -16,6 +16,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
@@ -123,15 +124,16 @@ void main() {
     uint tile = gl_WorkGroupID.x / PARTS / 2;
     if (gl_WorkGroupID.x / PARTS % 2 == 0) tile = tiles - 1 - tile;
     uint part = gl_WorkGroupID.x % PARTS;
-    uint rows = GROUP * parameters.q_len;
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     uint first_row = tile * WORKGROUP_SIZE;
-    uint last_row = min(first_row + WORKGROUP_SIZE, rows) - 1;
+    uint last_row = max(min(first_row + WORKGROUP_SIZE, rows), 1) - 1;
     uint row_number = first_row + gl_LocalInvocationID.x;
-    // invocations beyond the last row repeat it and write nothing
+    // invocations beyond the last row repeat it and write nothing: they never return, see the loop
     Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     range = part_of_range(KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key)), part, PARTS, 1);
+    if (first_row >= rows) range.end = range.begin;
 
     load_row(row, part);
     uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
@@ -150,5 +152,5 @@ void main() {
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;
     } while (key < range.end);
-    if (row_number <= last_row) finish(row, part, range, full);
+    if (row_number < min(first_row + WORKGROUP_SIZE, rows)) finish(row, part, range, full);
 }

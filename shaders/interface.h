@@ -46,7 +46,10 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define BINDING_SCORES 11 /* unfused: scores, then weights; flash: the state of rows between dispatches */
 #define BINDING_ATTN_WEIGHTS 12
 #define BINDING_QK_MATMUL_OUTPUT 13
-#define ATTENTION_BINDINGS 14
+#define BINDING_CU_SEQLENS_Q 14
+#define BINDING_CU_SEQLENS_K 15
+#define BINDING_BLOCK_TABLE 16
+#define ATTENTION_BINDINGS 17
 
 /* FEATURES bits */
 #define FEATURE_CAUSAL 1u
@@ -67,6 +70,9 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_OUTPUT_PAIRS 16384u
 #define FEATURE_SHORT_MASK 32768u /* the mask ends before kv_len */
 #define FEATURE_KEYS_TO_LAST_QUERY 65536u
+#define FEATURE_CU_SEQLENS_Q 131072u
+#define FEATURE_CU_SEQLENS_K 262144u
+#define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
 
 #define KV_HEADS_GROUPED 0u
 #define KV_HEADS_MODULO 1u
@@ -83,7 +89,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
- * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; ROWS, query rows of an invocation */
+ * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position. ROWS: query
+ * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -105,7 +112,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(17, STEP, 8)                                                                                                     \
     X(18, KEY_ROW_BYTES, 0)                                                                                            \
     X(19, VALUE_ROW_BYTES, 0)                                                                                          \
-    X(20, ROWS, 1)
+    X(20, ROWS, 1)                                                                                                     \
+    X(21, PAGE_SIZE, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -121,6 +129,11 @@ struct AttentionParameters {
     uint kv_len;
     uint mask_len;
     uint kv_heads;
+    uint
+        q_total; /* rows of packed queries, of packed keys, pages of the pool, pages of a sequence in the block table */
+    uint kv_total;
+    uint pool_pages;
+    uint table_pages;
     int offset; /* of the causal line, the window and ALiBi; past_lengths takes its place */
     int window_left;
     int window_right;
@@ -130,7 +143,7 @@ struct AttentionParameters {
 
 /* What changes from dispatch to dispatch. bases: see base_bytes in lib/bases.glsl. */
 struct AttentionPush {
-    uint bases[4];
+    uint bases[5];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
@@ -238,22 +251,42 @@ struct RopePush {
 #define BINDING_APPEND_SOURCE 0
 #define BINDING_APPEND_CACHE 1
 #define BINDING_APPEND_PAST_LENGTHS 2
-#define APPEND_BINDINGS 3
+#define BINDING_APPEND_CU_SEQLENS 3
+#define BINDING_APPEND_BLOCK_TABLE 4
+#define APPEND_BINDINGS 5
+
+/* cu_seqlens: rows behind a sequence's end are left out, or read as if they were its own (which costs nothing, and
+ * leaves no gaps) */
+#define PACKED_NONE 0u
+#define PACKED_SEQUENCES 1u
+#define PACKED_AND_BEYOND 2u
+
+/* which of the two has its rows in pages */
+#define PAGED_NONE 0u
+#define PAGED_SOURCE 1u
+#define PAGED_CACHE 2u
 
 #define APPEND_CONSTANTS(X)                                                                                            \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
     X(1, CACHE_FORMAT, 1)                                                                                              \
     X(2, CACHE_PAIRS, 0)                                                                                               \
-    X(3, HAS_PAST_LENGTHS, 0)
+    X(3, HAS_PAST_LENGTHS, 0)                                                                                          \
+    X(4, PACKED, 0)                                                                                                    \
+    X(5, PAGED, 0)                                                                                                     \
+    X(6, PAGE_SIZE, 8)
 
 struct AppendPush {
     uint bases[4];
     uint source_strides[4]; /* batch, head, position, element */
     uint cache_strides[4];
-    uint positions;
+    uint positions; /* tokens of a sequence, at most */
     uint head_dim;
-    uint capacity; /* tokens that the cache holds */
-    uint offset;   /* cache position of the first token; past_lengths takes its place */
+    uint capacity;     /* tokens that the cache holds */
+    uint offset;       /* cache position of the first token; past_lengths takes its place */
+    uint first;        /* token of the source that is the first to be copied */
+    uint source_total; /* rows of a packed source */
+    uint pool_pages;
+    uint table_pages; /* pages of a sequence in the block table */
 };
 
 /* ------------------------------------------------------------------ advance_lengths */
@@ -287,7 +320,7 @@ struct AppendConstants {
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */
 };
-static_assert(sizeof(AttentionParameters) == 136);
+static_assert(sizeof(AttentionParameters) == 152);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);

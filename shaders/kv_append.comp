@@ -1,7 +1,8 @@
 // Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity are
 // dropped.
 //
-// source [B,H,L,D] -> cache [B,H,capacity,D] at positions past .. past + L - 1
+// source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past .. past + L - 1.
+// Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; into quantised
 // caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460
@@ -22,6 +23,8 @@ layout(set = 0, binding = BINDING_APPEND_CACHE, std430) buffer CacheBuffer { uin
 layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
     int past_lengths[];
 };
+layout(set = 0, binding = BINDING_APPEND_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
+layout(set = 0, binding = BINDING_APPEND_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 
 #define WORDS source_words
 #define BINDING BINDING_APPEND_SOURCE
@@ -82,6 +85,22 @@ void append_pair(uint from, uint to, bool second) {
     store_cache2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], pair);
 }
 
+// (outermost index, row) of a position in paged rows; what the table says is held to the pool.
+uvec2 paged_row(uint batch, uint position) {
+    uint entry = batch * push.table_pages + min(position / PAGE_SIZE, push.table_pages - 1);
+    int page = block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry];
+    return uvec2(clamp(page, 0, int(push.pool_pages) - 1), position % PAGE_SIZE);
+}
+
+// The sequence's begin in packed rows, and its tokens.
+uvec2 source_rows(uint batch) {
+    if (PACKED == PACKED_NONE) return uvec2(0, 0xffffffffu);
+    uint element = base_bytes(BINDING_APPEND_CU_SEQLENS) / 4 + batch;
+    int total = int(push.source_total);
+    int begin = clamp(cu_seqlens[element], 0, total);
+    return uvec2(begin, clamp(cu_seqlens[element + 1], begin, total) - begin);
+}
+
 void main() {
     const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : 2;
     uint items = (push.head_dim + elements - 1) / elements; // of a row
@@ -92,11 +111,18 @@ void main() {
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
     uint position = past + token;
+    uvec2 packed = source_rows(batch);
     if (token >= push.positions || position >= push.capacity) return;
+    if (PACKED == PACKED_SEQUENCES && push.first + token >= packed.y) return;
 
-    uint from = batch * push.source_strides[0] + head * push.source_strides[1] + token * push.source_strides[2] +
+    uvec2 source = uvec2(batch, push.first + token);
+    if (PACKED != PACKED_NONE) source = uvec2(0, min(packed.x + source.y, push.source_total - 1));
+    uvec2 place = uvec2(batch, position);
+    if (PAGED == PAGED_SOURCE) source = paged_row(batch, push.first + token);
+    if (PAGED == PAGED_CACHE) place = paged_row(batch, position);
+    uint from = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2] +
                 dim * push.source_strides[3];
-    uint to = batch * push.cache_strides[0] + head * push.cache_strides[1] + position * push.cache_strides[2] +
+    uint to = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2] +
               dim * push.cache_strides[3];
     if (is_quantised(CACHE_FORMAT))
         append_block(from, to);

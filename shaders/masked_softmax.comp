@@ -9,6 +9,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"

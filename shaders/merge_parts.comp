@@ -10,6 +10,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
@@ -49,6 +50,7 @@ void store_block(uint element, uint block, vec4 value) {
 
 void main() {
     Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
+    if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
     SoftmaxState state = join_states(first);
     SoftmaxState with_sink = state;

@@ -9,6 +9,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 
 float query_dot_key(uint query, uint key) {

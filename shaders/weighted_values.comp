@@ -9,6 +9,7 @@
 layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
+#include "lib/sequence.glsl"
 #include "lib/work.glsl"
 
 // weight * value of one key; 0 where the key is hidden, even if its value is not a number, and beyond the last key

@@ -151,7 +151,7 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
     desc.cache.shape[3] = 48;
     fails(desc, "cache: type Q8_0, shape [1,2,8,48]: expected contiguous rows");
     desc.cache.shape[3] = 96;
-    fails(desc, "cache: shape [1,2,8,96], expected the batch, heads and head size of source, [1,2,3,64]");
+    fails(desc, "cache: shape [1,2,8,96], expected 1 sequences, 2 heads and head size 64 as in source");
     desc.cache.shape[3] = 64;
     desc.source.type = VKATTN_TYPE_Q4_0;
     fails(desc, "source: type Q4_0, expected F32, F16 or BF16");

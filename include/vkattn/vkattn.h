@@ -123,7 +123,10 @@ typedef enum vkattn_role {
     VKATTN_ROLE_PAST_VALUE = 15,
     VKATTN_ROLE_PRESENT_KEY = 16,
     VKATTN_ROLE_PRESENT_VALUE = 17,
-    VKATTN_ROLE_COUNT = 18,
+    VKATTN_ROLE_CU_SEQLENS_Q = 18,
+    VKATTN_ROLE_CU_SEQLENS_K = 19,
+    VKATTN_ROLE_BLOCK_TABLE = 20,
+    VKATTN_ROLE_COUNT = 21,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 
@@ -422,6 +425,21 @@ typedef enum vkattn_score_stage {
  * offset of masks and ALiBi: past_lengths[b] if given, else past_len if > 0, else by causal_alignment
  * window_left, window_right: -1 means unbounded; read only with VKATTN_MASK_WINDOW
  *
+ * Sequences of unequal length, all optional and freely combined; B is then the number of sequences. Kernel unfused has
+ * none of it:
+ * cu_seqlens_q [B+1] I32: queries lie packed, without padding, those of sequence b in rows cu_seqlens_q[b] to
+ *        cu_seqlens_q[b+1] - 1. query [1,Hq,total,D], output [1,Hq,total,Dv], log_sum_exp [Hq,total]. Lq is
+ *        max_seqlen_q, the longest sequence (0: total): what is longer is cut off. Masks count positions from the
+ *        sequence's own start
+ * cu_seqlens_k [B+1] I32: the same of keys: key [1,Hkv,total,D], value [1,Hkv,total,Dv]; Lk is max_seqlen_k (0: total)
+ * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power of
+ *        two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P; give
+ *        key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read. Not with
+ *        cu_seqlens_k
+ * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its queries.
+ * Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up to the
+ * maxima; whatever they say, nothing outside the tensors is read or written.
+ *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
  * anything, NaN included. */
 typedef struct vkattn_attention_desc {
@@ -438,6 +456,11 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor sinks;
     vkattn_tensor attn_weights;
     vkattn_tensor qk_matmul_output;
+    vkattn_tensor cu_seqlens_q;
+    vkattn_tensor cu_seqlens_k;
+    vkattn_tensor block_table;
+    uint32_t max_seqlen_q;
+    uint32_t max_seqlen_k;
     vkattn_score_stage score_stage;
     float scale;
     float softcap;
@@ -463,12 +486,19 @@ VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vka
  *               written keep their bytes
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
+ * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L is
+ *               max_seqlen (0: total)
+ * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity is
+ *               N * P
  * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped. */
 typedef struct vkattn_kv_append_desc {
     vkattn_tensor source;
     vkattn_tensor cache;
     uint32_t offset;
     vkattn_tensor past_lengths;
+    vkattn_tensor cu_seqlens;
+    vkattn_tensor block_table;
+    uint32_t max_seqlen;
 } vkattn_kv_append_desc;
 
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

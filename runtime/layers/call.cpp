@@ -215,10 +215,10 @@ View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, const P
             : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
     plan.barrier();
     if (present(cache.past)) {
-        add_kv_append(plan, cache.past, all, 0, {});
+        add_kv_append(plan, {.source = cache.past, .cache = all});
         plan.barrier(); // the last old and the first new 16-bit value may share a word
     }
-    add_kv_append(plan, fresh, all, past.offset(), past.lengths);
+    add_kv_append(plan, {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths});
     plan.barrier();
     return all;
 }

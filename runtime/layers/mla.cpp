@@ -113,8 +113,8 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     plan.barrier();
     add_latent_up_projection(plan, content, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), core.value);
-    add_kv_append(plan, for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
-                  slice(core.key, mla.nope(), mla.rope()), 0, {});
+    add_kv_append(plan, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
+                         .cache = slice(core.key, mla.nope(), mla.rope())});
     plan.barrier();
     add_core_attention(plan, mla.layer, mla.call, core);
 }

@@ -24,6 +24,9 @@ void bind_all(Plan &plan, Step &step, const AttentionProblem &problem, const Att
     tensors[BINDING_SINKS] = &problem.sinks;
     tensors[BINDING_ATTN_WEIGHTS] = &problem.attn_weights;
     tensors[BINDING_QK_MATMUL_OUTPUT] = &problem.qk_matmul_output;
+    tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
+    tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
+    tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
     for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
         if (tensors[binding] != nullptr) bind(plan, step, binding, {*tensors[binding], sources[binding]});
     bind(plan, step, BINDING_SCORES, scores);
@@ -41,14 +44,6 @@ View reserve(Plan &plan, const vkattn_tensor &tensor) {
     View view{tensor, {}};
     if (present(view)) view.source = plan.reserve_workspace(extent_bytes(tensor));
     return view;
-}
-
-// Positions begin .. end - 1 of K or V.
-View positions(const View &view, uint64_t begin, uint64_t end) {
-    View part = view;
-    part.tensor.offset += begin * part.tensor.strides[2];
-    part.tensor.shape[2] = end - begin;
-    return part;
 }
 
 // What every dispatch of one flash reads and writes.
@@ -70,8 +65,17 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     if (!present(flash.staged_key)) return;
     push.addressed_end = push.last_key;
     push.addressed_begin = std::min(push.first_key, push.last_key - flash.choice.dispatches[0].constants.STEP);
-    add_kv_append(plan, positions(views[0], push.addressed_begin, push.addressed_end), flash.staged_key, 0, {});
-    add_kv_append(plan, positions(views[1], push.addressed_begin, push.addressed_end), flash.staged_value, 0, {});
+    RowsToAppend rows{.source = views[0], .cache = flash.staged_key};
+    rows.cu_seqlens = {flash.problem.cu_seqlens_k, flash.sources[BINDING_CU_SEQLENS_K]};
+    rows.block_table = {flash.problem.block_table, flash.sources[BINDING_BLOCK_TABLE]};
+    rows.gathers = true;
+    rows.first = push.addressed_begin;
+    rows.batch = flash.problem.batch;
+    rows.positions = push.addressed_end - push.addressed_begin;
+    add_kv_append(plan, rows);
+    rows.source = views[1];
+    rows.cache = flash.staged_value;
+    add_kv_append(plan, rows);
     plan.barrier();
     views[0] = flash.staged_key;
     views[1] = flash.staged_value;
@@ -160,6 +164,9 @@ AttentionSources attention_roles() {
     set(BINDING_SINKS, VKATTN_ROLE_SINKS);
     set(BINDING_ATTN_WEIGHTS, VKATTN_ROLE_ATTN_WEIGHTS);
     set(BINDING_QK_MATMUL_OUTPUT, VKATTN_ROLE_QK_MATMUL_OUTPUT);
+    set(BINDING_CU_SEQLENS_Q, VKATTN_ROLE_CU_SEQLENS_Q);
+    set(BINDING_CU_SEQLENS_K, VKATTN_ROLE_CU_SEQLENS_K);
+    set(BINDING_BLOCK_TABLE, VKATTN_ROLE_BLOCK_TABLE);
     return sources;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/ops/kv_append.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/sequences.hpp"
 #include "runtime/ops/elementwise.hpp"
 #include "runtime/tensor.hpp"
 
@@ -24,15 +25,39 @@ vkattn_tensor checked_rank4(const vkattn_tensor &given, const char *name) {
     return tensor;
 }
 
+vkattn_tensor checked_integers(const vkattn_tensor &given, const char *name, uint64_t count) {
+    const vkattn_tensor tensor = normalised(given, name);
+    if (!present(tensor)) return tensor;
+    const bool fits = tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] == count;
+    require(fits && is_contiguous(tensor), name, ": type ", type_name(tensor.type), ", shape ", shape_text(tensor),
+            ", expected contiguous I32 [", count, "]");
+    return tensor;
+}
+
+void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
+    const vkattn_tensor &source = append.source;
+    append.batch = static_cast<uint32_t>(source.shape[0]);
+    append.positions = static_cast<uint32_t>(source.shape[2]);
+    append.cu_seqlens = checked_cu_seqlens(desc.cu_seqlens, "cu_seqlens", source, "source");
+    if (!present(append.cu_seqlens)) return;
+    append.batch = sequences_of(append.cu_seqlens);
+    append.positions = longest_sequence(desc.max_seqlen, "max_seqlen", source);
+}
+
+uint64_t capacity_of(const KvAppend &append) {
+    return append.cache.shape[2] * (present(append.block_table) ? append.block_table.shape[1] : 1);
+}
+
 void check_room(const KvAppend &append) {
     const vkattn_tensor &source = append.source, &cache = append.cache;
-    const bool same =
-        source.shape[0] == cache.shape[0] && source.shape[1] == cache.shape[1] && source.shape[3] == cache.shape[3];
-    require(same, "cache: shape ", shape_text(cache), ", expected the batch, heads and head size of source, ",
-            shape_text(source));
-    require(present(append.past_lengths) || append.offset + source.shape[2] <= cache.shape[2],
-            "offset: ", append.offset, " with ", source.shape[2], " rows, expected at most the capacity of cache, ",
-            cache.shape[2]);
+    const bool paged = present(append.block_table);
+    const bool same = (paged || append.batch == cache.shape[0]) && source.shape[1] == cache.shape[1] &&
+                      source.shape[3] == cache.shape[3];
+    require(same, "cache: shape ", shape_text(cache), ", expected ", append.batch, " sequences, ", source.shape[1],
+            " heads and head size ", source.shape[3], " as in source");
+    require(present(append.past_lengths) || append.offset + append.positions <= capacity_of(append),
+            "offset: ", append.offset, " with ", append.positions, " rows, expected at most the capacity of cache, ",
+            capacity_of(append));
     require(!overlaps_itself(cache),
             "cache: strides make elements overlap, expected each element to have its own place");
 }
@@ -40,43 +65,71 @@ void check_room(const KvAppend &append) {
 } // namespace
 
 KvAppend check_kv_append(const vkattn_kv_append_desc &desc) {
-    KvAppend append{checked_rank4(desc.source, "source"), checked_rank4(desc.cache, "cache"),
-                    normalised(desc.past_lengths, "past_lengths"), desc.offset};
+    KvAppend append{};
+    append.source = checked_rank4(desc.source, "source");
+    append.cache = checked_rank4(desc.cache, "cache");
+    append.offset = desc.offset;
     require(is_float(append.source.type), "source: type ", type_name(append.source.type),
             ", expected F32, F16 or BF16");
     require(is_float(append.cache.type) || is_quantised(append.cache.type), "cache: type ",
             type_name(append.cache.type), ", expected F32, F16, BF16, Q8_0 or Q4_0");
-    const vkattn_tensor &past = append.past_lengths;
-    require(!present(past) || (past.type == VKATTN_TYPE_I32 && past.rank == 1 &&
-                               past.shape[0] == append.source.shape[0] && is_contiguous(past)),
-            "past_lengths: type ", type_name(past.type), ", shape ", shape_text(past), ", expected contiguous I32 [",
-            append.source.shape[0], "]");
+    check_sequences(desc, append);
+    append.past_lengths = checked_integers(desc.past_lengths, "past_lengths", append.batch);
+    append.block_table = checked_block_table(desc.block_table, append.batch, append.cache, "cache");
     check_room(append);
     return append;
 }
 
-void add_kv_append(Plan &plan, const View &source, const View &cache, uint32_t offset, const View &past_lengths) {
-    const vkattn_tensor &from = source.tensor;
+namespace {
+
+gpu::AppendPush push_of(const RowsToAppend &rows) {
+    const vkattn_tensor &from = rows.source.tensor, &to = rows.cache.tensor;
     gpu::AppendPush push{};
     for (uint32_t dim = 0; dim < 4; ++dim) {
         push.source_strides[dim] = static_cast<uint32_t>(from.strides[dim]);
-        push.cache_strides[dim] = static_cast<uint32_t>(cache.tensor.strides[dim]);
+        push.cache_strides[dim] = static_cast<uint32_t>(to.strides[dim]);
     }
-    push.positions = static_cast<uint32_t>(from.shape[2]);
+    push.positions = rows.positions != 0 ? rows.positions : static_cast<uint32_t>(from.shape[2]);
     push.head_dim = static_cast<uint32_t>(from.shape[3]);
-    push.capacity = static_cast<uint32_t>(cache.tensor.shape[2]);
-    push.offset = offset;
+    push.capacity = static_cast<uint32_t>(to.shape[2]);
+    push.offset = rows.offset;
+    push.first = rows.first;
+    push.source_total = static_cast<uint32_t>(from.shape[2]);
+    if (!present(rows.block_table)) return push;
+    push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
+    push.table_pages = static_cast<uint32_t>(rows.block_table.tensor.shape[1]);
+    if (!rows.gathers) push.capacity *= push.table_pages;
+    return push;
+}
+
+gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     gpu::AppendConstants constants;
-    constants.SOURCE_FORMAT = static_cast<uint32_t>(from.type);
-    constants.CACHE_FORMAT = static_cast<uint32_t>(cache.tensor.type);
-    constants.CACHE_PAIRS = in_pairs(cache.tensor);
-    constants.HAS_PAST_LENGTHS = present(past_lengths);
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kKvAppend, constants), push);
-    const uint64_t elements = is_quantised(cache.tensor.type) ? QUANTISED_BLOCK : 2; // of an invocation
-    set_elementwise_grid(plan, step, from.shape[2] * ((from.shape[3] + elements - 1) / elements), from, "kv_append");
-    bind(plan, step, BINDING_APPEND_SOURCE, source);
-    bind(plan, step, BINDING_APPEND_CACHE, cache);
-    bind(plan, step, BINDING_APPEND_PAST_LENGTHS, past_lengths);
+    constants.SOURCE_FORMAT = static_cast<uint32_t>(rows.source.tensor.type);
+    constants.CACHE_FORMAT = static_cast<uint32_t>(rows.cache.tensor.type);
+    constants.CACHE_PAIRS = in_pairs(rows.cache.tensor);
+    constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
+    if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
+    if (!present(rows.block_table)) return constants;
+    constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;
+    constants.PAGE_SIZE = static_cast<uint32_t>((rows.gathers ? rows.source : rows.cache).tensor.shape[2]);
+    return constants;
+}
+
+} // namespace
+
+void add_kv_append(Plan &plan, const RowsToAppend &rows) {
+    const gpu::AppendPush push = push_of(rows);
+    Step &step = plan.add_step(plan.context().pipelines().get(Module::kKvAppend, constants_of(rows)), push);
+    const uint64_t elements = is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK : 2; // of an invocation
+    vkattn_tensor grid = rows.source.tensor;
+    if (rows.batch != 0) grid.shape[0] = rows.batch;
+    set_elementwise_grid(plan, step, uint64_t{push.positions} * ((push.head_dim + elements - 1) / elements), grid,
+                         "kv_append");
+    bind(plan, step, BINDING_APPEND_SOURCE, rows.source);
+    bind(plan, step, BINDING_APPEND_CACHE, rows.cache);
+    bind(plan, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);
+    bind(plan, step, BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens);
+    bind(plan, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
     step.written_binding = BINDING_APPEND_CACHE;
 }
 

@@ -6,16 +6,29 @@ namespace vkattn {
 
 // A caller's description, checked; layouts normalised.
 struct KvAppend {
-    vkattn_tensor source, cache, past_lengths;
+    vkattn_tensor source, cache, past_lengths, cu_seqlens, block_table;
     uint32_t offset;
+    uint32_t batch;     // sequences
+    uint32_t positions; // tokens of a sequence, at most
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, what it is and what was expected.
 KvAppend check_kv_append(const vkattn_kv_append_desc &desc);
 
-// Writes source [B,H,L,D] into cache [B,H,capacity,D] at positions offset .. offset + L - 1 (past_lengths[b] in place
-// of offset, if that view is present), converting to the cache's type: F32, F16 or BF16 each, any
-// strides; either may be Q8_0 or Q4_0, with D a multiple of 32.
-void add_kv_append(Plan &plan, const View &source, const View &cache, uint32_t offset, const View &past_lengths);
+// Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
+// BF16, Q8_0 and Q4_0 for both.
+struct RowsToAppend {
+    View source;
+    View cache;
+    uint32_t offset = 0;
+    View past_lengths{}, cu_seqlens{}, block_table{};
+    // For bodies that want K and V dense: cu_seqlens and block_table are those of source, of which every row from token
+    // `first` on is copied, rows behind a sequence's end as what happens to lie there.
+    bool gathers = false;
+    uint32_t first = 0;
+    uint32_t batch = 0;     // 0: as many as source has
+    uint32_t positions = 0; // 0: as many as source has
+};
+void add_kv_append(Plan &plan, const RowsToAppend &rows);
 
 } // namespace vkattn

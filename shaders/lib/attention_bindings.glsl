@@ -28,6 +28,9 @@ layout(set = 0, binding = BINDING_ATTN_WEIGHTS, std430) writeonly buffer Weights
 layout(set = 0, binding = BINDING_QK_MATMUL_OUTPUT, std430) writeonly buffer QkOutputBuffer {
     float qk_matmul_output[];
 };
+layout(set = 0, binding = BINDING_CU_SEQLENS_Q, std430) readonly buffer CuSeqlensQBuffer { int cu_seqlens_q[]; };
+layout(set = 0, binding = BINDING_CU_SEQLENS_K, std430) readonly buffer CuSeqlensKBuffer { int cu_seqlens_k[]; };
+layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 
 bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 

@@ -77,14 +77,17 @@ vec4 finish_scores(vec4 raw, Row row, uvec4 keys, bool all_visible) {
 void attend_keys(Row row, uint first, KeyRange range, bool all_visible, inout SoftmaxState state) {
     uvec4 keys = first + uvec4(0, 1, 2, 3);
     uvec4 loaded = min(keys, uvec4(range.end - 1));
-    vec4 s =
-        finish_scores(score_keys(key_element(row, 0) + loaded * parameters.key_strides[2]), row, keys, all_visible);
+    vec4 s = finish_scores(score_keys(uvec4(key_element(row, loaded.x), key_element(row, loaded.y),
+                                            key_element(row, loaded.z), key_element(row, loaded.w))),
+                           row, keys, all_visible);
     s = mix(s, vec4(HIDDEN), greaterThanEqual(keys, uvec4(range.end)));
     float maximum = max(max(max(s.x, s.y), max(s.z, s.w)), state.maximum);
     float rescale = exp2(state.maximum - maximum);
     vec4 weights = exp2(s - maximum);
     state = SoftmaxState(maximum, state.sum * rescale + (weights.x + weights.y) + (weights.z + weights.w));
-    accumulate_values(value_element(row, 0) + loaded * parameters.value_strides[2], weights, rescale, all_visible);
+    accumulate_values(uvec4(value_element(row, loaded.x), value_element(row, loaded.y), value_element(row, loaded.z),
+                            value_element(row, loaded.w)),
+                      weights, rescale, all_visible);
 }
 
 void store_row(Row row, float scale) {

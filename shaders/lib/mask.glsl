@@ -13,17 +13,24 @@ struct KeyRange {
     uint end;
 };
 
+// Keys that a sequence has.
+uint sequence_keys(uint batch) {
+    uint end = has(FEATURE_CU_SEQLENS_K) ? packed_keys(batch).y : parameters.kv_len;
+    if (!has(FEATURE_KEY_LENGTHS)) return end;
+    return uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(end)));
+}
+
 int diagonal_offset(uint batch) {
     if (has(FEATURE_PAST_LENGTHS))
         return clamp(past_lengths[base_bytes(BINDING_PAST_LENGTHS) / 4 + batch], 0, LARGEST_PAST);
+    if (has(FEATURE_BOTTOM_RIGHT)) return int(sequence_keys(batch)) - int(query_length(batch));
     return parameters.offset;
 }
 
 uint key_length(uint batch) {
-    uint end = parameters.kv_len;
-    if (has(FEATURE_KEYS_TO_LAST_QUERY)) end = min(end, uint(max(diagonal_offset(batch) + int(parameters.q_len), 0)));
-    if (has(FEATURE_KEY_LENGTHS))
-        end = uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(end)));
+    uint end = sequence_keys(batch);
+    if (has(FEATURE_KEYS_TO_LAST_QUERY))
+        end = min(end, uint(max(diagonal_offset(batch) + int(query_length(batch)), 0)));
     return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
 }
 

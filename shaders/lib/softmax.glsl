@@ -22,5 +22,5 @@ void store_log_sum_exp(SoftmaxState state, Row row) {
     if (!has(FEATURE_LOG_SUM_EXP)) return;
     // -inf is written as bits: not every device computes it
     uint bits = state.sum == 0.0 ? 0xff800000u : floatBitsToUint((state.maximum + log2(state.sum)) * LN_2);
-    log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + row_index(row)] = bits;
+    log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + log_sum_exp_index(row)] = bits;
 }

@@ -1,5 +1,5 @@
 // Which query row, and which rows of memory it reads. The only file that knows how query heads map to KV heads.
-// After lib/attention_bindings.glsl.
+// After lib/attention_bindings.glsl and lib/sequence.glsl.
 
 struct Row {
     uint batch;
@@ -22,27 +22,38 @@ Row row_of_head(uint batch, uint query_head, uint position) {
     return Row(batch, query_head, kv_head, position);
 }
 
+// Rows of a KV head in a sequence: those of all the query heads of its group.
+uint rows_of_kv_head(uint batch) { return GROUP * query_length(batch); }
+
 // Index of a row in contiguous [B, Hq, Lq].
 uint row_index(Row row) {
     return (row.batch * parameters.kv_heads * GROUP + row.query_head) * parameters.q_len + row.position;
 }
 
+// Index of a row in log_sum_exp: the same, or in contiguous [Hq, total] of packed queries.
+uint log_sum_exp_index(Row row) {
+    if (!has(FEATURE_CU_SEQLENS_Q)) return row_index(row);
+    return row.query_head * parameters.q_total + query_row(row.batch, row.position);
+}
+
 uint query_element(Row row) {
     return row.batch * parameters.query_strides[0] + row.query_head * parameters.query_strides[1] +
-           row.position * parameters.query_strides[2];
+           query_row(row.batch, row.position) * parameters.query_strides[2];
 }
 
 uint key_element(Row row, uint key) {
-    return row.batch * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
-           key * parameters.key_strides[2];
+    uvec2 place = key_row(row.batch, key);
+    return place.x * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
+           place.y * parameters.key_strides[2];
 }
 
 uint value_element(Row row, uint key) {
-    return row.batch * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
-           key * parameters.value_strides[2];
+    uvec2 place = key_row(row.batch, key);
+    return place.x * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
+           place.y * parameters.value_strides[2];
 }
 
 uint output_element(Row row) {
     return row.batch * parameters.output_strides[0] + row.query_head * parameters.output_strides[1] +
-           row.position * parameters.output_strides[2];
+           query_row(row.batch, row.position) * parameters.output_strides[2];
 }

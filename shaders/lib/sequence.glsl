@@ -1,0 +1,34 @@
+// Where a sequence of packed rows begins, how long it is, and where the rows of paged K and V lie. What stands in device
+// buffers is not trusted: whatever it says, rows stay inside the tensors. After lib/attention_bindings.glsl.
+
+// A sequence's rows of packed ones: begin, and length, at most `longest`.
+uvec2 packed_rows(int begin, int end, uint total, uint longest) {
+    uint first = uint(clamp(begin, 0, int(total)));
+    return uvec2(first, min(uint(clamp(end, int(first), int(total))) - first, longest));
+}
+
+uvec2 packed_queries(uint batch) {
+    uint element = base_bytes(BINDING_CU_SEQLENS_Q) / 4 + batch;
+    return packed_rows(cu_seqlens_q[element], cu_seqlens_q[element + 1], parameters.q_total, parameters.q_len);
+}
+
+uvec2 packed_keys(uint batch) {
+    uint element = base_bytes(BINDING_CU_SEQLENS_K) / 4 + batch;
+    return packed_rows(cu_seqlens_k[element], cu_seqlens_k[element + 1], parameters.kv_total, parameters.kv_len);
+}
+
+uint query_length(uint batch) { return has(FEATURE_CU_SEQLENS_Q) ? packed_queries(batch).y : parameters.q_len; }
+
+// Rows of memory. What is asked for behind the end of packed rows is the last of them.
+uint query_row(uint batch, uint position) {
+    return has(FEATURE_CU_SEQLENS_Q) ? min(packed_queries(batch).x + position, parameters.q_total - 1) : position;
+}
+
+// (outermost index, row) of K and V: a batch entry, or a page.
+uvec2 key_row(uint batch, uint key) {
+    if (has(FEATURE_CU_SEQLENS_K)) return uvec2(0, min(packed_keys(batch).x + key, parameters.kv_total - 1));
+    if (PAGE_SIZE == 0) return uvec2(batch, key);
+    uint entry = batch * parameters.table_pages + min(key / max(PAGE_SIZE, 1), parameters.table_pages - 1);
+    int page = block_table[base_bytes(BINDING_BLOCK_TABLE) / 4 + entry];
+    return uvec2(clamp(page, 0, int(parameters.pool_pages) - 1), key % max(PAGE_SIZE, 1));
+}
