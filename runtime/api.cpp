@@ -10,6 +10,7 @@
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/merge.hpp"
 
 #include <algorithm>
 
@@ -212,6 +213,16 @@ vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_appe
                                    .block_table = bound(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
                                    .batch = append.batch,
                                    .positions = append.positions});
+        return made;
+    });
+}
+
+vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        add_merge(made->plan, check_merge(*desc));
         return made;
     });
 }

@@ -9,6 +9,7 @@ namespace vkattn {
 namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
+constexpr double kTwoTo32 = 4294967296.0;
 constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
 constexpr uint32_t kUnfusedWorkgroup = 64;
 
@@ -37,6 +38,7 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(present(problem.key_padding_mask), FEATURE_KEY_PADDING);
     set(present(problem.alibi_slopes), FEATURE_ALIBI);
     set(problem.softcap > 0, FEATURE_SOFTCAP);
+    set(problem.dropout_p > 0, FEATURE_DROPOUT);
     set(present(problem.sinks), FEATURE_SINKS);
     set(present(problem.log_sum_exp), FEATURE_LOG_SUM_EXP);
     set(present(problem.attn_weights), FEATURE_ATTN_WEIGHTS);
@@ -114,6 +116,10 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.window_left = window_of(problem.window_left);
     parameters.window_right = window_of(problem.window_right);
     parameters.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
+    parameters.dropout_seed_low = static_cast<uint32_t>(problem.dropout_seed);
+    parameters.dropout_seed_high = static_cast<uint32_t>(problem.dropout_seed >> 32);
+    parameters.dropout_threshold = static_cast<uint32_t>(static_cast<double>(problem.dropout_p) * kTwoTo32);
+    parameters.dropout_scale = 1.0f / (1.0f - problem.dropout_p);
     parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
     return parameters;
 }
@@ -168,11 +174,18 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
     if (unequal && (wants_matrices || problem.kernel == VKATTN_KERNEL_UNFUSED))
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: unfused, the only one with weights and scores, has no packed or paged ",
              "sequences, expected flash, decode or auto without attn_weights and qk_matmul_output");
+    if (problem.batch_invariant &&
+        (wants_matrices || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != VKATTN_KERNEL_FLASH)))
+        fail(VKATTN_ERROR_UNSUPPORTED, "batch_invariant: 1, expected 0 with kernels other than flash and with ",
+             "attn_weights or qk_matmul_output");
     if (problem.kernel != VKATTN_KERNEL_AUTO) {
         choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
     } else if (wants_matrices) {
         choice.kernel = VKATTN_KERNEL_UNFUSED;
         choice.reason = "unfused: attention weights or scores are asked for, which flash does not keep";
+    } else if (problem.batch_invariant) {
+        choice.kernel = VKATTN_KERNEL_FLASH;
+        choice.reason = "flash: a batch-invariant result is asked for, which keys split for decode do not give";
     } else if (decode_pays(problem, caps)) {
         choice.kernel = VKATTN_KERNEL_DECODE;
         choice.reason = "decode: few query rows over many keys, which are split to fill the device";

@@ -163,6 +163,11 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
             ", expected a finite number >= 0, 0 for none");
     problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
     problem.softcap = desc.softcap;
+    require(desc.dropout_p >= 0 && desc.dropout_p < 1, "dropout_p: ", desc.dropout_p,
+            ", expected at least 0 and below 1");
+    problem.dropout_p = desc.dropout_p;
+    problem.dropout_seed = desc.dropout_seed;
+    problem.batch_invariant = desc.batch_invariant != 0;
     require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS,
             "score_stage: ", static_cast<int>(desc.score_stage), ", expected a vkattn_score_stage");
     problem.score_stage = desc.score_stage;

@@ -27,7 +27,10 @@ struct AttentionProblem {
 
     vkattn_score_stage score_stage;
     float scale;
-    float softcap; // 0: none
+    float softcap;   // 0: none
+    float dropout_p; // 0: none
+    uint64_t dropout_seed;
+    bool batch_invariant;
     bool causal;
     bool windowed;
     bool keys_to_last_query;

@@ -37,7 +37,7 @@ uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t sums_of_row = tiles(problem.v_head_dim, kTileChunk) * 4;
     uint32_t rows = 4;
     while (rows > 1 && (rows * sums_of_row > kTileSums || shared_bytes_of_tile(rows) > caps.max_shared_memory_bytes ||
-                        rows / 2 * kTileRowGroups >= rows_of(problem)))
+                        (!problem.batch_invariant && rows / 2 * kTileRowGroups >= rows_of(problem))))
         rows /= 2;
     return rows;
 }
@@ -87,6 +87,8 @@ AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &
 }
 
 bool has_scalar_loads(const AttentionProblem &problem, const DeviceCaps &caps) {
+    // the bodies that read through addresses know no dropout, and step through keys as the whole batch lies
+    if (problem.dropout_p > 0 || problem.batch_invariant) return false;
     return caps.buffers_have_addresses != 0 && caps.traits.scalar_address_loads &&
            problem.head_dim % kElementsOfBlock == 0 && problem.v_head_dim % kElementsOfBlock == 0;
 }

@@ -14,17 +14,29 @@ namespace {
 constexpr uint64_t kBindingAlignment = 16;
 constexpr uint64_t kLargestResidue = 256; // the largest minStorageBufferOffsetAlignment that Vulkan allows
 
-constexpr const char *kRoleNames[] = {"workspace",    "query",
-                                      "key",          "value",
-                                      "output",       "log_sum_exp",
-                                      "attn_mask",    "key_padding_mask",
-                                      "key_lengths",  "past_lengths",
-                                      "alibi_slopes", "sinks",
-                                      "attn_weights", "qk_matmul_output",
-                                      "past_key",     "past_value",
-                                      "present_key",  "present_value",
-                                      "cu_seqlens_q", "cu_seqlens_k",
-                                      "block_table"};
+constexpr const char *kRoleNames[] = {"workspace",
+                                      "query",
+                                      "key",
+                                      "value",
+                                      "output",
+                                      "log_sum_exp",
+                                      "attn_mask",
+                                      "key_padding_mask",
+                                      "key_lengths",
+                                      "past_lengths",
+                                      "alibi_slopes",
+                                      "sinks",
+                                      "attn_weights",
+                                      "qk_matmul_output",
+                                      "past_key",
+                                      "past_value",
+                                      "present_key",
+                                      "present_value",
+                                      "cu_seqlens_q",
+                                      "cu_seqlens_k",
+                                      "block_table",
+                                      "partial_output",
+                                      "partial_log_sum_exp"};
 static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.

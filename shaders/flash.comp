@@ -20,6 +20,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
+#include "lib/dropout.glsl"
 #include "lib/states.glsl"
 
 const uint COLUMNS = COLUMNS_OF_FLASH_TILE;
@@ -159,9 +160,6 @@ void soften_tile() {
     }
 }
 
-// weight * value, and 0 for a hidden key even where its value is not a number
-vec4 weighted(float weight, vec4 value) { return weight > 0.0 ? weight * value : vec4(0); }
-
 void sum_chunk(uint chunk, bool all_visible) {
     for (uint block = 0; block < COLUMNS; ++block) {
         vec4 values[4];
@@ -169,10 +167,20 @@ void sum_chunk(uint chunk, bool all_visible) {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             vec4 weights = weight_tile[tile_row(r) * PITCH + block];
             vec4 sum = sums[r * VALUE_CHUNKS + chunk];
-            [[unroll]] for (uint k = 0; k < 4; ++k) sum =
-                all_visible ? fma(vec4(weights[k]), values[k], sum) : sum + weighted(weights[k], values[k]);
+            // a hidden key adds nothing even where its value is not a number, and otherwise to the same bits
+            [[unroll]] for (uint k = 0; k < 4; ++k) if (all_visible || weights[k] > 0.0) sum =
+                fma(vec4(weights[k]), values[k], sum);
             sums[r * VALUE_CHUNKS + chunk] = sum;
         }
+    }
+}
+
+// The sums above hold what is dropped here: dropout does not change log_sum_exp.
+void drop_weights(uint first_key) {
+    if (!has(FEATURE_DROPOUT)) return;
+    [[dont_unroll]] for (uint i = 0; i < 4 * ROWS; ++i) {
+        uint key = first_key + column() + i % 4 * COLUMNS;
+        weight_tile[tile_row(i / 4) * PITCH + column()][i % 4] *= dropout_factor(row_of_tile(tile_row(i / 4)), key);
     }
 }
 
@@ -180,6 +188,7 @@ void attend_tile(uint first_key, uint end, bool all_visible) {
     score_tile(first_key, end);
     finish_scores(first_key, end, all_visible);
     soften_tile();
+    drop_weights(first_key);
     [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
         barrier(); // the weights are there, and kv_tile's last readers are done
         load_value_chunk(first_key, end, chunk);
@@ -257,6 +266,7 @@ void main() {
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     range = KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key));
+    range.begin = range.begin / KEYS * KEYS; // the same tiles for every row, whatever else its tile holds
     range = part_of_range(range, part, PARTS, KEYS);
 
     start_rows(part);

@@ -72,6 +72,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_KEYS_TO_LAST_QUERY 65536u
 #define FEATURE_CU_SEQLENS_Q 131072u
 #define FEATURE_CU_SEQLENS_K 262144u
+#define FEATURE_DROPOUT 1048576u
 #define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
 
 #define KV_HEADS_GROUPED 0u
@@ -139,6 +140,10 @@ struct AttentionParameters {
     int window_right;
     float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
     float softcap_log2; /* softcap * log2(e) */
+    uint dropout_seed_low;
+    uint dropout_seed_high;
+    uint dropout_threshold; /* a weight is dropped whose random word is below */
+    float dropout_scale;    /* 1 / (1 - probability) */
 };
 
 /* What changes from dispatch to dispatch. bases: see base_bytes in lib/bases.glsl. */
@@ -289,6 +294,33 @@ struct AppendPush {
     uint table_pages; /* pages of a sequence in the block table */
 };
 
+/* ------------------------------------------------------------------ merge */
+
+#define BINDING_MERGE_PARTIAL_OUTPUT 0
+#define BINDING_MERGE_PARTIAL_LOG_SUM_EXP 1
+#define BINDING_MERGE_OUTPUT 2
+#define BINDING_MERGE_LOG_SUM_EXP 3
+#define MERGE_BINDINGS 4
+
+#define MERGE_WORKGROUP_SIZE 32
+
+#define MERGE_CONSTANTS(X)                                                                                             \
+    X(0, PARTIAL_FORMAT, 1)                                                                                            \
+    X(1, OUTPUT_FORMAT, 1)                                                                                             \
+    X(2, OUTPUT_PAIRS, 0)                                                                                              \
+    X(3, ACCUMULATES, 0)                                                                                               \
+    X(4, HAS_LOG_SUM_EXP, 0)
+
+struct MergePush {
+    uint bases[4];
+    uint partial_strides[4];      /* batch, head, position, element */
+    uint partial_sums_strides[4]; /* batch, head, position, part */
+    uint output_strides[4];
+    uint part_stride;
+    uint parts;
+    uint dims;
+};
+
 /* ------------------------------------------------------------------ advance_lengths */
 
 #define BINDING_ADVANCE_LENGTHS 0
@@ -317,15 +349,19 @@ struct RopeConstants {
 struct AppendConstants {
     APPEND_CONSTANTS(VKATTN_CONSTANT)
 };
+struct MergeConstants {
+    MERGE_CONSTANTS(VKATTN_CONSTANT)
+};
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */
 };
-static_assert(sizeof(AttentionParameters) == 152);
+static_assert(sizeof(AttentionParameters) == 168);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);
 static_assert(sizeof(RopePush) <= 128);
 static_assert(sizeof(AppendPush) <= 128);
+static_assert(sizeof(MergePush) <= 128);
 } // namespace vkattn::gpu
 #endif
 

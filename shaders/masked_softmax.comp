@@ -14,6 +14,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
+#include "lib/dropout.glsl"
 
 #define REDUCE_SIZE WORKGROUP_SIZE
 #include "lib/reduce.glsl"
@@ -62,6 +63,6 @@ void main() {
     float rescale = softmax_denominator_scale(state, row);
     float normaliser = state.sum > 0.0 ? rescale / state.sum : 0.0;
     for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE)
-        store_weights(scores[scores_start + key] * normaliser, row_start + key);
+        store_weights(scores[scores_start + key] * normaliser * dropout_factor(row, key), row_start + key);
     if (gl_LocalInvocationID.x == 0) store_log_sum_exp(state, row);
 }

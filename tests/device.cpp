@@ -174,6 +174,8 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.score_stage = problem.score_stage;
     desc.scale = problem.scale;
     desc.softcap = problem.softcap;
+    desc.dropout_p = problem.dropout_p;
+    desc.dropout_seed = problem.dropout_seed;
     desc.mask_flags = problem.mask_flags;
     desc.causal_alignment = problem.causal_alignment;
     desc.window_left = problem.window_left;

@@ -1,5 +1,7 @@
 #include "reference.hpp"
 
+#include "philox.hpp"
+
 #include <algorithm>
 #include <cassert>
 
@@ -168,6 +170,18 @@ void weighted_values(const AttentionProblem &p, const DenseProblem &d, const Row
     output.insert(output.end(), sum.begin(), sum.end());
 }
 
+// See vkattn_attention_desc at dropout_p.
+void drop(const AttentionProblem &p, const Row &row, std::vector<double> &weights) {
+    if (p.dropout_p <= 0) return;
+    const double threshold = std::floor(static_cast<double>(p.dropout_p) * 4294967296.0);
+    for (std::size_t j = 0; j < weights.size(); ++j) {
+        const auto words = philox({static_cast<std::uint32_t>(j / 4), static_cast<std::uint32_t>(row.query),
+                                   static_cast<std::uint32_t>(row.head), static_cast<std::uint32_t>(row.batch)},
+                                  p.dropout_seed);
+        weights[j] = words[j % 4] < threshold ? 0.0 : weights[j] / (1.0 - static_cast<double>(p.dropout_p));
+    }
+}
+
 void append(std::vector<double> &to, const std::vector<double> &from) { to.insert(to.end(), from.begin(), from.end()); }
 
 void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, AttentionReference &result) {
@@ -188,6 +202,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     }
     std::vector<double> weights;
     result.log_sum_exp.push_back(softmax(p, d, row, weights));
+    drop(p, row, weights);
     if (p.score_stage == VKATTN_SCORES_WEIGHTS) append(result.scores, weights);
     append(result.attn_weights, weights);
     weighted_values(p, d, row, weights, result.output);

@@ -24,6 +24,8 @@ struct AttentionProblem {
     vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
     float scale = 0.0f;
     float softcap = 0.0f;
+    float dropout_p = 0.0f;
+    std::uint64_t dropout_seed = 0;
     std::uint32_t mask_flags = VKATTN_MASK_NONE;
     vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
     std::int32_t window_left = -1;

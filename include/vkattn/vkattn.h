@@ -126,7 +126,9 @@ typedef enum vkattn_role {
     VKATTN_ROLE_CU_SEQLENS_Q = 18,
     VKATTN_ROLE_CU_SEQLENS_K = 19,
     VKATTN_ROLE_BLOCK_TABLE = 20,
-    VKATTN_ROLE_COUNT = 21,
+    VKATTN_ROLE_PARTIAL_OUTPUT = 21,
+    VKATTN_ROLE_PARTIAL_LOG_SUM_EXP = 22,
+    VKATTN_ROLE_COUNT = 23,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 
@@ -422,6 +424,12 @@ typedef enum vkattn_score_stage {
  * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
  * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
  * scale  0 means 1/sqrt(D);  softcap 0 means none; both finite
+ * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp knows
+ *        nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter (j/4, i, h, b)
+ *        under key dropout_seed (low word first), for query i, key j, query head h, batch entry or sequence b; a weight is
+ *        dropped if its word is below p * 2^32. Every kernel drops the same
+ * batch_invariant  1: the bits of a sequence's results do not depend on the other sequences of the call, on how many there
+ *        are or how long they or the buffers; kernel flash without splits, possibly slower
  * offset of masks and ALiBi: past_lengths[b] if given, else past_len if > 0, else by causal_alignment
  * window_left, window_right: -1 means unbounded; read only with VKATTN_MASK_WINDOW
  *
@@ -464,6 +472,9 @@ typedef struct vkattn_attention_desc {
     vkattn_score_stage score_stage;
     float scale;
     float softcap;
+    float dropout_p;
+    uint32_t batch_invariant;
+    uint64_t dropout_seed;
     uint32_t mask_flags; /* vkattn_mask_flags */
     vkattn_causal_alignment causal_alignment;
     int32_t window_left;
@@ -504,6 +515,34 @@ typedef struct vkattn_kv_append_desc {
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc,
                                                vkattn_plan *plan);
+
+/* Attention over disjoint sets of keys, joined: the output and log_sum_exp of each set give those of their union, as if
+ * one call had seen all the keys (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). For keys
+ * split over devices, and for a prefix that many sequences share.
+ *
+ * part_count           sets, at least 1
+ * partial_output       [B,Hq,Lq,Dv], that of the first set; F32, F16 or BF16, any strides; the next begins
+ *                      partial_output_stride elements later; bound as VKATTN_ROLE_PARTIAL_OUTPUT
+ * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later; bound
+ *                      as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read. A sink
+ *                      may be in one set only
+ * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
+ * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional
+ * accumulate           1: output and log_sum_exp hold one more set already, and are replaced by the union
+ * Rows without any key become output 0, log_sum_exp -inf. */
+typedef struct vkattn_merge_desc {
+    uint32_t part_count;
+    uint32_t accumulate;
+    vkattn_tensor partial_output;
+    vkattn_tensor partial_log_sum_exp;
+    vkattn_tensor output;
+    vkattn_tensor log_sum_exp;
+    uint64_t partial_output_stride;
+    uint64_t partial_log_sum_exp_stride;
+} vkattn_merge_desc;
+
+/* Plans one merge. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan);
 
 /* ------------------------------------------------------------------------------------------------ layers */
 

@@ -293,6 +293,12 @@ class Context {
         return Plan(created);
     }
 
+    Plan merge_plan(const vkattn_merge_desc &desc) const {
+        vkattn_plan created = nullptr;
+        check(vkattn_merge_plan(get(), &desc, &created));
+        return Plan(created);
+    }
+
     // Creates a layer from named weights in host memory, which may be freed afterwards.
     Layer layer(const vkattn_layer_config &config, std::span<const vkattn_weight> weights) const {
         return Layer(get(), config, weights);

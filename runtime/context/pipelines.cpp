@@ -11,6 +11,7 @@
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
 #include "vkattn_shaders/masked_softmax.spv.hpp"
+#include "vkattn_shaders/merge.spv.hpp"
 #include "vkattn_shaders/merge_parts.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
@@ -35,6 +36,7 @@ const ModuleInfo kModules[] = {
      sizeof(gpu::AttentionParameters)},
     {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"merge", merge_spv, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
     {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
      sizeof(gpu::AttentionParameters)},

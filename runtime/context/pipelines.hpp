@@ -15,6 +15,7 @@ enum class Module : uint32_t {
     kFlashAddresses,
     kDecodeKeys,
     kMergeParts,
+    kMerge,
     kQkScores,
     kMaskedSoftmax,
     kWeightedValues,

@@ -38,7 +38,7 @@ function(expect_output program pattern)
 endfunction()
 
 file(REMOVE_RECURSE "${WORK}")
-foreach(name CMakeLists.txt attention.cpp attention.c record.cpp wrap.c layer.cpp kinds.cpp cache.cpp paged.cpp)
+foreach(name CMakeLists.txt attention.cpp attention.c record.cpp wrap.c layer.cpp kinds.cpp cache.cpp paged.cpp shared_prefix.cpp)
     cut_block(${name})
 endforeach()
 file(APPEND "${WORK}/CMakeLists.txt" "
@@ -46,7 +46,7 @@ add_executable(attention_c attention.c)
 target_link_libraries(attention_c PRIVATE vkattn::vkattn)
 add_executable(layer layer.cpp)
 target_link_libraries(layer PRIVATE vkattn::vkattn)
-add_library(fragments OBJECT record.cpp wrap.c kinds.cpp cache.cpp paged.cpp)
+add_library(fragments OBJECT record.cpp wrap.c kinds.cpp cache.cpp paged.cpp shared_prefix.cpp)
 target_link_libraries(fragments PRIVATE vkattn::vkattn)
 ")
 

@@ -1,0 +1,113 @@
+#include "runtime/ops/merge.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+vkattn_tensor checked(const vkattn_tensor &given, const char *name, uint32_t rank) {
+    require(present(given), name, ": absent, expected a tensor of rank ", rank);
+    const vkattn_tensor tensor = normalised(given, name);
+    require(tensor.rank == rank, name, ": rank ", tensor.rank, ", expected ", rank);
+    return tensor;
+}
+
+vkattn_tensor checked_output(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked(given, name, 4);
+    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
+            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+    return tensor;
+}
+
+void require_rows(const vkattn_tensor &sums, const char *name, const vkattn_tensor &output) {
+    const bool same = std::equal(sums.shape, sums.shape + 3, output.shape);
+    require(sums.type == VKATTN_TYPE_F32 && same, name, ": type ", type_name(sums.type), ", shape ", shape_text(sums),
+            ", expected F32 and the first three sizes of output, ", shape_text(output));
+}
+
+// The whole of what lies in a region, as plain elements.
+View region_of(const vkattn_tensor &tensor, uint64_t stride, uint32_t parts, vkattn_role role) {
+    const uint64_t elements = extent_elements(tensor) - tensor.offset + stride * (parts - 1);
+    View view{contiguous(tensor.type, {elements}), {Source::Kind::kRole, role}};
+    view.tensor.offset = tensor.offset;
+    return view;
+}
+
+bool in_pairs(const vkattn_tensor &tensor) {
+    bool even = tensor.offset % 2 == 0 && tensor.strides[3] == 1;
+    for (uint32_t dim = 0; dim < 3; ++dim) even = even && (tensor.shape[dim] == 1 || tensor.strides[dim] % 2 == 0);
+    return even;
+}
+
+void copy_strides(const vkattn_tensor &tensor, uint32_t (&strides)[4]) {
+    for (uint32_t dim = 0; dim < tensor.rank; ++dim) strides[dim] = static_cast<uint32_t>(tensor.strides[dim]);
+}
+
+gpu::MergePush push_of(const Merge &merge) {
+    gpu::MergePush push{};
+    copy_strides(merge.partial_output, push.partial_strides);
+    copy_strides(merge.partial_log_sum_exp, push.partial_sums_strides);
+    push.partial_sums_strides[3] = static_cast<uint32_t>(merge.partial_log_sum_exp_stride);
+    copy_strides(merge.output, push.output_strides);
+    push.part_stride = static_cast<uint32_t>(merge.partial_output_stride);
+    push.parts = merge.parts;
+    push.dims = static_cast<uint32_t>(merge.output.shape[3]);
+    return push;
+}
+
+} // namespace
+
+Merge check_merge(const vkattn_merge_desc &desc) {
+    Merge merge{desc.part_count,
+                checked_output(desc.partial_output, "partial_output"),
+                checked(desc.partial_log_sum_exp, "partial_log_sum_exp", 3),
+                checked_output(desc.output, "output"),
+                normalised(desc.log_sum_exp, "log_sum_exp"),
+                desc.partial_output_stride,
+                desc.partial_log_sum_exp_stride,
+                desc.accumulate != 0};
+    const vkattn_tensor &output = merge.output;
+    require(merge.parts >= 1, "part_count: 0, expected at least 1");
+    require(std::equal(output.shape, output.shape + 4, merge.partial_output.shape), "partial_output: shape ",
+            shape_text(merge.partial_output), ", expected that of output, ", shape_text(output));
+    require(!overlaps_itself(output),
+            "output: strides make elements overlap, expected each element to have its own place");
+    require_rows(merge.partial_log_sum_exp, "partial_log_sum_exp", output);
+    require(present(merge.log_sum_exp) || !merge.accumulates, "log_sum_exp: absent, expected it with accumulate");
+    if (!present(merge.log_sum_exp)) return merge;
+    require(merge.log_sum_exp.rank == 3, "log_sum_exp: rank ", merge.log_sum_exp.rank, ", expected 3");
+    require_rows(merge.log_sum_exp, "log_sum_exp", output);
+    require(is_contiguous(merge.log_sum_exp),
+            "log_sum_exp: strides are not those of a contiguous tensor, expected them to be");
+    return merge;
+}
+
+void add_merge(Plan &plan, const Merge &merge) {
+    gpu::MergeConstants constants;
+    constants.PARTIAL_FORMAT = static_cast<uint32_t>(merge.partial_output.type);
+    constants.OUTPUT_FORMAT = static_cast<uint32_t>(merge.output.type);
+    constants.OUTPUT_PAIRS = in_pairs(merge.output);
+    constants.ACCUMULATES = merge.accumulates;
+    constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
+    Step &step = plan.add_step(plan.context().pipelines().get(Module::kMerge, constants), push_of(merge));
+    for (uint32_t axis = 0; axis < 3; ++axis) {
+        const uint64_t groups = merge.output.shape[2 - axis];
+        if (groups > plan.context().caps().max_workgroup_count[axis])
+            fail(VKATTN_ERROR_UNSUPPORTED, "merge: ", groups, " workgroups on axis ", axis, ", expected at most ",
+                 plan.context().caps().max_workgroup_count[axis]);
+        step.groups[axis] = static_cast<uint32_t>(groups);
+    }
+    bind(plan, step, BINDING_MERGE_PARTIAL_OUTPUT,
+         region_of(merge.partial_output, merge.partial_output_stride, merge.parts, VKATTN_ROLE_PARTIAL_OUTPUT));
+    bind(plan, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,
+         region_of(merge.partial_log_sum_exp, merge.partial_log_sum_exp_stride, merge.parts,
+                   VKATTN_ROLE_PARTIAL_LOG_SUM_EXP));
+    bind(plan, step, BINDING_MERGE_OUTPUT, {merge.output, {Source::Kind::kRole, VKATTN_ROLE_OUTPUT}});
+    bind(plan, step, BINDING_MERGE_LOG_SUM_EXP, {merge.log_sum_exp, {Source::Kind::kRole, VKATTN_ROLE_LOG_SUM_EXP}});
+    step.written_binding = BINDING_MERGE_OUTPUT;
+}
+
+} // namespace vkattn
