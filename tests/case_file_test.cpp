@@ -124,12 +124,15 @@ TEST_CASE("configuration of the wrong type or range is refused") {
 }
 
 TEST_CASE("what this version cannot do is said") {
-    check_config_error(R"({"op":"attention","dropout_p":0.1})", "dropout is not supported yet");
+    check_config_error(R"({"op":"mha","embed_dim":16,"num_heads":4,"dropout_p":0.1})", "layers have no dropout");
     check_config_error(R"({"op":"attention","k_dtype":"q5_0"})", "k_dtype");
-    for (const std::string name : {"cu_seqlens_q", "cu_seqlens_k", "block_table"}) {
+    for (const std::string name : {"cu_seqlens_k", "block_table"}) {
         TensorMap tensors = qkv();
-        tensors[name] = {Dtype::kI32, {1}, std::vector<std::byte>(4)};
-        check_problem_error(kAttention, tensors, "'" + name + "' is not supported yet");
+        tensors[name] = {Dtype::kI32, {2}, std::vector<std::byte>(8)};
+        check_problem_error(kAttention, tensors, "tensor '" + name + "' beside", {"output", "present_key"});
+        tensors[name].dtype = Dtype::kF16;
+        tensors[name].bytes.resize(4);
+        check_problem_error(kAttention, tensors, "'" + name + "' is F16, expected I32 or I64");
     }
     CHECK_NOTHROW(make_case(R"({"op":"attention","dropout_p":0.0,"dropout_seed":18446744073709551615})"));
 }

@@ -67,6 +67,39 @@ TEST_CASE_FIXTURE(DeviceTest, "every reference case has PyTorch's answer") {
     CHECK(checked >= 40);
 }
 
+// [B,H,L,D] as packed rows [B*L,H,D].
+tools::HostTensor packed(const tools::HostTensor &tensor) {
+    const std::uint64_t batch = tensor.shape[0], heads = tensor.shape[1], len = tensor.shape[2], size = tensor.shape[3];
+    const std::uint64_t row = size * tools::dtype_bytes(tensor.dtype);
+    tools::HostTensor rows{tensor.dtype, {batch * len, heads, size}, {}};
+    for (std::uint64_t b = 0; b < batch; ++b)
+        for (std::uint64_t i = 0; i < len; ++i)
+            for (std::uint64_t h = 0; h < heads; ++h) {
+                const auto first =
+                    tensor.bytes.begin() + static_cast<std::ptrdiff_t>(((b * heads + h) * len + i) * row);
+                rows.bytes.insert(rows.bytes.end(), first, first + static_cast<std::ptrdiff_t>(row));
+            }
+    return rows;
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a case of packed sequences has the answer of the dense one") {
+    for (const char *name : {"ref001_sdpa.safetensors", "ref004_sdpa_causal.safetensors"}) {
+        CAPTURE(name);
+        tools::CaseFile file = tools::read_case(std::filesystem::path(VKATTN_TEST_DATA) / name);
+        const std::uint64_t batch = file.tensors.at("q").shape[0], len = file.tensors.at("q").shape[2];
+        for (const char *tensor : {"q", "k", "v"}) file.tensors[tensor] = packed(file.tensors.at(tensor));
+        std::vector<std::int32_t> starts;
+        for (std::uint64_t b = 0; b <= batch; ++b) starts.push_back(static_cast<std::int32_t>(b * len));
+        const std::span<const std::byte> bytes = std::as_bytes(std::span(starts));
+        for (const char *tensor : {"cu_seqlens_q", "cu_seqlens_k"})
+            file.tensors[tensor] = {tools::Dtype::kI32, {batch + 1}, {bytes.begin(), bytes.end()}};
+        const std::vector<std::string> wanted{"output", "lse"};
+        const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
+        CHECK(tools::compare(result.outputs.at("output"), packed(file.expected.at("output"))).nmse < 1e-9);
+        CHECK(result.outputs.at("lse").shape == std::vector<std::uint64_t>{file.tensors.at("q").shape[1], batch * len});
+    }
+}
+
 // Tokens begin .. end - 1 of [B,L,D].
 tools::HostTensor tokens(const tools::HostTensor &tensor, std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t row = tensor.shape[2] * tools::dtype_bytes(tensor.dtype);

@@ -11,34 +11,52 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 10> kInputs{
-    "q",    "k", "v", "attn_mask", "key_padding_mask", "nonpad_kv_seqlen", "past_key", "past_value", "alibi_slopes",
-    "sinks"};
-constexpr std::array<std::string_view, 3> kLaterInputs{"cu_seqlens_q", "cu_seqlens_k", "block_table"};
+constexpr std::array<std::string_view, 13> kInputs{"q",
+                                                   "k",
+                                                   "v",
+                                                   "attn_mask",
+                                                   "key_padding_mask",
+                                                   "nonpad_kv_seqlen",
+                                                   "past_key",
+                                                   "past_value",
+                                                   "alibi_slopes",
+                                                   "sinks",
+                                                   "cu_seqlens_q",
+                                                   "cu_seqlens_k",
+                                                   "block_table"};
 constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
                                                    "present_key", "present_value", "qk_matmul_output"};
 
 void check_inputs(const ProblemBuilder &builder) {
     for (const auto &[name, tensor] : builder.input().tensors) {
-        if (std::ranges::find(kLaterInputs, std::string_view(name)) != kLaterInputs.end())
-            builder.fail("tensor '" + name + "' is not supported yet by this version, expected dense q, k and v");
         if (std::ranges::find(kInputs, std::string_view(name)) == kInputs.end())
             builder.fail("unknown tensor " + quote_name(name) +
                          ", expected q k v attn_mask key_padding_mask nonpad_kv_seqlen past_key past_value "
-                         "alibi_slopes sinks or expected.*");
+                         "alibi_slopes sinks cu_seqlens_q cu_seqlens_k block_table or expected.*");
     }
 }
 
-// A tensor as [B,H,L,D], whatever its storage: 3-D ones are [B,L,H*D].
+// A tensor as [B,H,L,D], whatever its storage: 3-D ones are [B,L,H*D], and packed ones [total,H,D].
 struct HeadsView {
     const HostTensor *tensor = nullptr;
     vkattn_tensor layout{};
     bool is_3d = false;
+    bool is_packed = false;
 };
 
-HeadsView view_heads(const ProblemBuilder &builder, const std::string &name, std::uint32_t heads, const char *key) {
+HeadsView view_packed(const HostTensor &tensor) {
+    const std::uint64_t total = tensor.shape[0], heads = tensor.shape[1], size = tensor.shape[2];
+    vkattn_tensor layout{type_of(tensor.dtype), 4, {1, heads, total, size}, {}, 0};
+    const std::array<std::uint64_t, 4> strides{total * heads * size, size, heads * size, 1};
+    std::ranges::copy(strides, layout.strides);
+    return {&tensor, layout, false, true};
+}
+
+HeadsView view_heads(const ProblemBuilder &builder, const std::string &name, std::uint32_t heads, const char *key,
+                     const char *cu_seqlens) {
     const HostTensor &tensor = builder.required_float(name, 4, 3);
     const std::vector<std::uint64_t> &shape = tensor.shape;
+    if (shape.size() == 3 && builder.input().find(cu_seqlens) != nullptr) return view_packed(tensor);
     if (shape.size() == 4) {
         if (heads != 0 && shape[1] != heads)
             builder.fail("tensor '" + name + "' is " + shape_text(shape) + ", expected " + std::to_string(heads) +
@@ -122,7 +140,8 @@ void store_as(ProblemBuilder &builder, const SideNames &names, vkattn_type type,
 
 // Makes K or V of the problem: past in front, in the storage type asked for.
 HeadsView make_side(ProblemBuilder &builder, const SideNames &names, std::optional<vkattn_type> storage) {
-    HeadsView side = view_heads(builder, names.fresh, builder.input().attention.kv_num_heads, "kv_num_heads");
+    HeadsView side =
+        view_heads(builder, names.fresh, builder.input().attention.kv_num_heads, "kv_num_heads", "cu_seqlens_k");
     const HostTensor *past = builder.input().find(names.past);
     if (past != nullptr) check_past(builder, names.past, *past, side);
     if (past != nullptr || builder.wants(names.present)) {
@@ -142,6 +161,11 @@ void add_present(ProblemBuilder &builder, const std::string &name, vkattn_role r
 vkattn_tensor add_attention_output(ProblemBuilder &builder, const HeadsView &query, std::uint64_t v_head_dim) {
     const auto [batch, heads, len, unused] = std::to_array(query.layout.shape);
     const Dtype dtype = query.tensor->dtype;
+    if (query.is_packed) {
+        const vkattn_tensor layout = view_packed({dtype, {len, heads, v_head_dim}, {}}).layout;
+        builder.add_output({"output", VKATTN_ROLE_OUTPUT, layout, dtype, {len, heads, v_head_dim}});
+        return layout;
+    }
     if (!query.is_3d) return builder.add_output("output", VKATTN_ROLE_OUTPUT, dtype, {batch, heads, len, v_head_dim});
     const std::uint64_t width = heads * v_head_dim;
     vkattn_tensor layout{type_of(dtype), 4, {batch, heads, len, v_head_dim}, {}, 0};
@@ -154,8 +178,10 @@ vkattn_tensor add_attention_output(ProblemBuilder &builder, const HeadsView &que
 void add_score_outputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
     const auto [batch, heads, q_len, unused] = std::to_array(desc.query.shape);
     const std::uint64_t kv_len = desc.key.shape[2];
-    if (builder.wants("lse"))
-        desc.log_sum_exp = builder.add_output("lse", VKATTN_ROLE_LOG_SUM_EXP, Dtype::kF32, {batch, heads, q_len});
+    const bool packed = builder.input().find("cu_seqlens_q") != nullptr;
+    std::vector<std::uint64_t> rows{batch, heads, q_len};
+    if (packed) rows.erase(rows.begin());
+    if (builder.wants("lse")) desc.log_sum_exp = builder.add_output("lse", VKATTN_ROLE_LOG_SUM_EXP, Dtype::kF32, rows);
     if (builder.wants("attn_weights"))
         desc.attn_weights =
             builder.add_output("attn_weights", VKATTN_ROLE_ATTN_WEIGHTS, Dtype::kF32, {batch, heads, q_len, kv_len});
@@ -168,6 +194,8 @@ void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.score_stage = input.attention.score_stage;
     desc.scale = input.attention.scale;
     desc.softcap = input.attention.softcap;
+    desc.dropout_p = input.attention.dropout_p;
+    desc.dropout_seed = input.attention.dropout_seed;
     desc.kv_head_mapping = input.attention.kv_head_mapping;
     desc.mask_flags = input.mask.flags;
     desc.causal_alignment = input.mask.causal_alignment;
@@ -175,15 +203,30 @@ void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.window_right = input.mask.window_right;
 }
 
+// What is joined in front of K and V, or returned with it, is dense.
+void check_sequences(const ProblemBuilder &builder) {
+    for (const char *name : {"cu_seqlens_k", "block_table"}) {
+        if (builder.input().find(name) == nullptr) continue;
+        if (builder.input().find("past_key") != nullptr || builder.wants("present_key") ||
+            builder.wants("present_value"))
+            builder.fail(std::string("tensor '") + name + "' beside past_key, present_key or present_value, expected " +
+                         "the past to be among the keys");
+    }
+}
+
 void fill_inputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
     const AttentionConfig &config = builder.input().attention;
-    const HeadsView query = view_heads(builder, "q", config.q_num_heads, "q_num_heads");
+    const HeadsView query = view_heads(builder, "q", config.q_num_heads, "q_num_heads", "cu_seqlens_q");
     const HeadsView key = make_side(builder, {"k", "past_key", "present_key"}, config.k_dtype);
     const HeadsView value = make_side(builder, {"v", "past_value", "present_value"}, config.v_dtype);
     desc.query = builder.add(VKATTN_ROLE_QUERY, query.layout, *query.tensor);
     desc.key = builder.add(VKATTN_ROLE_KEY, key.layout, *key.tensor);
     desc.value = builder.add(VKATTN_ROLE_VALUE, value.layout, *value.tensor);
     desc.output = add_attention_output(builder, query, value.layout.shape[3]);
+    check_sequences(builder);
+    desc.cu_seqlens_q = builder.add_integers(VKATTN_ROLE_CU_SEQLENS_Q, "cu_seqlens_q");
+    desc.cu_seqlens_k = builder.add_integers(VKATTN_ROLE_CU_SEQLENS_K, "cu_seqlens_k");
+    desc.block_table = builder.add_integers(VKATTN_ROLE_BLOCK_TABLE, "block_table");
     add_present(builder, "present_key", VKATTN_ROLE_KEY, key);
     add_present(builder, "present_value", VKATTN_ROLE_VALUE, value);
 }
@@ -213,7 +256,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.past_len = find_past_len(builder);
     desc.attn_mask = builder.add_attn_mask();
     desc.key_padding_mask = builder.add_key_padding_mask();
-    desc.key_lengths = builder.add_key_lengths();
+    desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
     add_score_outputs(builder, desc);

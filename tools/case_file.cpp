@@ -24,13 +24,11 @@ void read_mask(ConfigReader &config, MaskConfig &mask) {
                        mask.causal_alignment);
 }
 
-void read_dropout(ConfigReader &config) {
-    double probability = 0.0;
-    std::uint64_t seed = 0; // without dropout it changes nothing
-    config.read("dropout_p", probability);
-    config.read("dropout_seed", seed);
-    if (probability != 0.0)
-        config.fail("config key 'dropout_p' is not 0, expected 0: dropout is not supported yet by this version");
+void read_dropout(ConfigReader &config, CaseFile &read) {
+    config.read("dropout_p", read.attention.dropout_p);
+    config.read("dropout_seed", read.attention.dropout_seed);
+    if (read.is_layer() && read.attention.dropout_p != 0.0F)
+        config.fail("config key 'dropout_p' is not 0, expected 0: layers have no dropout");
 }
 
 std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key) {
@@ -198,7 +196,7 @@ CaseFile parse_case(const std::string &file, Safetensors content) {
     ConfigReader config(file, read.op, std::move(json));
     op.read(config, read);
     read_mask(config, read.mask);
-    read_dropout(config);
+    read_dropout(config, read);
     config.finish();
     split_tensors(std::move(content.tensors), read);
     return read;

@@ -26,6 +26,8 @@ struct AttentionConfig {
     std::uint32_t kv_num_heads = 0;
     float scale = 0.0F;
     float softcap = 0.0F;
+    float dropout_p = 0.0F;
+    std::uint64_t dropout_seed = 0;
     vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
     std::optional<vkattn_type> k_dtype; // absent: as stored

@@ -104,18 +104,18 @@ vkattn_tensor ProblemBuilder::add_key_padding_mask() {
     return add(VKATTN_ROLE_KEY_PADDING_MASK, contiguous("key_padding_mask", VKATTN_TYPE_BOOL, mask->shape), *mask);
 }
 
-vkattn_tensor ProblemBuilder::add_key_lengths() {
-    const HostTensor *lengths = input_.find("nonpad_kv_seqlen");
-    if (lengths == nullptr) return {};
-    if (lengths->dtype != Dtype::kI32 && lengths->dtype != Dtype::kI64)
-        fail("tensor 'nonpad_kv_seqlen' is " + std::string(dtype_name(lengths->dtype)) + ", expected I32 or I64");
-    constexpr double kMax = std::numeric_limits<std::int32_t>::max();
+vkattn_tensor ProblemBuilder::add_integers(vkattn_role role, const std::string &name) {
+    const HostTensor *integers = input_.find(name);
+    if (integers == nullptr) return {};
+    if (integers->dtype != Dtype::kI32 && integers->dtype != Dtype::kI64)
+        fail("tensor '" + name + "' is " + std::string(dtype_name(integers->dtype)) + ", expected I32 or I64");
+    constexpr double kMin = std::numeric_limits<std::int32_t>::min(), kMax = std::numeric_limits<std::int32_t>::max();
     std::vector<std::int32_t> clamped;
-    for (const double length : values_of(*lengths))
-        clamped.push_back(static_cast<std::int32_t>(std::clamp(length, 0.0, kMax)));
+    for (const double value : values_of(*integers))
+        clamped.push_back(static_cast<std::int32_t>(std::clamp(value, kMin, kMax)));
     const std::span<const std::byte> bytes = std::as_bytes(std::span(clamped));
-    const HostTensor &kept = keep({Dtype::kI32, lengths->shape, {bytes.begin(), bytes.end()}});
-    return add(VKATTN_ROLE_KEY_LENGTHS, contiguous("nonpad_kv_seqlen", VKATTN_TYPE_I32, kept.shape), kept);
+    const HostTensor &kept = keep({Dtype::kI32, integers->shape, {bytes.begin(), bytes.end()}});
+    return add(role, contiguous(name, VKATTN_TYPE_I32, kept.shape), kept);
 }
 
 vkattn_tensor ProblemBuilder::add_f32_vector(vkattn_role role, const std::string &name) {
