@@ -334,3 +334,16 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
         return made;
     });
 }
+
+vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
+                                     const vkattn_layer_call *call, uint64_t *workspace_bytes) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(config, "config");
+        require_given(call, "call");
+        require_given(workspace_bytes, "workspace_bytes");
+        Plan plan(context->context, Plan::Purpose::kMeasure);
+        plan_layer(plan, Layer(context->context, *config), *call);
+        *workspace_bytes = plan.requirements().workspace_bytes;
+    });
+}

@@ -133,7 +133,7 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
 void add_advance(Plan &plan, const Cache &cache, uint32_t tokens) {
     plan.barrier();
     const gpu::AdvancePush push{{}, cache.sizes().batch, tokens, cache.sizes().capacity};
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
+    Step &step = plan.add_step(plan.pipeline(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
     step.groups[0] = (push.sequences + ELEMENTWISE_WORKGROUP_SIZE - 1) / ELEMENTWISE_WORKGROUP_SIZE;
     bind(plan, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     step.written_binding = BINDING_ADVANCE_LENGTHS;

@@ -58,7 +58,10 @@ struct Descriptors;
 // A checked problem as a list of dispatches. Immutable after building; recorded from any thread.
 class Plan {
   public:
-    explicit Plan(Context &context) : context_(context) {}
+    // kMeasure: to learn what the plan would take; nothing is compiled or allocated, and it cannot be recorded.
+    enum class Purpose { kRun, kMeasure };
+
+    explicit Plan(Context &context, Purpose purpose = Purpose::kRun) : context_(context), purpose_(purpose) {}
     ~Plan();
     Plan(const Plan &) = delete;
     Plan &operator=(const Plan &) = delete;
@@ -74,6 +77,11 @@ class Plan {
     // Every run appends so many tokens to every sequence of the cache, which must outlive the plan.
     void set_appended(Cache &cache, uint32_t tokens);
 
+    template <class Constants>
+    const Pipeline &pipeline(Module module, const Constants &constants) const {
+        static const Pipeline none{};
+        return purpose_ == Purpose::kMeasure ? none : context_.pipelines().get(module, constants);
+    }
     template <class Push>
     Step &add_step(const Pipeline &pipeline, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
@@ -90,6 +98,7 @@ class Plan {
     template <class Block>
     UniformSlot keep_uniforms(const Block &block) {
         static_assert(sizeof(Block) <= Uniforms::kSlotBytes);
+        if (purpose_ == Purpose::kMeasure) return {};
         uniforms_.reserve(uniforms_.size() + 1);
         uniforms_.push_back(context_.uniforms().take(&block, sizeof(Block)));
         return uniforms_.back();
@@ -121,6 +130,7 @@ class Plan {
     void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;
 
     Context &context_;
+    Purpose purpose_;
     std::vector<Step> steps_;
     std::vector<UniformSlot> uniforms_;
     std::array<bool, VKATTN_ROLE_COUNT> roles_{};

@@ -29,6 +29,14 @@ std::vector<HostTensor> cache_of(const LayerCase &c, std::uint64_t batch, std::u
 constexpr vkattn_role kPastRoles[] = {VKATTN_ROLE_PAST_KEY, VKATTN_ROLE_PAST_VALUE};
 constexpr vkattn_role kPresentRoles[] = {VKATTN_ROLE_PRESENT_KEY, VKATTN_ROLE_PRESENT_VALUE};
 
+// Runs the call, whose workspace is what the layer's sizes alone say it would be.
+void run_measured(const vkattn::Layer &layer, const LayerCase &c, const vkattn_layer_call &call,
+                  std::span<const Region> regions) {
+    const vkattn::Plan plan = layer.plan(call);
+    CHECK(test_device().context().layer_workspace(c.config, call) == plan.requirements().workspace_bytes);
+    test_device().run(plan, regions);
+}
+
 // One step: `past` is copied in front of the new tokens; its place is taken by the longer cache.
 HostTensor decode(const vkattn::Layer &layer, const LayerCase &c, HostTensor input, std::vector<HostTensor> &past) {
     const std::uint64_t batch = input.shape()[0],
@@ -49,7 +57,7 @@ HostTensor decode(const vkattn::Layer &layer, const LayerCase &c, HostTensor inp
         regions.push_back({kPastRoles[i], &past[i], Access::kRead});
         regions.push_back({kPresentRoles[i], &present[i], Access::kWrite});
     }
-    test_device().run(layer.plan(call), regions);
+    run_measured(layer, c, call, regions);
     past = present;
     return output;
 }
@@ -68,7 +76,7 @@ void start_cache(const vkattn::Layer &layer, const LayerCase &c, HostTensor inpu
         *views[i] = cache[i].view();
         regions.push_back({kPresentRoles[i], &cache[i], Access::kWrite});
     }
-    test_device().run(layer.plan(call), regions);
+    run_measured(layer, c, call, regions);
 }
 
 void check_chunks(const LayerCase &c, vkattn_type cache_type, std::span<const std::uint64_t> chunks) {

@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 #include "estimate_report.hpp"
+#include "estimate_workspace.hpp"
 #include "input_error.hpp"
 
 #include <CLI/CLI.hpp>
@@ -173,11 +174,12 @@ CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options) {
     return command;
 }
 
-int estimate_command(const EstimateOptions &options) {
+int estimate_command(const EstimateOptions &options, const std::string &device) {
     const vkattn_estimate_info use = use_of(options);
     std::vector<EstimateModel> models = models_of(options);
     set_mla_form(options.mla_form, models);
-    const std::vector<Estimate> estimates = estimate_all(models, use);
+    std::vector<Estimate> estimates = estimate_all(models, use);
+    if (!device.empty()) measure_workspaces(Context(device), estimates);
     write_charts(options.svg_file, estimates);
     if (options.json)
         print_json(std::cout, estimates);

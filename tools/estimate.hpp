@@ -34,6 +34,7 @@ struct EstimateOptions {
 CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options);
 
 // Prints the estimate, returns the exit status and throws InputError for bad input.
-int estimate_command(const EstimateOptions &options);
+// device: where workspaces are asked for; "": nowhere.
+int estimate_command(const EstimateOptions &options, const std::string &device);
 
 } // namespace vkattn::tools

@@ -180,6 +180,16 @@ void add_work(Table &table) {
                           [](const Estimate &e) { return format_value(e.result.decode_intensity, Unit::kPlain); });
 }
 
+void add_workspaces(Table &table) {
+    const auto text = [](const std::optional<std::uint64_t> &bytes) { return bytes ? bytes_text(*bytes) : "-"; };
+    table.add("prefill, workspace", [&](const Estimate &e) { return text(e.prefill_workspace); });
+    table.add("step, workspace", [&](const Estimate &e) { return text(e.step_workspace); });
+}
+
+bool has_workspaces(std::span<const Estimate> estimates) {
+    return std::ranges::any_of(estimates, [](const Estimate &e) { return e.prefill_workspace.has_value(); });
+}
+
 void add_reach(Table &table) {
     table.add("fits", [](const Estimate &e) { return std::string(e.fits() ? "yes" : "no"); });
     table.add("longest context", [](const Estimate &e) { return bound_text(e.result.max_context_len); });
@@ -194,8 +204,11 @@ std::string use_text(const vkattn_estimate_info &info) {
 }
 
 void print_notes(std::ostream &out, std::span<const Estimate> estimates) {
-    out << "Prefill and step (one new token a sequence) in FLOP, a multiply-add being 2. Embeddings, activations\n"
-           "and workspaces are not counted.\n";
+    out << "Prefill and step (one new token a sequence) in FLOP, a multiply-add being 2. Embeddings and activations\n"
+           "are not counted. ";
+    out << (has_workspaces(estimates)
+                ? "Workspaces are those of one call on this device; layers that run in turn share one.\n"
+                : "Workspaces need a device: --device.\n");
     const auto mla = std::ranges::find_if(estimates, is_mla);
     if (mla != estimates.end())
         out << mla->model.name
@@ -207,6 +220,8 @@ void print_notes(std::ostream &out, std::span<const Estimate> estimates) {
 }
 
 Json bound_json(std::uint64_t value) { return value == kUnbounded ? Json(nullptr) : Json(value); }
+
+Json optional_json(const std::optional<std::uint64_t> &value) { return value ? Json(*value) : Json(nullptr); }
 
 Json to_json(const Estimate &estimate) {
     const vkattn_estimate_info &info = estimate.info;
@@ -231,6 +246,8 @@ Json to_json(const Estimate &estimate) {
               {"decode_attention_flops", result.decode_attention_flops},
               {"decode_bytes", result.decode_bytes},
               {"decode_intensity", result.decode_intensity}};
+    json["prefill_workspace_bytes"] = optional_json(estimate.prefill_workspace);
+    json["decode_workspace_bytes"] = optional_json(estimate.step_workspace);
     if (info.memory_bytes == 0) return json;
     json["memory_bytes"] = info.memory_bytes;
     json["fits"] = estimate.fits();
@@ -297,6 +314,7 @@ void print_table(std::ostream &out, std::span<const Estimate> estimates) {
     table.add("", [](const Estimate &estimate) { return clean_line(estimate.model.name); });
     add_sizes(table);
     add_work(table);
+    if (has_workspaces(estimates)) add_workspaces(table);
     if (has_memory(estimates)) add_reach(table);
     table.print(out);
     out << '\n';

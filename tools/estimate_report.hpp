@@ -12,6 +12,8 @@ struct Estimate {
     EstimateModel model;
     vkattn_estimate_info info{}; // as estimated, no member left at a default but memory_bytes
     vkattn_estimate_result result{};
+    // of one layer, the batch, on a device: see measure_workspaces
+    std::optional<std::uint64_t> prefill_workspace{}, step_workspace{};
 
     bool has_cache() const { return result.cache_bytes_per_token != 0; }
     std::uint64_t bytes_needed() const { return result.weight_bytes + result.cache_bytes; }

@@ -122,7 +122,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("devices")) return devices_command(options.common, options.devices);
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
-    if (app.got_subcommand("estimate")) return estimate_command(options.estimate);
+    if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
     return bench_command(options.common, options.bench, validation);
 }
 

@@ -83,8 +83,8 @@ typedef struct vkattn_estimate_info {
  * that config.mla_form names: naive expands wkv_b for every key, also for those in the cache; absorb applies it to the
  * new tokens alone and attends with heads of kv_lora_rank + qk_rope_head_dim and kv_lora_rank. COMPRESSED_KV lifts both
  * latents of every key. max_context_len and max_sequences are both 0 if the weights alone do not fit or memory_bytes is 0,
- * and UINT64_MAX if they fit and there is no cache. Workspaces and activations are not counted: a plan's
- * vkattn_plan_requirements says what it needs. */
+ * and UINT64_MAX if they fit and there is no cache. Workspaces and activations are not counted: see
+ * vkattn_layer_workspace, which needs a device. */
 typedef struct vkattn_estimate_result {
     uint64_t parameters;
     uint64_t weight_bytes;

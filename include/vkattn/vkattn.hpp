@@ -299,6 +299,13 @@ class Context {
         return Plan(created);
     }
 
+    // Bytes of workspace of a call of such a layer.
+    std::uint64_t layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
+        std::uint64_t bytes = 0;
+        check(vkattn_layer_workspace(get(), &config, &call, &bytes));
+        return bytes;
+    }
+
     // Creates a layer from named weights in host memory, which may be freed afterwards.
     Layer layer(const vkattn_layer_config &config, std::span<const vkattn_weight> weights) const {
         return Layer(get(), config, weights);

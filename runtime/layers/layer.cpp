@@ -85,6 +85,19 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
     upload(weights);
 }
 
+Layer::Layer(Context &context, const vkattn_layer_config &config) : context_(context), config_(checked_config(config)) {
+    const auto add = [&](const std::string &name, const std::vector<uint64_t> &shape) {
+        vkattn_tensor tensor{};
+        tensor.type = VKATTN_TYPE_F32;
+        tensor.rank = static_cast<uint32_t>(shape.size());
+        std::copy(shape.begin(), shape.end(), tensor.shape);
+        weights_[name] = {normalised(tensor, name.c_str()), {Source::Kind::kOwned}};
+    };
+    for (const WeightSpec &spec : weight_specs(config_))
+        if (!spec.optional) add(spec.name, spec.shape);
+    if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
+}
+
 void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
     std::vector<RopeFrequency> frequencies;

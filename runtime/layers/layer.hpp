@@ -23,6 +23,9 @@ class Layer {
     // Fails with one message that names every missing, unknown and misshapen weight.
     Layer(Context &context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights);
 
+    // A layer without weights, but for those it must have: to measure plans with.
+    Layer(Context &context, const vkattn_layer_config &config);
+
     Context &context() const { return context_; }
     const vkattn_layer_config &config() const { return config_; }
 
@@ -38,7 +41,7 @@ class Layer {
 
     Context &context_;
     vkattn_layer_config config_;
-    std::unique_ptr<Buffer> buffer_; // all weights, one after the other
+    std::unique_ptr<Buffer> buffer_; // all weights, one after the other; none: only to be measured
     std::map<std::string, View> weights_;
 };
 

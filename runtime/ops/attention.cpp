@@ -34,7 +34,7 @@ void bind_all(Plan &plan, Step &step, const AttentionProblem &problem, const Att
 
 Step &add_dispatch(Plan &plan, Module module, const AttentionChoice::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters) {
-    Step &step = plan.add_step(plan.context().pipelines().get(module, dispatch.constants), push);
+    Step &step = plan.add_step(plan.pipeline(module, dispatch.constants), push);
     step.groups = dispatch.groups;
     step.uniforms = parameters;
     return step;

@@ -119,7 +119,7 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
 
 void add_kv_append(Plan &plan, const RowsToAppend &rows) {
     const gpu::AppendPush push = push_of(rows);
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kKvAppend, constants_of(rows)), push);
+    Step &step = plan.add_step(plan.pipeline(Module::kKvAppend, constants_of(rows)), push);
     const uint64_t elements = is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK : 2; // of an invocation
     vkattn_tensor grid = rows.source.tensor;
     if (rows.batch != 0) grid.shape[0] = rows.batch;

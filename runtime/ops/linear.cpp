@@ -46,7 +46,7 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     const bool few_rows = push.rows <= kFewRows;
     const Module module = few_rows ? Module::kLinearVector : Module::kLinear;
     const uint32_t tile = few_rows ? LINEAR_VECTOR_OUTPUTS : LINEAR_TILE;
-    Step &step = plan.add_step(plan.context().pipelines().get(module, constants), push);
+    Step &step = plan.add_step(plan.pipeline(module, constants), push);
     step.groups = {(push.out_features + tile - 1) / tile, few_rows ? push.rows : (push.rows + tile - 1) / tile,
                    word(groups)};
     for (size_t axis = 0; axis < 3; ++axis)

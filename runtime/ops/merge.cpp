@@ -92,7 +92,7 @@ void add_merge(Plan &plan, const Merge &merge) {
     constants.OUTPUT_PAIRS = in_pairs(merge.output);
     constants.ACCUMULATES = merge.accumulates;
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kMerge, constants), push_of(merge));
+    Step &step = plan.add_step(plan.pipeline(Module::kMerge, constants), push_of(merge));
     for (uint32_t axis = 0; axis < 3; ++axis) {
         const uint64_t groups = merge.output.shape[2 - axis];
         if (groups > plan.context().caps().max_workgroup_count[axis])

@@ -22,7 +22,7 @@ void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const Vie
     constants.BIAS_FORMAT = static_cast<uint32_t>(bias.tensor.type);
     constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.tensor.type);
     constants.OUTPUT_PAIRS = even;
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kNorm, constants), push);
+    Step &step = plan.add_step(plan.pipeline(Module::kNorm, constants), push);
     for (uint32_t axis = 0; axis < 2; ++axis) {
         const uint64_t groups = input.tensor.shape[1 - axis];
         if (groups > plan.context().caps().max_workgroup_count[axis])

@@ -105,7 +105,7 @@ void add_rope(Plan &plan, const View &input, const View &output, const View &fre
     gpu::RopeConstants constants;
     constants.INTERLEAVED = interleaved;
     constants.HAS_PAST_LENGTHS = present(past_lengths);
-    Step &step = plan.add_step(plan.context().pipelines().get(Module::kRope, constants), push);
+    Step &step = plan.add_step(plan.pipeline(Module::kRope, constants), push);
     set_elementwise_grid(plan, step, uint64_t{push.positions} * push.pairs, input.tensor, "rope");
     bind(plan, step, BINDING_ROPE_INPUT, input);
     bind(plan, step, BINDING_ROPE_OUTPUT, output);
