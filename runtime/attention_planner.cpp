@@ -116,6 +116,8 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.window_left = window_of(problem.window_left);
     parameters.window_right = window_of(problem.window_right);
     parameters.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
+    parameters.first_batch = problem.first_batch;
+    parameters.first_query_head = problem.first_query_head;
     parameters.dropout_seed_low = static_cast<uint32_t>(problem.dropout_seed);
     parameters.dropout_seed_high = static_cast<uint32_t>(problem.dropout_seed >> 32);
     parameters.dropout_threshold = static_cast<uint32_t>(static_cast<double>(problem.dropout_p) * kTwoTo32);

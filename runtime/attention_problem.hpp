@@ -14,6 +14,7 @@ struct AttentionProblem {
     uint32_t kv_len;
     uint32_t head_dim;
     uint32_t v_head_dim;
+    uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
 
     vkattn_tensor query, key, value, output;
     vkattn_tensor log_sum_exp;

@@ -150,9 +150,15 @@ uint64_t Plan::descriptor_alignment() const {
 Source Plan::reserve_workspace(uint64_t bytes) {
     // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
     const uint64_t alignment = descriptor_alignment();
-    const uint64_t start = (workspace_bytes_ + alignment - 1) / alignment * alignment;
-    workspace_bytes_ = start + bytes;
+    const uint64_t start = (workspace_next_ + alignment - 1) / alignment * alignment;
+    workspace_next_ = start + bytes;
+    workspace_bytes_ = std::max(workspace_bytes_, workspace_next_);
     return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
+}
+
+void Plan::reuse_workspace(uint64_t from) {
+    workspace_next_ = from;
+    barrier();
 }
 
 void Plan::set_choice(vkattn_kernel kernel, std::string reason) {

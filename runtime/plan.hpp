@@ -73,6 +73,9 @@ class Plan {
     // Building. A role's region must hold `bytes`.
     void use_role(vkattn_role role);
     Source reserve_workspace(uint64_t bytes);
+    // What is reserved between two calls of it is given to whoever reserves next, after a barrier.
+    void reuse_workspace(uint64_t from);
+    uint64_t reserved_workspace() const { return workspace_next_; }
     void set_choice(vkattn_kernel kernel, std::string reason);
     // Every run appends so many tokens to every sequence of the cache, which must outlive the plan.
     void set_appended(Cache &cache, uint32_t tokens);
@@ -135,6 +138,7 @@ class Plan {
     std::vector<UniformSlot> uniforms_;
     std::array<bool, VKATTN_ROLE_COUNT> roles_{};
     uint64_t workspace_bytes_ = 0;
+    uint64_t workspace_next_ = 0;
     bool barrier_pending_ = false;
     Cache *cache_ = nullptr;
     uint32_t appended_tokens_ = 0;

@@ -140,6 +140,8 @@ struct AttentionParameters {
     int window_right;
     float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
     float softcap_log2; /* softcap * log2(e) */
+    uint first_batch;   /* dropout counts from them: the call may be a part of a larger one */
+    uint first_query_head;
     uint dropout_seed_low;
     uint dropout_seed_high;
     uint dropout_threshold; /* a weight is dropped whose random word is below */
@@ -355,7 +357,7 @@ struct MergeConstants {
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */
 };
-static_assert(sizeof(AttentionParameters) == 168);
+static_assert(sizeof(AttentionParameters) == 176);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);

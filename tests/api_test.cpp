@@ -171,9 +171,14 @@ TEST_CASE_FIXTURE(DeviceTest, "device traits are set by name, and what is not a 
         CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
         CHECK(said("expected name=number"));
     }
+    info.device_traits = "max_shared_memory_bytes=4294967295";
+    CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(said("max_shared_memory_bytes 4294967295, expected at most that of"));
+    info.device_traits = "max_shared_memory_bytes=16384,push_descriptors=0";
+    CHECK(vkattn::Context(info).facts().max_shared_memory_bytes == 16384);
     info.device_traits = "parallel_workgroups=3,speed=9";
     CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(said("device_traits: trait \"speed\" is unknown, expected one of max_loop_iterations"));
+    CHECK(said("device_traits: \"speed\" is unknown, expected one of max_loop_iterations"));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a wrapped device needs all its handles and Vulkan 1.1") {

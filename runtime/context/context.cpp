@@ -1,5 +1,6 @@
 #include "runtime/context/context.hpp"
 
+#include "runtime/context/device_overrides.hpp"
 #include "runtime/context/devices.hpp"
 #include "runtime/context/uniforms.hpp"
 #include "runtime/error.hpp"
@@ -27,11 +28,10 @@ std::vector<std::string> extensions_of(const vkattn_context_info &info) {
 }
 
 // What a user knows better than the table of devices: the environment's word, then the caller's.
-void override_device_traits(DeviceCaps &caps, const char *device_traits) {
+void override_device(DeviceCaps &caps, const char *device_traits) {
     if (const char *text = std::getenv("VKATTN_DEVICE_TRAITS"); text != nullptr)
-        override_traits(caps.traits, text, "VKATTN_DEVICE_TRAITS");
-    if (device_traits != nullptr) override_traits(caps.traits, device_traits, "device_traits");
-    caps.max_loop_iterations = caps.traits.max_loop_iterations;
+        override_caps(caps, text, "VKATTN_DEVICE_TRAITS");
+    if (device_traits != nullptr) override_caps(caps, device_traits, "device_traits");
 }
 
 } // namespace
@@ -44,7 +44,7 @@ Context::Context(const vkattn_context_info &info)
             borrow(info);
         else
             create_own(info);
-        override_device_traits(caps_, info.device_traits);
+        override_device(caps_, info.device_traits);
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };
             unlock_ = [info] { info.unlock_queue(info.lock_user); };

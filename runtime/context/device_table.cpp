@@ -1,9 +1,6 @@
 #include "runtime/context/device_table.hpp"
 
-#include "runtime/error.hpp"
-
-#include <algorithm>
-#include <charconv>
+#include <string_view>
 
 namespace vkattn {
 namespace {
@@ -28,47 +25,7 @@ constexpr Row kTable[] = {
     {kAnyDriver, "llvmpipe", 0, {65535, 0, 8, 16}},
 };
 
-struct Trait {
-    std::string_view name;
-    uint32_t DeviceTraits::*member;
-};
-
-constexpr Trait kTraits[] = {
-    {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
-    {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
-    {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
-    {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
-};
-
-uint32_t DeviceTraits::*trait_named(std::string_view name, const char *source) {
-    const auto *found =
-        std::find_if(std::begin(kTraits), std::end(kTraits), [&](const Trait &trait) { return trait.name == name; });
-    if (found != std::end(kTraits)) return found->member;
-    std::string names;
-    for (const Trait &trait : kTraits) names += (names.empty() ? "" : ", ") + std::string(trait.name);
-    fail(VKATTN_ERROR_INVALID_ARGUMENT, source, ": trait \"", name, "\" is unknown, expected one of ", names);
-}
-
-void set_trait(DeviceTraits &traits, std::string_view assignment, const char *source) {
-    const size_t equals = std::min(assignment.find('='), assignment.size());
-    const std::string_view name = assignment.substr(0, equals);
-    const std::string_view value = assignment.substr(std::min(equals + 1, assignment.size()));
-    uint32_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    require(error == std::errc{} && end == value.data() + value.size(), source, ": \"", assignment,
-            "\", expected name=number");
-    traits.*trait_named(name, source) = number;
-}
-
 } // namespace
-
-void override_traits(DeviceTraits &traits, std::string_view text, const char *source) {
-    while (!text.empty()) {
-        const size_t comma = std::min(text.find(','), text.size());
-        set_trait(traits, text.substr(0, comma), source);
-        text.remove_prefix(std::min(comma + 1, text.size()));
-    }
-}
 
 DeviceTraits device_traits(const VkPhysicalDeviceProperties &properties, VkDriverId driver) {
     for (const Row &row : kTable)

@@ -2,12 +2,10 @@
 
 #include "vkattn/vkattn.h"
 
-#include <string_view>
-
 namespace vkattn {
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
-// Numbers all, so that a name and a value can set each: see override_traits. 0 and 1 for no and yes.
+// Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
@@ -21,9 +19,5 @@ struct DeviceTraits {
 
 // The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.
 DeviceTraits device_traits(const VkPhysicalDeviceProperties &properties, VkDriverId driver);
-
-// Sets traits by name: "scalar_address_loads=0,parallel_workgroups=64". Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming
-// the part that is wrong and where the text came from.
-void override_traits(DeviceTraits &traits, std::string_view text, const char *source);
 
 } // namespace vkattn

@@ -1,6 +1,8 @@
 #include "runtime/ops/attention.hpp"
 
 #include "runtime/attention_planner.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ops/attention_split.hpp"
 #include "runtime/ops/kv_append.hpp"
 
 #include <algorithm>
@@ -171,9 +173,16 @@ AttentionSources attention_roles() {
 }
 
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
-    const AttentionChoice choice = plan_attention(problem, plan.context().caps());
-    plan.set_choice(choice.kernel, choice.reason);
-    (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, problem, sources, choice);
+    const std::vector<AttentionProblem> parts = split_to_bind(problem, plan.context().caps());
+    const uint64_t workspace = plan.reserved_workspace();
+    for (const AttentionProblem &part : parts) {
+        if (&part != &parts.front()) plan.reuse_workspace(workspace);
+        AttentionChoice choice = plan_attention(part, plan.context().caps());
+        if (parts.size() > 1)
+            choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange");
+        plan.set_choice(choice.kernel, choice.reason);
+        (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, part, sources, choice);
+    }
 }
 
 } // namespace vkattn

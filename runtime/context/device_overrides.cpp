@@ -1,0 +1,98 @@
+#include "runtime/context/device_overrides.hpp"
+
+#include "runtime/error.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+namespace vkattn {
+namespace {
+
+struct Trait {
+    std::string_view name;
+    uint32_t DeviceTraits::*member;
+};
+
+constexpr Trait kTraits[] = {
+    {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
+    {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
+    {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
+    {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
+};
+
+template <class Number>
+struct Limit {
+    std::string_view name;
+    Number vkattn_device_facts::*member;
+};
+
+constexpr Limit<uint32_t> kLimits[] = {
+    {"max_shared_memory_bytes", &vkattn_device_facts::max_shared_memory_bytes},
+    {"max_workgroup_invocations", &vkattn_device_facts::max_workgroup_invocations},
+    {"push_descriptors", &vkattn_device_facts::push_descriptors},
+    {"buffers_have_addresses", &vkattn_device_facts::buffers_have_addresses},
+};
+constexpr Limit<uint64_t> kLongLimits[] = {
+    {"max_storage_buffer_range", &vkattn_device_facts::max_storage_buffer_range},
+};
+
+struct Assignment {
+    std::string_view name;
+    uint64_t value;
+};
+
+Assignment parse(std::string_view text, const char *source) {
+    const size_t equals = std::min(text.find('='), text.size());
+    const std::string_view number = text.substr(std::min(equals + 1, text.size()));
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    require(error == std::errc{} && end == number.data() + number.size() && value <= UINT32_MAX, source, ": \"", text,
+            "\", expected name=number");
+    return {text.substr(0, equals), value};
+}
+
+bool set_trait(DeviceCaps &caps, const Assignment &assignment) {
+    for (const Trait &trait : kTraits) {
+        if (trait.name != assignment.name) continue;
+        caps.traits.*trait.member = static_cast<uint32_t>(assignment.value);
+        return true;
+    }
+    return false;
+}
+
+template <class Number, size_t N>
+bool lower(DeviceCaps &caps, const Limit<Number> (&limits)[N], const Assignment &assignment, const char *source) {
+    for (const Limit<Number> &limit : limits) {
+        if (limit.name != assignment.name) continue;
+        require(assignment.value <= caps.*limit.member, source, ": ", assignment.name, " ", assignment.value,
+                ", expected at most that of ", caps.name, ", ", caps.*limit.member);
+        caps.*limit.member = static_cast<Number>(assignment.value);
+        return true;
+    }
+    return false;
+}
+
+std::string known_names() {
+    std::string names;
+    const auto add = [&](std::string_view name) { names += (names.empty() ? "" : ", ") + std::string(name); };
+    for (const Trait &trait : kTraits) add(trait.name);
+    for (const auto &limit : kLimits) add(limit.name);
+    for (const auto &limit : kLongLimits) add(limit.name);
+    return names;
+}
+
+} // namespace
+
+void override_caps(DeviceCaps &caps, std::string_view text, const char *source) {
+    while (!text.empty()) {
+        const size_t comma = std::min(text.find(','), text.size());
+        const Assignment assignment = parse(text.substr(0, comma), source);
+        const bool known = set_trait(caps, assignment) || lower(caps, kLimits, assignment, source) ||
+                           lower(caps, kLongLimits, assignment, source);
+        require(known, source, ": \"", assignment.name, "\" is unknown, expected one of ", known_names());
+        text.remove_prefix(std::min(comma + 1, text.size()));
+    }
+    caps.max_loop_iterations = caps.traits.max_loop_iterations;
+}
+
+} // namespace vkattn

@@ -1,0 +1,75 @@
+#include "runtime/ops/attention_split.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kLargestResidue = 256; // what binding may add: see require_bindable
+
+bool fits(const vkattn_tensor &tensor, const DeviceCaps &caps) {
+    if (!present(tensor)) return true;
+    const uint64_t bytes = bytes_of(tensor.type, extent_elements(tensor)) - bytes_of(tensor.type, tensor.offset);
+    return bytes + kLargestResidue <= caps.max_storage_buffer_range;
+}
+
+bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const vkattn_tensor *const tensors[] = {
+        &problem.query,       &problem.key,       &problem.value,        &problem.output,
+        &problem.log_sum_exp, &problem.attn_mask, &problem.attn_weights, &problem.qk_matmul_output};
+    return std::all_of(std::begin(tensors), std::end(tensors),
+                       [&](const vkattn_tensor *tensor) { return fits(*tensor, caps); });
+}
+
+// Indices first .. first + count - 1 of a dimension; a broadcast dimension stays as it is.
+void slice(vkattn_tensor &tensor, uint32_t dim, uint64_t first, uint64_t count) {
+    if (!present(tensor) || tensor.shape[dim] == 1) return;
+    tensor.offset += first * tensor.strides[dim];
+    tensor.shape[dim] = count;
+}
+
+AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
+    AttentionProblem part = problem;
+    part.batch = 1;
+    for (vkattn_tensor *tensor :
+         {&part.query, &part.key, &part.value, &part.output, &part.log_sum_exp, &part.attn_mask, &part.key_padding_mask,
+          &part.key_lengths, &part.past_lengths, &part.attn_weights, &part.qk_matmul_output})
+        slice(*tensor, 0, entry, 1);
+    part.first_batch = problem.first_batch + entry;
+    return part;
+}
+
+// One KV head of a batch entry and the query heads that read it.
+AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
+    AttentionProblem part = problem;
+    part.kv_heads = 1;
+    part.query_heads = problem.query_heads / problem.kv_heads;
+    const uint64_t first = uint64_t{head} * part.query_heads;
+    for (vkattn_tensor *tensor : {&part.key, &part.value}) slice(*tensor, 1, head, 1);
+    for (vkattn_tensor *tensor :
+         {&part.query, &part.output, &part.log_sum_exp, &part.attn_mask, &part.attn_weights, &part.qk_matmul_output})
+        slice(*tensor, 1, first, part.query_heads);
+    for (vkattn_tensor *tensor : {&part.alibi_slopes, &part.sinks}) slice(*tensor, 0, first, part.query_heads);
+    part.first_query_head = problem.first_query_head + static_cast<uint32_t>(first);
+    return part;
+}
+
+bool is_dense(const AttentionProblem &problem) {
+    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
+}
+
+} // namespace
+
+std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool by_batch = problem.batch > 1;
+    const bool by_head = problem.kv_heads > 1 && problem.kv_head_mapping == VKATTN_KV_HEADS_GROUPED;
+    if (fits(problem, caps) || !is_dense(problem) || (!by_batch && !by_head)) return {problem};
+    std::vector<AttentionProblem> parts;
+    for (uint32_t i = 0; i < (by_batch ? problem.batch : problem.kv_heads); ++i) {
+        const AttentionProblem part = by_batch ? batch_entry(problem, i) : kv_head(problem, i);
+        for (const AttentionProblem &smaller : split_to_bind(part, caps)) parts.push_back(smaller);
+    }
+    return parts;
+}
+
+} // namespace vkattn

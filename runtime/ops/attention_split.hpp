@@ -1,0 +1,14 @@
+#pragma once
+
+#include "runtime/attention_problem.hpp"
+#include "runtime/context/device_caps.hpp"
+
+#include <vector>
+
+namespace vkattn {
+
+// The problem in parts that each can be bound: a device binds no more than maxStorageBufferRange bytes of a tensor. Split
+// by batch entries, then by KV heads; the problem itself where it fits, or where no split helps (which binding then says).
+std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);
+
+} // namespace vkattn

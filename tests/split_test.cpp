@@ -1,0 +1,112 @@
+// Tensors that a device cannot bind whole, on a context whose limit is lowered.
+#include "compare.hpp"
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace vkattn_test;
+
+namespace {
+
+// The device under test with another limit; its own buffers hold whole tensors.
+class LimitedDevice {
+  public:
+    explicit LimitedDevice(const char *traits) : context_(info(traits)) {}
+
+    const vkattn::Context &context() const { return context_; }
+
+    std::vector<float> run(const AttentionProblem &problem, const vkattn_attention_desc &desc,
+                           HostTensor output) const {
+        const vkattn::Plan plan = context_.attention_plan(desc);
+        std::vector<vkattn::Buffer> buffers;
+        std::vector<vkattn_binding> bindings;
+        const auto add = [&](vkattn_role role, const HostTensor &tensor) {
+            if (!tensor.present()) return;
+            buffers.push_back(context_.buffer(tensor.bytes().size()));
+            buffers.back().write(tensor.bytes());
+            bindings.push_back(vkattn::bind(role, buffers.back()));
+        };
+        output.poison_as_output();
+        add(VKATTN_ROLE_OUTPUT, output);
+        add(VKATTN_ROLE_QUERY, problem.query);
+        add(VKATTN_ROLE_KEY, problem.key);
+        add(VKATTN_ROLE_VALUE, problem.value);
+        add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask);
+        add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths);
+        add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes);
+        plan.run(bindings);
+        buffers.front().read(output.bytes());
+        return output.floats();
+    }
+
+  private:
+    static vkattn_context_info info(const char *traits) {
+        static std::string device;
+        device = device_selector();
+        vkattn_context_info info{};
+        info.device_selector = device.c_str();
+        info.device_traits = traits;
+        info.enable_validation = validation_wanted();
+        info.message_callback = ValidationMessages::callback;
+        info.message_user = &validation_messages();
+        return info;
+    }
+
+    vkattn::Context context_;
+};
+
+AttentionProblem random_problem() {
+    std::mt19937 random(101);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {3, 4, 5, 32}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F32, {3, 2, 60, 32}, random);
+    problem.value = normal_tensor(VKATTN_TYPE_F32, {3, 2, 60, 32}, random);
+    problem.attn_mask = normal_tensor(VKATTN_TYPE_F32, {3, 4, 5, 60}, random);
+    problem.alibi_slopes = normal_tensor(VKATTN_TYPE_F32, {4}, random);
+    problem.key_lengths = tensor_of(VKATTN_TYPE_I32, {3}, std::vector<float>{60, 31, 2});
+    problem.dropout_p = 0.25f;
+    problem.dropout_seed = 7;
+    return problem;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("split");
+
+TEST_CASE_FIXTURE(DeviceTest, "tensors above the storage buffer range are taken in parts, with the same answer") {
+    const AttentionProblem problem = random_problem();
+    const AttentionReference reference = reference_attention(problem);
+    // K takes 46080 bytes, a batch entry of it 15360, a head 7680
+    for (const char *traits : {"max_storage_buffer_range=32768", "max_storage_buffer_range=10240",
+                               "max_storage_buffer_range=10240,push_descriptors=0"}) {
+        const LimitedDevice device(traits);
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
+            INFO(traits, ", ", kernel_text(kernel));
+            AttentionResults results;
+            results.output = HostTensor(VKATTN_TYPE_F32, {3, 4, 5, 32});
+            const vkattn_attention_desc desc = describe(problem, results, kernel);
+            CHECK(std::string(device.context().attention_plan(desc).report().reason).find("parts") !=
+                  std::string::npos);
+            const Comparison comparison =
+                compare("output", results.output.shape(), reference.output, device.run(problem, desc, results.output),
+                        nmse_bound({VKATTN_TYPE_F32}));
+            CHECK_MESSAGE(comparison.passed, comparison.report);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "where no part is small enough, the tensor and the limit are named") {
+    const LimitedDevice device("max_storage_buffer_range=4096");
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {3, 4, 5, 32});
+    const AttentionProblem problem = random_problem();
+    try {
+        device.context().attention_plan(describe(problem, results, VKATTN_KERNEL_FLASH));
+        FAIL("accepted");
+    } catch (const vkattn::Error &error) {
+        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+        CHECK(std::string(error.what()).find("key: 7680 bytes, expected at most 3840") == 0);
+    }
+}
+
+TEST_SUITE_END();
