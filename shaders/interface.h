@@ -273,6 +273,7 @@ struct RopePush {
 #define PAGED_SOURCE 1u
 #define PAGED_CACHE 2u
 
+/* IN_BLOCKS: four neighbours at a time, from whole words to whole words */
 #define APPEND_CONSTANTS(X)                                                                                            \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
     X(1, CACHE_FORMAT, 1)                                                                                              \
@@ -280,14 +281,15 @@ struct RopePush {
     X(3, HAS_PAST_LENGTHS, 0)                                                                                          \
     X(4, PACKED, 0)                                                                                                    \
     X(5, PAGED, 0)                                                                                                     \
-    X(6, PAGE_SIZE, 8)
+    X(6, PAGE_SIZE, 8)                                                                                                 \
+    X(7, HEAD_DIM, 2)                                                                                                  \
+    X(8, IN_BLOCKS, 0)
 
 struct AppendPush {
     uint bases[4];
     uint source_strides[4]; /* batch, head, position, element */
     uint cache_strides[4];
-    uint positions; /* tokens of a sequence, at most */
-    uint head_dim;
+    uint positions;    /* tokens of a sequence, at most */
     uint capacity;     /* tokens that the cache holds */
     uint offset;       /* cache position of the first token; past_lengths takes its place */
     uint first;        /* token of the source that is the first to be copied */

@@ -3,8 +3,8 @@
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past .. past + L - 1.
 // Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on.
-// grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; into quantised
-// caches (tiles of L * D / 32, H, B), a block an invocation
+// grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
+// IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -75,6 +75,12 @@ void append_block(uint from, uint to) {
                 quantise(CACHE_FORMAT, values));
 }
 
+void append_four(uint from, uint to) {
+    vec4 four = load_source4(SOURCE_FORMAT, true, from, 1);
+    store_cache2(CACHE_FORMAT, true, to, 1, four.xy);
+    store_cache2(CACHE_FORMAT, true, to + 2, 1, four.zw);
+}
+
 void append_pair(uint from, uint to, bool second) {
     float value = load_source(SOURCE_FORMAT, from);
     if (!second) {
@@ -102,8 +108,8 @@ uvec2 source_rows(uint batch) {
 }
 
 void main() {
-    const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : 2;
-    uint items = (push.head_dim + elements - 1) / elements; // of a row
+    const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
+    const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
     uint token = gl_GlobalInvocationID.x / items;
     uint dim = gl_GlobalInvocationID.x % items * elements;
     uint head = gl_WorkGroupID.y;
@@ -126,6 +132,8 @@ void main() {
               dim * push.cache_strides[3];
     if (is_quantised(CACHE_FORMAT))
         append_block(from, to);
+    else if (IN_BLOCKS != 0u)
+        append_four(from, to);
     else
-        append_pair(from, to, dim + 1 < push.head_dim);
+        append_pair(from, to, dim + 1 < HEAD_DIM);
 }

@@ -90,7 +90,6 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
         push.cache_strides[dim] = static_cast<uint32_t>(to.strides[dim]);
     }
     push.positions = rows.positions != 0 ? rows.positions : static_cast<uint32_t>(from.shape[2]);
-    push.head_dim = static_cast<uint32_t>(from.shape[3]);
     push.capacity = static_cast<uint32_t>(to.shape[2]);
     push.offset = rows.offset;
     push.first = rows.first;
@@ -107,6 +106,8 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     constants.SOURCE_FORMAT = static_cast<uint32_t>(rows.source.tensor.type);
     constants.CACHE_FORMAT = static_cast<uint32_t>(rows.cache.tensor.type);
     constants.CACHE_PAIRS = in_pairs(rows.cache.tensor);
+    constants.HEAD_DIM = static_cast<uint32_t>(rows.source.tensor.shape[3]);
+    constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
     constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
     if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
     if (!present(rows.block_table)) return constants;
@@ -119,11 +120,15 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
 
 void add_kv_append(Plan &plan, const RowsToAppend &rows) {
     const gpu::AppendPush push = push_of(rows);
-    Step &step = plan.add_step(plan.pipeline(Module::kKvAppend, constants_of(rows)), push);
-    const uint64_t elements = is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK : 2; // of an invocation
+    const gpu::AppendConstants constants = constants_of(rows);
+    const uint64_t elements = // of an invocation
+        is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK
+        : constants.IN_BLOCKS != 0           ? 4
+                                             : 2;
+    Step &step = plan.add_step(plan.pipeline(Module::kKvAppend, constants), push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.batch != 0) grid.shape[0] = rows.batch;
-    set_elementwise_grid(plan, step, uint64_t{push.positions} * ((push.head_dim + elements - 1) / elements), grid,
+    set_elementwise_grid(plan, step, uint64_t{push.positions} * ((constants.HEAD_DIM + elements - 1) / elements), grid,
                          "kv_append");
     bind(plan, step, BINDING_APPEND_SOURCE, rows.source);
     bind(plan, step, BINDING_APPEND_CACHE, rows.cache);
