@@ -59,6 +59,8 @@ def time_vkattn(shape):
     command = [VKATTN, "bench", "--heads", shape.heads, "--kv-heads", shape.kv_heads, "--q-len", shape.q_len, "--kv-len",
                shape.kv_len, "--head-dim", shape.head_dim, "--v-head-dim", shape.v_head_dim, "--dtype", "f32", "--kv-dtype",
                shape.kv_type, "--input-sets", 1, "--json"] + (["--causal"] if shape.causal else [])
+    if shape.head_dim != shape.v_head_dim:
+        command.append("--value-in-key")
     result = json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
     return result["median_ms"], result
 

@@ -191,7 +191,10 @@ vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attenti
         require_given(context, "context");
         require_given(desc, "desc");
         std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
-        add_attention(made->plan, check_attention(*desc), attention_roles());
+        const AttentionProblem problem = check_attention(*desc);
+        AttentionSources sources = attention_roles();
+        if (problem.value_in_key) sources[BINDING_VALUE] = sources[BINDING_KEY];
+        add_attention(made->plan, problem, sources);
         return made;
     });
 }

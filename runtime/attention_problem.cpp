@@ -208,12 +208,30 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
 
 } // namespace
 
+namespace {
+
+// V as the first elements of K's rows.
+vkattn_tensor value_of_key(const AttentionProblem &problem) {
+    vkattn_tensor value = problem.key;
+    value.shape[3] = problem.output.shape[3];
+    require(value.shape[3] <= problem.key.shape[3], "value: absent, and output has head size ", value.shape[3],
+            ", expected at most that of key, ", problem.key.shape[3], ", whose first elements V is then");
+    require(!is_quantised(value.type) || value.shape[3] % storage_block(value.type).elements == 0, "output: head size ",
+            value.shape[3], ", expected a multiple of ", storage_block(value.type).elements,
+            ", the block of key's type");
+    return value;
+}
+
+} // namespace
+
 AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     AttentionProblem problem{};
     problem.query = checked_floats(desc.query, "query");
     problem.key = checked_keys(desc.key, "key");
-    problem.value = checked_keys(desc.value, "value");
+    problem.value_in_key = !present(desc.value);
+    if (!problem.value_in_key) problem.value = checked_keys(desc.value, "value");
     problem.output = checked_floats(desc.output, "output");
+    if (problem.value_in_key) problem.value = value_of_key(problem);
     check_sequences(desc, problem);
     check_sizes(problem);
     check_optional_tensors(desc, problem);

@@ -17,6 +17,7 @@ struct AttentionProblem {
     uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
 
     vkattn_tensor query, key, value, output;
+    bool value_in_key; // V is the first elements of K's rows, in the same memory
     vkattn_tensor log_sum_exp;
     vkattn_tensor attn_mask; // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
     vkattn_tensor key_padding_mask;

@@ -124,14 +124,14 @@ void address(const vkattn_tensor &key, const vkattn_tensor &value, AttentionChoi
 }
 
 void stage(const AttentionProblem &problem, uint32_t step, AttentionChoice &choice) {
-    const uint64_t bytes_of_key =
-        uint64_t{problem.batch} * problem.kv_heads * (problem.head_dim + problem.v_head_dim) * sizeof(float);
+    const uint64_t numbers_of_key = problem.head_dim + (problem.value_in_key ? 0 : problem.v_head_dim);
+    const uint64_t bytes_of_key = uint64_t{problem.batch} * problem.kv_heads * numbers_of_key * sizeof(float);
     const auto keys = static_cast<uint32_t>(std::max<uint64_t>(kStagedBytes / bytes_of_key, kFewestStagedKeys));
     choice.keys_per_dispatch = std::min({choice.keys_per_dispatch, keys, problem.kv_len});
     // a last part shorter than a step is loaded with keys before it
     const uint64_t room = std::min(choice.keys_per_dispatch + step, problem.kv_len);
     choice.staged_key = staged(problem, problem.key, room);
-    choice.staged_value = staged(problem, problem.value, room);
+    if (!problem.value_in_key) choice.staged_value = staged(problem, problem.value, room);
 }
 
 void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -145,7 +145,8 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
         constants_of(problem, tile.workgroup_size),
         {tiles(rows_of(problem), tile.workgroup_size) * choice.parts, problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.STEP = tile.step;
-    address(copies ? choice.staged_key : problem.key, copies ? choice.staged_value : problem.value, choice);
+    const vkattn_tensor &staged_value = problem.value_in_key ? choice.staged_key : choice.staged_value;
+    address(copies ? choice.staged_key : problem.key, copies ? staged_value : problem.value, choice);
 }
 
 void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {

@@ -18,6 +18,7 @@ struct Source {
     vkattn_role role = VKATTN_ROLE_WORKSPACE;
     VkBuffer buffer = VK_NULL_HANDLE;
     uint64_t offset = 0; // bytes, a multiple of 16
+    bool operator==(const Source &) const = default;
 };
 
 // A tensor and its place: what operators read and write. The layout is normalised.

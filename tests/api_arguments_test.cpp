@@ -61,7 +61,11 @@ TEST_CASE_FIXTURE(DeviceTest, "the description that the wrong ones differ from i
 TEST_CASE_FIXTURE(DeviceTest, "required tensors that are absent") {
     const Wrong list[] = {{"no query", "query", [](Desc &d) { d.query = {}; }},
                           {"no key", "key", [](Desc &d) { d.key = {}; }},
-                          {"no value", "value", [](Desc &d) { d.value = {}; }},
+                          {"no value, and no place for it in the keys", "value",
+                           [](Desc &d) {
+                               d.value = {};
+                               d.output.shape[3] = 99;
+                           }},
                           {"no output", "output", [](Desc &d) { d.output = {}; }},
                           {"nothing at all", "query", [](Desc &d) { d = {}; }}};
     check_all(list);

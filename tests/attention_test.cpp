@@ -81,6 +81,35 @@ TEST_CASE_FIXTURE(DeviceTest, "values wider or narrower than keys by far") {
     check_sizes({1, 1, 1, 9, 40, 65, 3});
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "values that are the first elements of the keys") {
+    for (const Types &types : {Types{}, Types{kF16, kF16, kF16, kF32}, Types{kF32, kQ8, kQ8, kF32}}) {
+        for (const std::size_t q_len : {1, 7, 33}) {
+            const AttentionSizes s{2, 6, 1, q_len, 70, 96, 64};
+            INFO(text(s, types));
+            AttentionProblem problem = random_problem(s, types);
+            HostTensor beginnings(types.value, {2, 1, 70, 64}); // what is read if V is taken to be a tensor of its own
+            for (std::uint64_t row = 0; row < 140; ++row) {
+                const std::size_t bytes = problem.key.bytes().size() / 140, begin = beginnings.bytes().size() / 140;
+                std::memcpy(beginnings.bytes().data() + row * begin, problem.key.bytes().data() + row * bytes, begin);
+            }
+            problem.value = beginnings;
+            const AttentionReference reference = reference_attention(problem);
+            problem.value = HostTensor();
+            for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+                INFO("kernel ", kernel_text(kernel));
+                AttentionResults results;
+                results.output = HostTensor(types.output, {2, 6, q_len, 64});
+                run_attention(problem, results,
+                              test_device().context().attention_plan(describe(problem, results, kernel)));
+                const Comparison comparison =
+                    compare("output", results.output.shape(), reference.output, results.output.floats(),
+                            nmse_bound({types.query, types.key, types.output}));
+                CHECK_MESSAGE(comparison.passed, comparison.report);
+            }
+        }
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "every pair of lengths") {
     for (const std::size_t q_len : {1, 2, 7, 33, 64, 65}) {
         for (const std::size_t kv_len : {1, 5, 31, 32, 33, 64, 257}) check_sizes({1, 2, 1, q_len, kv_len, 16, 16});

@@ -34,7 +34,8 @@ BenchProblem make_problem(const BenchOptions &options, vkattn_kernel kernel) {
     vkattn_attention_desc &desc = problem.desc;
     desc.query = tensor(problem.query_type.type, {options.batch, options.heads, options.q_len, options.head_dim});
     desc.key = tensor(problem.kv_type.type, {options.batch, kv_heads, options.kv_len, options.head_dim});
-    desc.value = tensor(problem.kv_type.type, {options.batch, kv_heads, options.kv_len, v_head_dim});
+    if (!options.value_in_key)
+        desc.value = tensor(problem.kv_type.type, {options.batch, kv_heads, options.kv_len, v_head_dim});
     desc.output = tensor(problem.query_type.type, {options.batch, options.heads, options.q_len, v_head_dim});
     if (options.causal) desc.mask_flags = VKATTN_MASK_CAUSAL;
     // With the last query at the last key, as in decoding and in prefill with a cache.
@@ -54,7 +55,7 @@ double visible_pairs(const BenchOptions &options) {
 
 double flops(const BenchOptions &options, const vkattn_attention_desc &desc) {
     return 2.0 * options.batch * options.heads * visible_pairs(options) *
-           static_cast<double>(desc.key.shape[3] + desc.value.shape[3]);
+           static_cast<double>(desc.key.shape[3] + desc.output.shape[3]);
 }
 
 double bytes_once(const vkattn_attention_desc &desc) {
@@ -100,7 +101,8 @@ InputSet make_input_set(const Context &context, const BenchProblem &problem, uns
     };
     add_random(VKATTN_ROLE_QUERY, problem.desc.query, problem.query_type.dtype);
     add_random(VKATTN_ROLE_KEY, problem.desc.key, problem.kv_type.dtype);
-    add_random(VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
+    if (problem.desc.value.type != VKATTN_TYPE_NONE)
+        add_random(VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
     set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));
     if (workspace_bytes != 0) set.add(context, VKATTN_ROLE_WORKSPACE, workspace_bytes);
     return set;

@@ -60,6 +60,7 @@ struct BenchOptions {
     std::uint32_t kv_len = 4096;
     std::uint32_t head_dim = 128;
     std::uint32_t v_head_dim = 0; // 0: head_dim
+    bool value_in_key = false;
     std::string dtype = "f16";
     std::string kv_dtype; // "": dtype
     bool causal = false;

@@ -105,6 +105,7 @@ void add_bench(CLI::App &app, Options &options) {
     add_size(*command, "--q-len", bench.q_len, "Query length; default 1");
     add_size(*command, "--kv-len", bench.kv_len, "Key length; default 4096");
     add_size(*command, "--head-dim", bench.head_dim, "Head size of Q and K; default 128");
+    command->add_flag("--value-in-key", bench.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
     add_size(*command, "--v-head-dim", bench.v_head_dim, "Head size of V; default: --head-dim");
     command->add_option("--dtype", bench.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
     command->add_option("--kv-dtype", bench.kv_dtype, "Type of K and V; default: --dtype");

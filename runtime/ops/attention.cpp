@@ -75,12 +75,13 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     rows.batch = flash.problem.batch;
     rows.positions = push.addressed_end - push.addressed_begin;
     add_kv_append(plan, rows);
-    rows.source = views[1];
-    rows.cache = flash.staged_value;
-    add_kv_append(plan, rows);
+    views[0] = views[1] = flash.staged_key;
+    if (present(flash.staged_value)) {
+        rows.source = {flash.problem.value, flash.sources[BINDING_VALUE]};
+        rows.cache = views[1] = flash.staged_value;
+        add_kv_append(plan, rows);
+    }
     plan.barrier();
-    views[0] = flash.staged_key;
-    views[1] = flash.staged_value;
 }
 
 Module module_of(FlashBody body) {
@@ -172,7 +173,20 @@ AttentionSources attention_roles() {
     return sources;
 }
 
-void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
+namespace {
+
+// Whether V is the beginning of K's rows, as an MLA layer's latents are.
+bool shares_rows(const AttentionProblem &problem, const AttentionSources &sources) {
+    const vkattn_tensor &key = problem.key, &value = problem.value;
+    return sources[BINDING_KEY] == sources[BINDING_VALUE] && key.type == value.type && key.offset == value.offset &&
+           value.shape[3] <= key.shape[3] && std::equal(key.strides, key.strides + 4, value.strides);
+}
+
+} // namespace
+
+void add_attention(Plan &plan, const AttentionProblem &given, const AttentionSources &sources) {
+    AttentionProblem problem = given;
+    problem.value_in_key = shares_rows(problem, sources);
     const std::vector<AttentionProblem> parts = split_to_bind(problem, plan.context().caps());
     const uint64_t workspace = plan.reserved_workspace();
     for (const AttentionProblem &part : parts) {
