@@ -20,13 +20,6 @@ static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKAT
 
 uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
 
-// Every vector of the tensor starts at an even element.
-bool in_pairs(const vkattn_tensor &tensor) {
-    bool even = tensor.offset % 2 == 0;
-    for (uint32_t dim = 0; dim < 3; ++dim) even = even && (tensor.shape[dim] == 1 || tensor.strides[dim] % 2 == 0);
-    return even;
-}
-
 uint32_t features_of(const AttentionProblem &problem) {
     uint32_t features = 0;
     const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
@@ -43,10 +36,10 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(present(problem.log_sum_exp), FEATURE_LOG_SUM_EXP);
     set(present(problem.attn_weights), FEATURE_ATTN_WEIGHTS);
     set(present(problem.qk_matmul_output), FEATURE_QK_MATMUL_OUTPUT);
-    set(in_pairs(problem.query), FEATURE_QUERY_PAIRS);
-    set(in_pairs(problem.key), FEATURE_KEY_PAIRS);
-    set(in_pairs(problem.value), FEATURE_VALUE_PAIRS);
-    set(in_pairs(problem.output), FEATURE_OUTPUT_PAIRS);
+    set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
+    set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
+    set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
+    set(rows_start_even(problem.output), FEATURE_OUTPUT_PAIRS);
     set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
     set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);
     set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);

@@ -161,4 +161,13 @@ bool is_contiguous(const vkattn_tensor &tensor) {
     return true;
 }
 
+bool rows_start_even(const vkattn_tensor &tensor) {
+    bool even = tensor.offset % 2 == 0;
+    for (uint32_t dim = 0; dim + 1 < tensor.rank; ++dim)
+        even = even && (tensor.shape[dim] == 1 || tensor.strides[dim] % 2 == 0);
+    return even;
+}
+
+bool in_pairs(const vkattn_tensor &tensor) { return rows_start_even(tensor) && tensor.strides[tensor.rank - 1] == 1; }
+
 } // namespace vkattn

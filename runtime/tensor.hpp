@@ -48,4 +48,10 @@ bool overlaps_itself(const vkattn_tensor &tensor);
 
 bool is_contiguous(const vkattn_tensor &tensor);
 
+// Whether every row of the last dimension starts at an even element: neighbours of 16 bits can then share a word.
+bool rows_start_even(const vkattn_tensor &tensor);
+
+// The same, and the row's elements are neighbours.
+bool in_pairs(const vkattn_tensor &tensor);
+
 } // namespace vkattn

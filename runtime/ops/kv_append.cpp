@@ -8,12 +8,6 @@
 namespace vkattn {
 namespace {
 
-bool in_pairs(const vkattn_tensor &tensor) {
-    bool even = tensor.offset % 2 == 0 && tensor.strides[3] == 1;
-    for (uint32_t dim = 0; dim < 3; ++dim) even = even && tensor.strides[dim] % 2 == 0;
-    return even;
-}
-
 bool is_float(vkattn_type type) {
     return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
 }

@@ -36,12 +36,6 @@ View region_of(const vkattn_tensor &tensor, uint64_t stride, uint32_t parts, vka
     return view;
 }
 
-bool in_pairs(const vkattn_tensor &tensor) {
-    bool even = tensor.offset % 2 == 0 && tensor.strides[3] == 1;
-    for (uint32_t dim = 0; dim < 3; ++dim) even = even && (tensor.shape[dim] == 1 || tensor.strides[dim] % 2 == 0);
-    return even;
-}
-
 void copy_strides(const vkattn_tensor &tensor, uint32_t (&strides)[4]) {
     for (uint32_t dim = 0; dim < tensor.rank; ++dim) strides[dim] = static_cast<uint32_t>(tensor.strides[dim]);
 }
