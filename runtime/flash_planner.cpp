@@ -198,7 +198,10 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
         plan_addressed(problem, caps, choice);
     else
         plan_tiles(problem, caps, choice);
-    if (choice.keys_per_dispatch < problem.kv_len) choice.scores = states_of(problem, 1);
+    if (choice.keys_per_dispatch < problem.kv_len) {
+        choice.scores = states_of(problem, 1);
+        choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
+    }
     require_grid(choice.dispatches[0].groups, caps, "flash");
 }
 
@@ -211,6 +214,7 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
         plan_addressed(problem, caps, choice);
     else
         plan_tiles(problem, caps, choice);
+    if (choice.keys_per_dispatch < problem.kv_len) choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[0].constants.PARTS = choice.parts;
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),

@@ -207,8 +207,8 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
 }
 
 std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
+    if (context_.caps().push_descriptors != 0) return {};
     std::vector<VkDescriptorSet> sets(steps_.size(), VK_NULL_HANDLE);
-    if (context_.caps().push_descriptors != 0) return sets;
     require(pool != VK_NULL_HANDLE, "descriptor_pool: VK_NULL_HANDLE, expected a pool with room for ", steps_.size(),
             " sets, since the device has no push descriptors");
     std::vector<VkDescriptorSetLayout> layouts;
@@ -229,7 +229,8 @@ void Plan::record(const vkattn_record_info &info) const {
     require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
     const Regions regions = match({info.bindings, info.binding_count});
     const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
-    for (size_t i = 0; i < steps_.size(); ++i) record_step(info.command_buffer, steps_[i], regions, sets[i]);
+    for (size_t i = 0; i < steps_.size(); ++i)
+        record_step(info.command_buffer, steps_[i], regions, sets.empty() ? VK_NULL_HANDLE : sets[i]);
 }
 
 Plan::Region Plan::region_of(const Step::Bound &bound, const Regions &regions) const {

@@ -125,6 +125,7 @@ class Plan {
 
     uint64_t descriptor_alignment() const; // what the offset of a descriptor must be a multiple of
     Regions match(std::span<const vkattn_binding> bindings) const;
+    // One for each step; none where the device has push descriptors.
     std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
     Region region_of(const Step::Bound &bound, const Regions &regions) const;
     void push_addresses(const Step &step, const Regions &regions, std::array<uint32_t, 32> &push) const;

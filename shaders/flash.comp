@@ -168,8 +168,8 @@ void sum_chunk(uint chunk, bool all_visible) {
             vec4 weights = weight_tile[tile_row(r) * PITCH + block];
             vec4 sum = sums[r * VALUE_CHUNKS + chunk];
             // a hidden key adds nothing even where its value is not a number, and otherwise to the same bits
-            [[unroll]] for (uint k = 0; k < 4; ++k) if (all_visible || weights[k] > 0.0) sum =
-                fma(vec4(weights[k]), values[k], sum);
+            [[unroll]] for (uint k = 0; k < 4; ++k) sum =
+                all_visible || weights[k] > 0.0 ? fma(vec4(weights[k]), values[k], sum) : sum;
             sums[r * VALUE_CHUNKS + chunk] = sum;
         }
     }
@@ -198,7 +198,7 @@ void attend_tile(uint first_key, uint end, bool all_visible) {
 }
 
 void start_rows(uint part) {
-    bool resumes = push.first_key > 0;
+    bool resumes = has(FEATURE_SPLIT_KEYS) && push.first_key > 0;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint element = state_element(row_of_tile(tile_row(r)), part);
         states[r] = softmax_empty();
@@ -276,7 +276,7 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + tile_row(r) > last_row) continue;
         Row row = row_of_tile(tile_row(r));
-        if (PARTS > 1 || push.last_key < parameters.kv_len)
+        if (PARTS > 1 || (has(FEATURE_SPLIT_KEYS) && push.last_key < parameters.kv_len))
             store_state(row, part, r);
         else
             store_row(row, r);

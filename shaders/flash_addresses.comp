@@ -38,7 +38,7 @@ void load_row(Row row, uint part) {
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) q[d] =
         parameters.scale_log2 *
         load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
-    bool resumes = push.first_key > 0;
+    bool resumes = has(FEATURE_SPLIT_KEYS) && push.first_key > 0;
     uint saved = state_element(row, part);
     state = softmax_empty();
     if (resumes) state = SoftmaxState(scores[saved], scores[saved + 1]);

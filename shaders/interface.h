@@ -73,6 +73,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_CU_SEQLENS_Q 131072u
 #define FEATURE_CU_SEQLENS_K 262144u
 #define FEATURE_DROPOUT 1048576u
+#define FEATURE_SPLIT_KEYS 2097152u  /* several dispatches in turn, each over a stretch of keys */
 #define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
 
 #define KV_HEADS_GROUPED 0u

@@ -104,7 +104,7 @@ void store_row(Row row, float scale) {
 }
 
 SoftmaxState start_row(Row row, uint part) {
-    bool resumes = push.first_key > 0;
+    bool resumes = has(FEATURE_SPLIT_KEYS) && push.first_key > 0;
     uint element = state_element(row, part);
     [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) {
         accumulator[block] = vec4(0);
@@ -125,7 +125,7 @@ void store_state(SoftmaxState state, Row row, uint part) {
 
 // The row's keys are all attended, or all of a part's: to the output, or to where the state waits.
 void finish_row(SoftmaxState state, Row row, uint part) {
-    if (PARTS > 1 || push.last_key < parameters.kv_len) {
+    if (PARTS > 1 || (has(FEATURE_SPLIT_KEYS) && push.last_key < parameters.kv_len)) {
         store_state(state, row, part);
         return;
     }
