@@ -8,8 +8,9 @@
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp, decode_keys.comp.
-enum class FlashBody { kTiles, kAddresses, kDecodeKeys };
+// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp,
+// decode_keys.comp.
+enum class FlashBody { kTiles, kAddresses, kShuffles, kDecodeKeys };
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
 struct AttentionChoice {

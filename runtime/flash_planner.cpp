@@ -15,9 +15,10 @@ constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
 constexpr uint32_t kTileWorkgroup = 128;
 constexpr uint32_t kTileRowGroups = kTileWorkgroup / COLUMNS_OF_FLASH_TILE;
-constexpr uint32_t kTilePitch = 9;  // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32; // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;  // numbers of the output that an invocation holds
+constexpr uint32_t kTilePitch = 9;    // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;   // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;    // numbers of the output that an invocation holds
+constexpr uint32_t kShuffledRows = 2; // of an invocation
 constexpr uint32_t kDecodeKeysStep = 4;
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
@@ -40,15 +41,6 @@ uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
                         (!problem.batch_invariant && rows / 2 * kTileRowGroups >= rows_of(problem))))
         rows /= 2;
     return rows;
-}
-
-// Keys that one invocation of flash can attend in one dispatch, a multiple of its step.
-uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
-    // trips of a step, those of remainders included; rows are loaded and stored by up to 4 D more
-    const uint32_t budget = caps.max_loop_iterations - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
-    const uint32_t chunks = tiles(problem.head_dim, kTileChunk) + tiles(problem.v_head_dim, kTileChunk);
-    return budget / (chunks * (kTileChunk / 4 + 16) + 48) * KEYS_OF_FLASH_TILE;
 }
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -86,25 +78,102 @@ AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &
     return {subgroups * caps.subgroup_size, 8};
 }
 
-bool has_scalar_loads(const AttentionProblem &problem, const DeviceCaps &caps) {
-    // the bodies that read through addresses know no dropout, and step through keys as the whole batch lies
+// The bodies that read through addresses know no dropout, and step through keys as the whole batch lies.
+bool reads_through_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (problem.dropout_p > 0 || problem.batch_invariant) return false;
-    return caps.buffers_have_addresses != 0 && caps.traits.scalar_address_loads &&
-           problem.head_dim % kElementsOfBlock == 0 && problem.v_head_dim % kElementsOfBlock == 0;
+    return caps.buffers_have_addresses != 0 && problem.head_dim % kElementsOfBlock == 0 &&
+           problem.v_head_dim % kElementsOfBlock == 0;
+}
+
+bool has_scalar_loads(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return caps.traits.scalar_address_loads != 0 && reads_through_addresses(problem, caps);
 }
 
 bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     return has_scalar_loads(problem, caps) && problem.kv_len >= addressed_tile(problem, caps).step;
 }
 
+// Each invocation loads through an address of its own.
+bool may_diverge(const DeviceCaps &caps) {
+    const uint32_t widest = caps.traits.widest_divergent_addresses;
+    return widest == 0 || caps.subgroup_size <= widest;
+}
+
+struct ShuffledTile {
+    uint32_t rows; // of an invocation
+    uint32_t lanes_of_row;
+    uint32_t step; // keys
+};
+
+// Lanes that share a row: so many that few rows fill the subgroup, and that none has more head dims than compile in a
+// few seconds.
+uint32_t lanes_of_row(const AttentionProblem &problem, uint32_t rows_of_subgroup) {
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), most_dims = dims > 256 ? 128 : 256;
+    uint32_t lanes = 1;
+    const auto divides = [&](uint32_t dim) { return dim / kElementsOfBlock % (2 * lanes) == 0; };
+    while (2 * lanes <= rows_of_subgroup / kShuffledRows && divides(problem.head_dim) && divides(problem.v_head_dim) &&
+           (2 * lanes * rows_of(problem) <= rows_of_subgroup || dims / lanes > most_dims))
+        lanes *= 2;
+    return lanes;
+}
+
+// Measured on llvmpipe 25: two rows of an invocation share a shuffle, more need more registers than they save. What is
+// written out for a step of keys is what compilation takes its time for.
+ShuffledTile shuffled_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    ShuffledTile tile{kShuffledRows, lanes_of_row(problem, kShuffledRows * caps.subgroup_size), 16};
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim) / tile.lanes_of_row;
+    const uint32_t most = tile.lanes_of_row == 1 ? 1024 : 256; // elements of a step
+    while (tile.step > 4 && tile.step * dims > most) tile.step /= 2;
+    // a load takes whole blocks of a row's stretch: as many at a time as there are lanes for each key
+    const uint32_t lanes = caps.subgroup_size / tile.lanes_of_row, stretch = kElementsOfBlock * tile.lanes_of_row;
+    const auto divides = [&](uint32_t dim) { return dim / stretch % (lanes / tile.step) == 0; };
+    while (tile.step < lanes && !(divides(problem.head_dim) && divides(problem.v_head_dim))) tile.step *= 2;
+    return tile;
+}
+
+bool uses_shuffles(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr VkSubgroupFeatureFlags kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    return caps.traits.shuffled_address_loads != 0 && (caps.subgroup_features & kNeeded) == kNeeded &&
+           may_diverge(caps) && reads_through_addresses(problem, caps) && in_blocks(problem.key) &&
+           in_blocks(problem.value);
+}
+
 // decode_keys reads K and V once for all of a KV head's rows in their storage format, flash_addresses makes a vector of
 // the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion.
 bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    const uint32_t widest = caps.traits.widest_divergent_addresses;
-    return has_scalar_loads(problem, caps) && (widest == 0 || caps.subgroup_size <= widest) && in_blocks(problem.key) &&
-           in_blocks(problem.value) && rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
+    return has_scalar_loads(problem, caps) && may_diverge(caps) && in_blocks(problem.key) && in_blocks(problem.value) &&
+           rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
            problem.v_head_dim <= kDecodeKeysElements;
+}
+
+// splits: keys may be split among more than one invocation a row.
+FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps, bool splits) {
+    if (uses_shuffles(problem, caps)) return FlashBody::kShuffles;
+    if (splits && uses_decode_keys(problem, caps)) return FlashBody::kDecodeKeys;
+    return uses_addresses(problem, caps) ? FlashBody::kAddresses : FlashBody::kTiles;
+}
+
+uint32_t rows_of_decode_keys(const AttentionProblem &problem) {
+    const uint32_t most = kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim);
+    return static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most));
+}
+
+// Keys that one invocation can attend in one dispatch, a multiple of the body's step.
+uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
+    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
+    uint32_t rows = 1; // of an invocation
+    if (body == FlashBody::kShuffles) rows = kShuffledRows;
+    if (body == FlashBody::kDecodeKeys) rows = rows_of_decode_keys(problem);
+    // rows are loaded and stored by up to 4 D trips each
+    const uint32_t budget =
+        caps.max_loop_iterations / rows - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
+    // trips of a step, those of remainders included
+    if (body == FlashBody::kTiles)
+        return budget / (chunks(kTileChunk) * (kTileChunk / 4 + 16) + 48) * KEYS_OF_FLASH_TILE;
+    const uint32_t keys = budget / (chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2); // of lib/flash_row.glsl
+    return std::max(keys / 16 * 16, 16u);
 }
 
 // Rows [B,Hkv,keys,D] as flash_addresses reads them.
@@ -138,7 +207,6 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
     const AddressedTile tile = addressed_tile(problem, caps);
     const bool copies = !has_dense_keys(problem) || !in_f32_blocks(problem.key) || !in_f32_blocks(problem.value);
     if (copies) stage(problem, tile.step, choice);
-    choice.body = FlashBody::kAddresses;
     choice.reason += copies ? "; K and V are copied to f32 and read through device addresses"
                             : "; K and V are read through device addresses";
     choice.dispatches[0] = {
@@ -150,10 +218,8 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
 }
 
 void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const uint32_t most_rows = kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim);
-    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most_rows));
+    const uint32_t rows = rows_of_decode_keys(problem);
     choice.parts = tiles(choice.parts, caps.subgroup_size) * caps.subgroup_size;
-    choice.body = FlashBody::kDecodeKeys;
     choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
     choice.dispatches[0] = {
         constants_of(problem, caps.subgroup_size),
@@ -163,41 +229,64 @@ void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, A
     address(problem.key, problem.value, choice);
 }
 
+void plan_shuffles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const ShuffledTile tile = shuffled_tile(problem, caps);
+    const uint32_t tile_rows = tile.rows * caps.subgroup_size / tile.lanes_of_row;
+    choice.reason += "; K and V are read through device addresses and shared by shuffles";
+    choice.dispatches[0] = {constants_of(problem, caps.subgroup_size),
+                            {tiles(rows_of(problem), tile_rows) * choice.parts, problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.ROWS = tile.rows;
+    choice.dispatches[0].constants.LANES_OF_ROW = tile.lanes_of_row;
+    choice.dispatches[0].constants.STEP = tile.step;
+    address(problem.key, problem.value, choice);
+}
+
 void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint32_t rows = rows_of_tile(problem, caps);
-    choice.body = FlashBody::kTiles;
     choice.dispatches[0] = {
         constants_of(problem, kTileWorkgroup),
         {tiles(rows_of(problem), rows * kTileRowGroups) * choice.parts, problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.ROWS = rows;
 }
 
-// Parts that fill the device, none so small that its merge costs more than it saves, none above what a dispatch of the
-// plain body may attend.
-uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint32_t invocations = uses_decode_keys(problem, caps) ? caps.subgroup_size : 1; // that take parts each
+// Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
+// attend.
+uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
+    const uint32_t invocations = body == FlashBody::kDecodeKeys ? caps.subgroup_size : 1; // that take parts each
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * kTileRowGroups)} *
                                 problem.kv_heads * problem.batch;
     const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
-    const uint64_t fewest = (problem.kv_len + most_keys(problem, caps) - 1) / most_keys(problem, caps);
+    const uint64_t fewest = tiles(problem.kv_len, most_keys(problem, caps, body));
     return static_cast<uint32_t>(std::max(std::min(wanted, most), fewest));
+}
+
+void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    switch (choice.body) {
+    case FlashBody::kTiles:
+        return plan_tiles(problem, caps, choice);
+    case FlashBody::kAddresses:
+        return plan_addressed(problem, caps, choice);
+    case FlashBody::kShuffles:
+        return plan_shuffles(problem, caps, choice);
+    case FlashBody::kDecodeKeys:
+        return plan_decode_keys(problem, caps, choice);
+    }
 }
 
 } // namespace
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const FlashBody body = body_of(problem, caps, true);
     return rows_of(problem) <= kDecodeRows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           (uses_decode_keys(problem, caps) || parts_of(problem, caps) > 1);
+           (body == FlashBody::kDecodeKeys || parts_of(problem, caps, body) > 1);
 }
 
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    choice.body = body_of(problem, caps, false);
     choice.parts = 1;
-    choice.keys_per_dispatch = most_keys(problem, caps);
-    if (uses_addresses(problem, caps))
-        plan_addressed(problem, caps, choice);
-    else
-        plan_tiles(problem, caps, choice);
+    choice.keys_per_dispatch = most_keys(problem, caps, choice.body);
+    plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) {
         choice.scores = states_of(problem, 1);
         choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
@@ -206,14 +295,10 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
 }
 
 void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    choice.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
+    choice.body = body_of(problem, caps, true);
+    choice.parts = std::max(parts_of(problem, caps, choice.body), 2u); // a single one would need no merge
     choice.keys_per_dispatch = problem.kv_len;
-    if (uses_decode_keys(problem, caps))
-        plan_decode_keys(problem, caps, choice);
-    else if (uses_addresses(problem, caps))
-        plan_addressed(problem, caps, choice);
-    else
-        plan_tiles(problem, caps, choice);
+    plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[0].constants.PARTS = choice.parts;

@@ -20,8 +20,8 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 #include "lib/states.glsl"
-#include "lib/flash_row.glsl"
 #include "lib/addressed_kv.glsl"
+#include "lib/flash_row.glsl"
 
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
@@ -50,7 +50,7 @@ void load_row(Row row, const uint r) {
 void score_step() {
     [[unroll]] for (uint i = 0; i < ROWS * STEP; ++i) s[i] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        vec4 key = load_block(KEY_FORMAT, key_rows[k], d);
+        vec4 key = load_own_block(KEY_FORMAT, key_rows[k], d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint r = 0; r < ROWS; ++r) s[r * STEP + k] =
             fma(q[r * BLOCKS + d][c], key[c], s[r * STEP + k]);
     }
@@ -95,7 +95,7 @@ void sum_step() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) rescales[r] = soften_row(r);
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         vec4 values[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_block(VALUE_FORMAT, value_rows[k], d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_own_block(VALUE_FORMAT, value_rows[k], d);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             vec4 sum = s[r * STEP] * values[0];
             [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
@@ -115,12 +115,12 @@ bool is_finite(const uint r) {
 
 void finish(Row row, const uint r, uint part, KeyRange range, KeyRange full) {
     if (!is_finite(r)) {
-        // a weight of 0 does not hide a value that is not a number, the other body's masks do
-        attend_row(row, part, range, full, true);
+        // a weight of 0 hides no value that is not a number
+        attend_row(row, part, range);
         return;
     }
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[r * V_BLOCKS + d];
-    store_state(states[r], row, part);
+    store_state(states[r], row, part, 0, VALUE_BLOCKS);
 }
 
 void main() {
@@ -137,9 +137,6 @@ void main() {
     uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_block(first_row, r), r);
-    uint outermost = PAGE_SIZE == 0 ? key_row(gl_WorkGroupID.z, 0).x : 0;
-    uvec2 keys = addressed_keys(outermost, gl_WorkGroupID.y);
-    uvec2 values = addressed_values(outermost, gl_WorkGroupID.y);
     // the same for every invocation, so that a CPU driver jumps over what is not needed
     KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS, 1);
     bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
@@ -148,13 +145,10 @@ void main() {
     uint step = 0;
     do { // see flash_addresses.comp
         [[unroll]] for (uint k = 0; k < STEP; ++k) {
+            Row row = Row(gl_WorkGroupID.z, 0, gl_WorkGroupID.y, 0);
             uint index = min(key + k, parameters.kv_len - 1);
-            uvec2 place = key_row(gl_WorkGroupID.z, index);
-            uvec2 page_keys = PAGE_SIZE == 0 ? keys : advance_address(keys, place.x, parameters.addressed_strides.x);
-            uvec2 page_values =
-                PAGE_SIZE == 0 ? values : advance_address(values, place.x, parameters.addressed_strides.z);
-            key_rows[k] = advance_address(page_keys, place.y, KEY_ROW_BYTES);
-            value_rows[k] = advance_address(page_values, place.y, VALUE_ROW_BYTES);
+            key_rows[k] = key_address(row, index);
+            value_rows[k] = value_address(row, index);
         }
         score_step();
         bias_step(first_row, key);

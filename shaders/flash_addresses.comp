@@ -22,8 +22,9 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 #include "lib/states.glsl"
-#include "lib/flash_row.glsl"
+#define STAGED_KV
 #include "lib/addressed_kv.glsl"
+#include "lib/flash_row.glsl"
 
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
@@ -110,12 +111,12 @@ bool is_finite() {
 
 void finish(Row row, uint part, KeyRange range, KeyRange full) {
     if (!is_finite()) {
-        // a weight of 0 does not hide a value that is not a number, the other body's masks do
-        attend_row(row, part, range, full, true);
+        // a weight of 0 hides no value that is not a number
+        attend_row(row, part, range);
         return;
     }
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[d];
-    finish_row(state, row, part);
+    finish_row(state, row, part, 0, VALUE_BLOCKS);
 }
 
 void main() {

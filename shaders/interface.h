@@ -84,7 +84,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define SCORES_MASKED 2u
 #define SCORES_WEIGHTS 3u
 
-#define KEYS_OF_FLASH_STEP 4u
+#define BLOCKS_OF_FLASH_ROW_TRIP 4u
 #define KEYS_OF_UNFUSED_TRIP 4u
 #define COLUMNS_OF_FLASH_TILE 8u /* invocations that share a row of a tile in shared memory */
 #define KEYS_OF_FLASH_TILE 32u
@@ -115,7 +115,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(18, KEY_ROW_BYTES, 0)                                                                                            \
     X(19, VALUE_ROW_BYTES, 0)                                                                                          \
     X(20, ROWS, 1)                                                                                                     \
-    X(21, PAGE_SIZE, 0)
+    X(21, PAGE_SIZE, 0)                                                                                                \
+    X(22, LANES_OF_ROW, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

@@ -16,6 +16,7 @@ struct Trait {
 constexpr Trait kTraits[] = {
     {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
     {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
+    {"shuffled_address_loads", &DeviceTraits::shuffled_address_loads},
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
 };

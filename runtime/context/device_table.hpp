@@ -2,6 +2,8 @@
 
 #include "vkattn/vkattn.h"
 
+#include <string_view>
+
 namespace vkattn {
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
@@ -11,13 +13,16 @@ struct DeviceTraits {
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
     // and its kin, straight code without shared memory, are then the fastest by far.
     uint32_t scalar_address_loads = 0;
+    // Loads through device addresses that differ between a subgroup's invocations, with a shuffle by a constant costing one
+    // instruction: flash_shuffle is then the fastest.
+    uint32_t shuffled_address_loads = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;
 };
 
-// The traits of the first row of the table that matches, or the defaults. driver: 0 where the device does not tell.
-DeviceTraits device_traits(const VkPhysicalDeviceProperties &properties, VkDriverId driver);
+// The traits of the first row of the table that matches, or the defaults. driver_info: "" where the device does not tell.
+DeviceTraits device_traits(std::string_view device_name, std::string_view driver_info);
 
 } // namespace vkattn

@@ -7,6 +7,7 @@
 #include "vkattn_shaders/decode_keys.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
+#include "vkattn_shaders/flash_shuffle.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
@@ -33,6 +34,8 @@ struct ModuleInfo {
 const ModuleInfo kModules[] = {
     {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
+     sizeof(gpu::AttentionParameters)},
+    {"flash_shuffle", flash_shuffle_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
      sizeof(gpu::AttentionParameters)},
     {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
     {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},

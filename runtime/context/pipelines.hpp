@@ -13,6 +13,7 @@ namespace vkattn {
 enum class Module : uint32_t {
     kFlash,
     kFlashAddresses,
+    kFlashShuffle,
     kDecodeKeys,
     kMergeParts,
     kMerge,

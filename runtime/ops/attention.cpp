@@ -88,6 +88,8 @@ Module module_of(FlashBody body) {
     switch (body) {
     case FlashBody::kAddresses:
         return Module::kFlashAddresses;
+    case FlashBody::kShuffles:
+        return Module::kFlashShuffle;
     case FlashBody::kDecodeKeys:
         return Module::kDecodeKeys;
     default:

@@ -1,7 +1,11 @@
-// Rows of K and V through device addresses: four neighbouring elements a load. After lib/attention_bindings.glsl.
+// Rows of K and V through device addresses: four neighbouring elements a load. After lib/attention_bindings.glsl,
+// lib/sequence.glsl and lib/work.glsl.
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 { vec4 values[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Blocks16 { uvec2 values[]; };
+// Loads of 64 bits that ask for no 64-bit arithmetic.
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Wide { uint unused; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WideWords { Wide values[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words { uint values[]; };
 
 // The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
@@ -25,6 +29,25 @@ uvec2 addressed_values(uint batch, uint kv_head) {
     return advance_address(address, kv_head, parameters.addressed_strides.w);
 }
 
+// (outermost index, row) of K and V at the addresses. STAGED_KV: they may be copies of a stretch of the keys.
+uvec2 addressed_row(uint batch, uint key) {
+#ifdef STAGED_KV
+    return uvec2(batch, key - push.addressed_begin);
+#else
+    return key_row(batch, key);
+#endif
+}
+
+uvec2 key_address(Row row, uint key) {
+    uvec2 place = addressed_row(row.batch, key);
+    return advance_address(addressed_keys(place.x, row.kv_head), place.y, KEY_ROW_BYTES);
+}
+
+uvec2 value_address(Row row, uint key) {
+    uvec2 place = addressed_row(row.batch, key);
+    return advance_address(addressed_values(place.x, row.kv_head), place.y, VALUE_ROW_BYTES);
+}
+
 // element: a multiple of 4, constant; the row begins at a whole word
 vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     uint start = element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
@@ -37,10 +60,21 @@ vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     return scale * quantised_values(format, bytes, i);
 }
 
+vec4 expand_halves(const uint format, uvec2 halves) {
+    if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
+    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
+}
+
 vec4 load_block(const uint format, uvec2 address, uint block) {
     if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
     if (format == FORMAT_F32) return Blocks32(address).values[block];
-    uvec2 halves = Blocks16(address).values[block];
-    if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
-    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
+    return expand_halves(format, Blocks16(address).values[block]);
+}
+
+// The same, for addresses that differ between invocations: a CPU driver gathers 64 bits as fast as 32.
+vec4 load_own_block(const uint format, uvec2 address, uint block) {
+    if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
+    WideWords words = WideWords(address);
+    if (format != FORMAT_F32) return expand_halves(format, uvec2(words.values[block]));
+    return uintBitsToFloat(uvec4(uvec2(words.values[2 * block]), uvec2(words.values[2 * block + 1])));
 }
