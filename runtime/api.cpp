@@ -11,6 +11,7 @@
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/merge.hpp"
+#include "runtime/ops/peaks.hpp"
 
 #include <algorithm>
 
@@ -100,6 +101,14 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
         require_given(context, "context");
         require_given(facts, "facts");
         *facts = context->context.caps();
+    });
+}
+
+vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(peaks, "peaks");
+        *peaks = measure_peaks(context->context);
     });
 }
 

@@ -327,6 +327,20 @@ struct MergePush {
     uint dims;
 };
 
+/* ------------------------------------------------------------------ peaks */
+
+#define BINDING_PEAK_INPUT 0
+#define BINDING_PEAK_OUTPUT 1
+#define PEAK_BINDINGS 2
+
+#define PEAK_WORKGROUP_SIZE 64
+#define FMAS_OF_PEAK_TRIP 64
+
+struct PeakPush {
+    uint bases[4];
+    uint trips;
+};
+
 /* ------------------------------------------------------------------ advance_lengths */
 
 #define BINDING_ADVANCE_LENGTHS 0
@@ -357,6 +371,9 @@ struct AppendConstants {
 };
 struct MergeConstants {
     MERGE_CONSTANTS(VKATTN_CONSTANT)
+};
+struct PeakConstants {
+    uint UNUSED = 0; /* a pipeline's key is not empty */
 };
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */

@@ -342,6 +342,17 @@ TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN
     check_every_kernel(problem);
 }
 
+// What is hidden has a weight of 0, and 0 times NaN is NaN: the row is then attended again with care, however long.
+TEST_CASE_FIXTURE(DeviceTest, "a hidden value that is not a number, in a long row") {
+    std::mt19937 random(14);
+    AttentionProblem problem = plain_problem(1, 3, 40000, random);
+    add_key_padding(problem, random);
+    for (std::uint64_t head = 0; head < 2; ++head)
+        for (std::uint64_t key = 0; key < 40000; ++key)
+            if (problem.key_padding_mask.get(key) != 0) problem.value.set((head * 40000 + key) * 8 + key % 8, NAN);
+    check_every_kernel(problem);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "sinks of every size, minus infinity as well") {
     std::mt19937 random(13);
     AttentionProblem problem = plain_problem(1, 5, 35, random);

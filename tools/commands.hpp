@@ -55,9 +55,11 @@ struct BenchOptions {
     std::string op = "attention";
     std::uint32_t batch = 1;
     std::uint32_t heads = 32;
-    std::uint32_t kv_heads = 0; // 0: as many as heads
-    std::uint32_t q_len = 1;
-    std::uint32_t kv_len = 4096;
+    std::uint32_t kv_heads = 0;           // 0: as many as heads
+    std::vector<std::uint32_t> q_lens{1}; // several: a sweep
+    std::vector<std::uint32_t> kv_lens{4096};
+    std::uint32_t q_len = 0, kv_len = 0; // of one problem of them
+    std::uint32_t page_size = 0;         // positions; 0: K and V are not in pages
     std::uint32_t head_dim = 128;
     std::uint32_t v_head_dim = 0; // 0: head_dim
     bool value_in_key = false;
@@ -69,7 +71,10 @@ struct BenchOptions {
     std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
     std::uint32_t d_model = 2048;
     std::uint32_t len = 2048;
+    bool roofline = false;
     bool json = false;
+    bool csv = false;
+    std::string svg_file;
 };
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options);

@@ -4,6 +4,7 @@
 #include "estimate_report.hpp"
 #include "estimate_workspace.hpp"
 #include "input_error.hpp"
+#include "text_file.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -101,23 +102,6 @@ void set_mla_form(const std::string &form, std::span<EstimateModel> models) {
     if (form != "naive" && form != "absorb")
         throw InputError("--mla-form", quote_name(form) + " is not a form, expected naive or absorb");
     for (EstimateModel &model : models) model.config.mla_form = form == "naive" ? VKATTN_MLA_NAIVE : VKATTN_MLA_ABSORB;
-}
-
-// Under another name first, so that a full disk leaves no half a picture.
-void write_text(const std::filesystem::path &path, const std::string &text) {
-    std::filesystem::path partial = path;
-    partial += ".partial";
-    std::error_code error;
-    {
-        std::ofstream file(partial, std::ios::binary);
-        file << text << std::flush;
-        if (!file) error = std::make_error_code(std::errc::io_error);
-    }
-    if (!error) std::filesystem::rename(partial, path, error);
-    if (!error) return;
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    throw InputError(path.string(), "cannot be written, expected a file in a folder that exists");
 }
 
 void write_charts(const std::string &svg_file, std::span<const Estimate> estimates) {

@@ -9,6 +9,8 @@
 #include <iostream>
 #include <limits>
 #include <new>
+#include <string_view>
+#include <vector>
 
 namespace {
 
@@ -38,6 +40,21 @@ std::uint32_t parse_size(const std::string &option, const std::string &text) {
     return static_cast<std::uint32_t>(size);
 }
 
+// Reads sizes such as 512,4k and ranges such as 1k..16k: from the first on, doubled until above the last.
+std::vector<std::uint32_t> parse_sizes(const std::string &option, const std::string &text) {
+    constexpr std::string_view kTo = "..";
+    std::vector<std::uint32_t> sizes;
+    for (const std::string &part : CLI::detail::split(text, ',')) {
+        const std::size_t to = part.find(kTo);
+        const std::uint64_t first = parse_size(option, part.substr(0, to));
+        const std::uint64_t last = to == std::string::npos ? first : parse_size(option, part.substr(to + kTo.size()));
+        if (last < first)
+            throw CLI::ValidationError(option + ": '" + part + "' falls, expected a range that rises, such as 1k..16k");
+        for (std::uint64_t size = first; size <= last; size *= 2) sizes.push_back(static_cast<std::uint32_t>(size));
+    }
+    return sizes;
+}
+
 // Returns what is wrong with a tolerance, "" if nothing is.
 std::string tolerance_error(const std::string &text) {
     double value = -1.0;
@@ -50,6 +67,13 @@ void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, c
         .add_option_function<std::string>(
             name, [&size, name](const std::string &text) { size = parse_size(name, text); }, help)
         ->type_name("SIZE");
+}
+
+void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint32_t> &sizes, const std::string &help) {
+    command
+        .add_option_function<std::string>(
+            name, [&sizes, name](const std::string &text) { sizes = parse_sizes(name, text); }, help)
+        ->type_name("SIZES");
 }
 
 void add_common(CLI::App &command, CommonOptions &common) {
@@ -102,8 +126,10 @@ void add_bench(CLI::App &app, Options &options) {
     add_size(*command, "--batch", bench.batch, "Sequences; default 1");
     add_size(*command, "--heads", bench.heads, "Query heads; default 32");
     add_size(*command, "--kv-heads", bench.kv_heads, "KV heads; default: as many as query heads");
-    add_size(*command, "--q-len", bench.q_len, "Query length; default 1");
-    add_size(*command, "--kv-len", bench.kv_len, "Key length; default 4096");
+    add_sizes(*command, "--q-len", bench.q_lens,
+              "Query length, or several: 512,4k or 1k..16k, by powers of 2; default 1");
+    add_sizes(*command, "--kv-len", bench.kv_lens, "Key length, or several; default 4096");
+    add_size(*command, "--page-size", bench.page_size, "K and V in pages of so many positions, in random order");
     add_size(*command, "--head-dim", bench.head_dim, "Head size of Q and K; default 128");
     command->add_flag("--value-in-key", bench.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
     add_size(*command, "--v-head-dim", bench.v_head_dim, "Head size of V; default: --head-dim");
@@ -112,7 +138,10 @@ void add_bench(CLI::App &app, Options &options) {
     command->add_flag("--causal", bench.causal, "Causal mask, the last query at the last key");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
-    command->add_flag("--json", bench.json, "Print a JSON object");
+    command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
+    CLI::Option *json = command->add_flag("--json", bench.json, "Print a JSON object, of several lengths an array");
+    command->add_flag("--csv", bench.csv, "Print comma-separated values")->excludes(json);
+    command->add_option("--svg", bench.svg_file, "Draw time against length to this file; for several lengths");
     command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');
     add_size(*command, "--d-model", bench.d_model, "Width of the variants; default 2048");
     add_size(*command, "--len", bench.len, "Prompt of the variants, and their cache at the decode step; default 2048");

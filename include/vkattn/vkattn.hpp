@@ -268,19 +268,27 @@ class Context {
         return known;
     }
 
+    // Measures what the device reaches at most.
+    vkattn_peaks measure_peaks() const {
+        vkattn_peaks peaks{};
+        check(vkattn_measure_peaks(get(), &peaks));
+        return peaks;
+    }
+
     // Creates a storage buffer of bytes > 0.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
 
     // Creates a storage buffer that holds the tensor.
     Buffer buffer(const vkattn_tensor &held) const { return Buffer(get(), vkattn_tensor_bytes(&held)); }
 
-    // Checks an attention problem, chooses its kernel and builds its pipelines.
+    // Creates a cache on the device.
     Cache cache(const vkattn_cache_info &info) const {
         vkattn_cache created = nullptr;
         check(vkattn_cache_create(get(), &info, &created));
         return Cache(created);
     }
 
+    // Checks an attention problem, chooses its kernel and builds its pipelines.
     Plan attention_plan(const vkattn_attention_desc &desc) const {
         vkattn_plan created = nullptr;
         check(vkattn_attention_plan(get(), &desc, &created));

@@ -15,6 +15,8 @@
 #include "vkattn_shaders/merge.spv.hpp"
 #include "vkattn_shaders/merge_parts.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
+#include "vkattn_shaders/peak_fma.spv.hpp"
+#include "vkattn_shaders/peak_stream.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
 #include "vkattn_shaders/rope.spv.hpp"
 #include "vkattn_shaders/weighted_values.spv.hpp"
@@ -51,6 +53,8 @@ const ModuleInfo kModules[] = {
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
     {"advance_lengths", advance_lengths_spv, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
+    {"peak_fma", peak_fma_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"peak_stream", peak_stream_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 

@@ -26,6 +26,8 @@ enum class Module : uint32_t {
     kRope,
     kKvAppend,
     kAdvanceLengths,
+    kPeakFma,
+    kPeakStream,
     kCount
 };
 

@@ -1,0 +1,200 @@
+#include "bench_report.hpp"
+
+#include "commands.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+
+namespace vkattn::tools {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+// Percent of what the peaks allow.
+double percent_of_roofline(const AttentionTimes &times, const vkattn_peaks &peaks) {
+    return 100.0 * times.bound_seconds(peaks) / times.seconds();
+}
+
+bool bound_by_memory(const AttentionTimes &times, const vkattn_peaks &peaks) {
+    return times.bytes / peaks.bytes_per_second > times.flops / peaks.flops_per_second;
+}
+
+nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &report) {
+    const AttentionTimes &times = point.times;
+    nlohmann::ordered_json json{{"device", report.device.name},
+                                {"driver", driver_text(report.device)},
+                                {"batch", point.options.batch},
+                                {"q_len", point.options.q_len},
+                                {"kv_len", point.options.kv_len},
+                                {"kernel", times.kernel},
+                                {"clock", times.by_gpu ? "gpu" : "wall"},
+                                {"median_ms", times.best.median},
+                                {"min_ms", times.best.min},
+                                {"spread_percent", times.best.spread_percent()},
+                                {"wall_median_ms", times.wall.median},
+                                {"wall_min_ms", times.wall.min},
+                                {"repeat", times.runs},
+                                {"input_sets", times.input_sets},
+                                {"gflops", times.gflops()},
+                                {"gbytes_per_s", times.gbytes_per_s()},
+                                {"first_dispatch_ms", times.first_dispatch_ms},
+                                {"workspace_bytes", times.workspace_bytes}};
+    if (report.peaks) {
+        json["peak_gflops"] = report.peaks->flops_per_second / kGiga;
+        json["peak_gbytes_per_s"] = report.peaks->bytes_per_second / kGiga;
+        json["percent_of_roofline"] = percent_of_roofline(times, *report.peaks);
+    }
+    return json;
+}
+
+void print_times(std::ostream &out, const char *name, const Statistics &times) {
+    out << padded(name, 12) << " median " << decimals(times.median, 4) << " ms, min " << decimals(times.min, 4)
+        << " ms, spread " << decimals(times.spread_percent(), 0) << " %\n";
+}
+
+std::string peaks_text(const vkattn_peaks &peaks) {
+    return significant(peaks.flops_per_second / kGiga, 4) + " GFLOP/s and " +
+           significant(peaks.bytes_per_second / kGiga, 4) + " GB/s measured";
+}
+
+void print_device(std::ostream &out, const BenchReport &report) {
+    out << padded("device", 12) << " " << report.device.name << ", " << driver_text(report.device) << "\n";
+}
+
+void print_point(std::ostream &out, const BenchReport &report) {
+    const AttentionTimes &times = report.points.front().times;
+    print_device(out, report);
+    out << padded("kernel", 12) << " " << kernel_text(times.kernel, times.reason) << "\n"
+        << padded("runs", 12) << " " << times.runs << " over " << times.input_sets << " input sets\n";
+    if (times.by_gpu)
+        print_times(out, "gpu", times.best);
+    else
+        out << padded("gpu", 12) << " this device has no timestamps\n";
+    print_times(out, "wall", times.wall);
+    out << padded("rate", 12) << " " << significant(times.gflops(), 4) << " GFLOP/s, "
+        << significant(times.gbytes_per_s(), 4) << " GB/s\n";
+    if (report.peaks)
+        out << padded("roofline", 12) << " " << decimals(percent_of_roofline(times, *report.peaks), 0)
+            << " %, bound by " << (bound_by_memory(times, *report.peaks) ? "memory" : "arithmetic") << ": "
+            << peaks_text(*report.peaks) << "\n";
+    out << padded("first", 12) << " " << decimals(times.first_dispatch_ms, 1) << " ms to plan and run once\n"
+        << padded("workspace", 12) << " " << times.workspace_bytes << " bytes\n";
+}
+
+using Cells = std::vector<std::string>;
+
+Cells cells_of(const BenchPoint &point, const BenchReport &report) {
+    const AttentionTimes &times = point.times;
+    Cells cells{std::to_string(point.options.q_len),
+                std::to_string(point.options.kv_len),
+                times.kernel,
+                decimals(times.best.median, 4),
+                decimals(times.best.min, 4),
+                decimals(times.best.spread_percent(), 0) + " %",
+                significant(times.gflops(), 4),
+                significant(times.gbytes_per_s(), 4),
+                decimals(times.first_dispatch_ms, 1)};
+    if (report.peaks) {
+        cells.push_back(decimals(percent_of_roofline(times, *report.peaks), 0) + " %");
+        cells.push_back(bound_by_memory(times, *report.peaks) ? "memory" : "arithmetic");
+    }
+    return cells;
+}
+
+void print_table(std::ostream &out, const BenchReport &report) {
+    print_device(out, report);
+    out << padded("clock", 12) << " " << (report.points.front().times.by_gpu ? "gpu" : "wall") << "\n";
+    if (report.peaks) out << padded("roofline", 12) << " " << peaks_text(*report.peaks) << "\n";
+    std::vector<Cells> rows{
+        {"q_len", "kv_len", "kernel", "median ms", "min ms", "spread", "GFLOP/s", "GB/s", "first ms"}};
+    if (report.peaks) rows.front().insert(rows.front().end(), {"of roofline", "bound by"});
+    for (const BenchPoint &point : report.points) rows.push_back(cells_of(point, report));
+    out << "\n";
+    for (const Cells &row : rows) {
+        std::string line;
+        for (std::size_t column = 0; column < row.size(); ++column) {
+            std::size_t width = 0;
+            for (const Cells &other : rows) width = std::max(width, other[column].size());
+            line += padded(row[column], width + 2);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        out << line << "\n";
+    }
+}
+
+// The option that is swept, for the chart's axis: the keys, unless only the queries are.
+bool sweeps_keys(const BenchReport &report) {
+    return report.points.front().options.kv_len != report.points.back().options.kv_len;
+}
+
+std::string problem_text(const BenchReport &report) {
+    const BenchOptions &o = report.points.front().options;
+    std::string text = "batch " + std::to_string(o.batch) + ", " + std::to_string(o.heads) + " query heads";
+    if (o.kv_heads != 0) text += ", " + std::to_string(o.kv_heads) + " KV heads";
+    text += ", head size " + std::to_string(o.head_dim);
+    if (o.v_head_dim != 0) text += " / " + std::to_string(o.v_head_dim);
+    text += ", " + o.dtype + (o.kv_dtype.empty() ? "" : ", K and V " + o.kv_dtype);
+    const std::uint32_t first = o.q_len, last = report.points.back().options.q_len;
+    text += sweeps_keys(report)
+                ? ", q_len " + std::to_string(first) + (first != last ? " to " + std::to_string(last) : "")
+                : ", kv_len " + std::to_string(o.kv_len);
+    if (o.page_size != 0) text += ", pages of " + std::to_string(o.page_size);
+    return text + (o.causal ? ", causal" : "");
+}
+
+} // namespace
+
+void print_text(std::ostream &out, const BenchReport &report) {
+    (report.points.size() == 1 ? print_point : print_table)(out, report);
+}
+
+void print_json(std::ostream &out, const BenchReport &report) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const BenchPoint &point : report.points) json.push_back(json_of(point, report));
+    const nlohmann::ordered_json &shown = report.points.size() == 1 ? json.front() : json;
+    out << shown.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+void print_csv(std::ostream &out, const BenchReport &report) {
+    const nlohmann::ordered_json columns = json_of(report.points.front(), report);
+    const auto print_row = [&](const auto &value_of) {
+        const char *separator = "";
+        for (const auto &column : columns.items()) {
+            out << separator << value_of(column.key());
+            separator = ",";
+        }
+        out << "\n";
+    };
+    print_row([](const std::string &name) { return name; });
+    for (const BenchPoint &point : report.points) {
+        const nlohmann::ordered_json row = json_of(point, report);
+        // JSON's strings, for they quote commas; a quote within one is doubled
+        print_row([&](const std::string &name) {
+            if (!row[name].is_string()) return row[name].dump();
+            std::string text = "\"";
+            for (const char c : row[name].get<std::string>()) text += c == '"' ? "\"\"" : std::string(1, c);
+            return text + "\"";
+        });
+    }
+}
+
+svg::LineChart bench_chart(const BenchReport &report) {
+    svg::LineChart chart;
+    const bool keys = sweeps_keys(report);
+    chart.title = std::string("Attention against the ") + (keys ? "key" : "query") + " length";
+    chart.subtitle = std::string(report.device.name) + ", " + driver_text(report.device) + "; " + problem_text(report);
+    chart.x = {keys ? "keys" : "queries", Unit::kTokens, svg::Scale::kLog};
+    chart.y = {"milliseconds, median", Unit::kPlain, svg::Scale::kLog};
+    svg::Series measured{"measured", {}}, bound{"roofline", {}};
+    for (const BenchPoint &point : report.points) {
+        const double x = keys ? point.options.kv_len : point.options.q_len;
+        measured.points.push_back({x, point.times.seconds() * 1e3});
+        if (report.peaks) bound.points.push_back({x, point.times.bound_seconds(*report.peaks) * 1e3});
+    }
+    chart.series.push_back(std::move(measured));
+    if (report.peaks) chart.series.push_back(std::move(bound));
+    return chart;
+}
+
+} // namespace vkattn::tools
