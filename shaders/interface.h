@@ -333,12 +333,15 @@ struct MergePush {
 #define BINDING_PEAK_OUTPUT 1
 #define PEAK_BINDINGS 2
 
-#define PEAK_WORKGROUP_SIZE 64
+#define PEAK_WORKGROUP_SIZE 64 /* of peak_fma */
+#define PEAK_ADDRESSES_WORKGROUP_SIZE 8
+#define PEAK_BLOCKS_OF_TRIP 64 /* of 16 bytes, of peak_stream */
 #define FMAS_OF_PEAK_TRIP 64
 
 struct PeakPush {
     uint bases[4];
     uint trips;
+    uint input_address[2]; /* low word first */
 };
 
 /* ------------------------------------------------------------------ advance_lengths */

@@ -17,6 +17,7 @@
 #include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/peak_fma.spv.hpp"
 #include "vkattn_shaders/peak_stream.spv.hpp"
+#include "vkattn_shaders/peak_stream_addresses.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
 #include "vkattn_shaders/rope.spv.hpp"
 #include "vkattn_shaders/weighted_values.spv.hpp"
@@ -55,6 +56,7 @@ const ModuleInfo kModules[] = {
     {"advance_lengths", advance_lengths_spv, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
     {"peak_fma", peak_fma_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
     {"peak_stream", peak_stream_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"peak_stream_addresses", peak_stream_addresses_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 

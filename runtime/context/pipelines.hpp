@@ -28,6 +28,7 @@ enum class Module : uint32_t {
     kAdvanceLengths,
     kPeakFma,
     kPeakStream,
+    kPeakStreamAddresses,
     kCount
 };
 

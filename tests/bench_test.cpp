@@ -1,0 +1,135 @@
+// What vkattn bench measures and prints. Times are never judged: only that they are times, and what is made of them.
+#include "bench_attention.hpp"
+#include "bench_report.hpp"
+#include "device.hpp"
+#include "input_error.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <sstream>
+
+using namespace vkattn_test;
+using namespace vkattn::tools;
+
+namespace {
+
+// 1, 2, 4 ms for 1024, 2048, 4096 keys: 8 GFLOP and 1 MB in 1 ms.
+BenchReport sweep() {
+    BenchReport report;
+    std::snprintf(report.device.name, sizeof report.device.name, "Device \"X\", 8 lanes");
+    for (std::uint32_t scale = 1; scale <= 4; scale *= 2) {
+        BenchPoint point;
+        point.options.q_len = 1;
+        point.options.kv_len = 1024 * scale;
+        point.times.kernel = "decode";
+        point.times.best = point.times.wall = {1.0 * scale, 1.0 * scale, 1.0 * scale};
+        point.times.flops = 8e9 * scale;
+        point.times.bytes = 1e6 * scale;
+        report.points.push_back(point);
+    }
+    return report;
+}
+
+std::vector<std::string> lines_of(const std::string &text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("bench");
+
+TEST_CASE_FIXTURE(DeviceTest, "the peaks of the device are rates") {
+    const vkattn_peaks peaks = test_device().context().measure_peaks();
+    CHECK(std::isfinite(peaks.flops_per_second));
+    CHECK(std::isfinite(peaks.bytes_per_second));
+    CHECK(peaks.flops_per_second > 1e6);
+    CHECK(peaks.bytes_per_second > 1e6);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
+    BenchOptions options;
+    options.heads = 4;
+    options.kv_heads = 2;
+    options.q_len = 3;
+    options.kv_len = 50;
+    options.head_dim = 16;
+    options.repeat = 2;
+    for (const std::uint32_t page_size : {0u, 16u}) {
+        options.page_size = page_size;
+        const AttentionTimes times = time_attention(test_device().context(), options, VKATTN_KERNEL_FLASH);
+        CHECK(times.kernel == "flash");
+        CHECK(times.runs == 2);
+        CHECK(times.wall.median > 0.0);
+        CHECK(times.flops == 2.0 * 4 * 3 * 50 * (16 + 16));
+    }
+}
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("bench.report");
+
+TEST_CASE("rates, and the part of the roofline: the slower of arithmetic and memory") {
+    const AttentionTimes times = sweep().points.front().times;
+    CHECK(times.gflops() == doctest::Approx(8000.0));
+    CHECK(times.gbytes_per_s() == doctest::Approx(1.0));
+    CHECK(times.bound_seconds({16e12, 1e12}) == doctest::Approx(0.5e-3));
+    CHECK(times.bound_seconds({16e12, 1.25e9}) == doctest::Approx(0.8e-3));
+}
+
+TEST_CASE("one point is an object, several are an array") {
+    BenchReport report = sweep();
+    report.peaks = {16e12, 1.25e9};
+    std::ostringstream several, one;
+    print_json(several, report);
+    const nlohmann::json array = nlohmann::json::parse(several.str());
+    REQUIRE(array.size() == 3);
+    CHECK(array[2].at("kv_len") == 4096);
+    CHECK(array[2].at("median_ms") == 4.0);
+    CHECK(array[2].at("percent_of_roofline").get<double>() == doctest::Approx(80.0));
+    report.points.resize(1);
+    report.peaks.reset();
+    print_json(one, report);
+    const nlohmann::json object = nlohmann::json::parse(one.str());
+    for (const char *key : {"device", "driver", "kernel", "median_ms", "min_ms", "gflops", "gbytes_per_s",
+                            "first_dispatch_ms", "workspace_bytes"})
+        CHECK(object.contains(key));
+    CHECK_FALSE(object.contains("percent_of_roofline"));
+}
+
+TEST_CASE("comma-separated values: a header, a row a point, text in quotes") {
+    std::ostringstream out;
+    print_csv(out, sweep());
+    const std::vector<std::string> lines = lines_of(out.str());
+    REQUIRE(lines.size() == 4);
+    CHECK(lines[0].starts_with("device,driver,batch,q_len,kv_len,kernel,"));
+    CHECK(lines[3].starts_with("\"Device \"\"X\"\", 8 lanes\",\"version 0\",1,1,4096,\"decode\","));
+}
+
+TEST_CASE("a table's rows are its points") {
+    BenchReport report = sweep();
+    report.peaks = {16e12, 1.25e9};
+    std::ostringstream out;
+    print_text(out, report);
+    const std::vector<std::string> lines = lines_of(out.str());
+    CHECK(lines.back().find("4096") != std::string::npos);
+    CHECK(lines.back().find("80 %") != std::string::npos);
+    CHECK(lines.back().ends_with("memory"));
+}
+
+TEST_CASE("the chart has the points, and the bound where it was measured") {
+    BenchReport report = sweep();
+    CHECK(bench_chart(report).series.size() == 1);
+    report.peaks = {16e12, 1.25e9};
+    const svg::LineChart chart = bench_chart(report);
+    REQUIRE(chart.series.size() == 2);
+    CHECK(chart.series[0].points[1].x == 2048.0);
+    CHECK(chart.series[0].points[1].y == doctest::Approx(2.0));
+    CHECK(chart.series[1].points[1].y == doctest::Approx(1.6));
+    CHECK(svg::draw(chart).find("roofline") != std::string::npos);
+}
+
+TEST_SUITE_END();
