@@ -54,8 +54,7 @@ void score_step(uvec2 address) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         vec4 keys[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
-            load_block(FORMAT_F32, address, k * (KEY_ROW_BYTES / 16) + d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] = load_uniform_block(address, k * (KEY_ROW_BYTES / 16) + d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
             fma(q[d][c], keys[k][c], s[k]);
     }
@@ -93,7 +92,7 @@ void sum_step(uvec2 address, float rescale) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
-            load_block(FORMAT_F32, address, k * (VALUE_ROW_BYTES / 16) + d);
+            load_uniform_block(address, k * (VALUE_ROW_BYTES / 16) + d);
         // the step's own sum first: a long context then adds few numbers to a large one
         vec4 sum = s[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =

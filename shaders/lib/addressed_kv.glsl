@@ -2,7 +2,6 @@
 // lib/sequence.glsl and lib/work.glsl.
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 { vec4 values[]; };
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Blocks16 { uvec2 values[]; };
 // Loads of 64 bits that ask for no 64-bit arithmetic.
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Wide { uint unused; };
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WideWords { Wide values[]; };
@@ -29,7 +28,16 @@ uvec2 addressed_values(uint batch, uint kv_head) {
     return advance_address(address, kv_head, parameters.addressed_strides.w);
 }
 
-// (outermost index, row) of K and V at the addresses. STAGED_KV: they may be copies of a stretch of the keys.
+// STAGED_KV: K and V at the addresses are f32, and may be copies of a stretch of the keys.
+#ifdef STAGED_KV
+const uint ADDRESSED_KEY_FORMAT = FORMAT_F32;
+const uint ADDRESSED_VALUE_FORMAT = FORMAT_F32;
+#else
+const uint ADDRESSED_KEY_FORMAT = KEY_FORMAT;
+const uint ADDRESSED_VALUE_FORMAT = VALUE_FORMAT;
+#endif
+
+// (outermost index, row) of a key at the addresses.
 uvec2 addressed_row(uint batch, uint key) {
 #ifdef STAGED_KV
     return uvec2(batch, key - push.addressed_begin);
@@ -48,7 +56,7 @@ uvec2 value_address(Row row, uint key) {
     return advance_address(addressed_values(place.x, row.kv_head), place.y, VALUE_ROW_BYTES);
 }
 
-// element: a multiple of 4, constant; the row begins at a whole word
+// element: a multiple of 4; the row begins at a whole word
 vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     uint start = element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
     uint i = element % QUANTISED_BLOCK;
@@ -65,13 +73,10 @@ vec4 expand_halves(const uint format, uvec2 halves) {
     return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
 }
 
-vec4 load_block(const uint format, uvec2 address, uint block) {
-    if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
-    if (format == FORMAT_F32) return Blocks32(address).values[block];
-    return expand_halves(format, Blocks16(address).values[block]);
-}
+// Of f32 rows, at an address that is the same for every invocation.
+vec4 load_uniform_block(uvec2 address, uint block) { return Blocks32(address).values[block]; }
 
-// The same, for addresses that differ between invocations: a CPU driver gathers 64 bits as fast as 32.
+// At an address that differs between invocations: a CPU driver gathers 64 bits as fast as 32.
 vec4 load_own_block(const uint format, uvec2 address, uint block) {
     if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
     WideWords words = WideWords(address);

@@ -24,7 +24,7 @@ float score_key(uvec2 address) {
     float sum = 0.0;
     [[dont_unroll]] for (uint first = 0; first < QUERY_BLOCKS; first += BLOCKS_OF_TRIP)
         [[unroll]] for (uint i = 0; i < BLOCKS_OF_TRIP; ++i) sum +=
-        dot(query[first + i], load_own_block(KEY_FORMAT, address, min(first + i, QUERY_BLOCKS - 1)));
+        dot(query[first + i], load_own_block(ADDRESSED_KEY_FORMAT, address, min(first + i, QUERY_BLOCKS - 1)));
     return sum;
 }
 
@@ -39,7 +39,7 @@ void attend_key(Row row, uint key, inout SoftmaxState state) {
     [[dont_unroll]] for (uint first = 0; first < VALUE_BLOCKS; first += BLOCKS_OF_TRIP)
         [[unroll]] for (uint i = 0; i < BLOCKS_OF_TRIP; ++i) accumulator[first + i] =
             rescale * accumulator[first + i] +
-            weight * load_own_block(VALUE_FORMAT, address, min(first + i, VALUE_BLOCKS - 1));
+            weight * load_own_block(ADDRESSED_VALUE_FORMAT, address, min(first + i, VALUE_BLOCKS - 1));
 }
 
 // From the state that waits in scores, or from nothing.
