@@ -8,8 +8,7 @@
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp,
-// decode_keys.comp.
+// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, decode_keys.comp.
 enum class FlashBody { kTiles, kAddresses, kShuffles, kDecodeKeys };
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
@@ -25,7 +24,8 @@ struct AttentionChoice {
     std::array<Dispatch, 3> dispatches;
     FlashBody body;
     uint32_t keys_per_dispatch;
-    uint32_t parts; // of a row's keys
+    uint32_t groups_per_dispatch; // of dispatches[0]'s first axis
+    uint32_t parts;               // of a row's keys
     // f32 copies of one dispatch's keys in the workspace, for bodies that K and V do not suit; absent: not needed
     vkattn_tensor staged_key, staged_value;
     vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]

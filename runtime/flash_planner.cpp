@@ -1,6 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace vkattn {
 namespace {
@@ -249,6 +250,16 @@ void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
     choice.dispatches[0].constants.ROWS = rows;
 }
 
+// Workgroups of the grid's first axis that keep a dispatch below what the device may be given at once.
+uint32_t groups_per_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionChoice &choice) {
+    const std::array<uint32_t, 3> &groups = choice.dispatches[0].groups;
+    if (caps.traits.max_dispatch_megaflops == 0 || choice.body != FlashBody::kTiles) return groups[0];
+    const double pairs = static_cast<double>(rows_of(problem)) * choice.keys_per_dispatch * groups[1] * groups[2];
+    const double megaflops = 2e-6 * pairs * (problem.head_dim + problem.v_head_dim);
+    const double dispatches = std::max(std::ceil(megaflops / caps.traits.max_dispatch_megaflops), 1.0);
+    return static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0));
+}
+
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
@@ -291,6 +302,7 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
         choice.scores = states_of(problem, 1);
         choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
     }
+    choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
     require_grid(choice.dispatches[0].groups, caps, "flash");
 }
 
@@ -305,6 +317,7 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};
     choice.dispatches[1].constants.PARTS = choice.parts;
+    choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
     require_grid(choice.dispatches[0].groups, caps, "decode");
     require_grid(choice.dispatches[1].groups, caps, "decode");
 }

@@ -259,8 +259,9 @@ void store_row(Row row, const uint r) {
 
 void main() {
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
-    uint part = gl_WorkGroupID.x % PARTS;
-    first_row = gl_WorkGroupID.x / PARTS * TILE_ROWS;
+    uint group = push.first_group + gl_WorkGroupID.x;
+    uint part = group % PARTS;
+    first_row = group / PARTS * TILE_ROWS;
     if (first_row >= rows) return; // a sequence shorter than the longest: the whole workgroup
     uint last_row = min(first_row + TILE_ROWS, rows) - 1;
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);

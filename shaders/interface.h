@@ -155,6 +155,7 @@ struct AttentionPush {
     uint bases[5];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
+    uint first_group; /* flash.comp: of the grid's first axis, where several dispatches share it */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];

@@ -109,4 +109,30 @@ TEST_CASE_FIXTURE(DeviceTest, "where no part is small enough, the tensor and the
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "work above what a dispatch may do is shared by several, with the same answer") {
+    std::mt19937 random(102);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {2, 4, 150, 16}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F32, {2, 2, 700, 16}, random);
+    problem.value = normal_tensor(VKATTN_TYPE_F32, {2, 2, 700, 16}, random);
+    problem.mask_flags = VKATTN_MASK_CAUSAL;
+    const AttentionReference reference = reference_attention(problem);
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {2, 4, 150, 16});
+    const std::string tiles = "scalar_address_loads=0,shuffled_address_loads=0,max_dispatch_megaflops=";
+    // 54 million operations in all, in 5 tiles of rows
+    for (const auto &[megaflops, fewest] : {std::pair{"20", 3u}, std::pair{"1", 5u}}) {
+        const LimitedDevice limited((tiles + megaflops).c_str());
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+            INFO(megaflops, ", ", kernel_text(kernel));
+            const vkattn_attention_desc desc = describe(problem, results, kernel);
+            CHECK(limited.context().attention_plan(desc).report().dispatches >= fewest);
+            const Comparison comparison =
+                compare("output", results.output.shape(), reference.output, limited.run(problem, desc, results.output),
+                        nmse_bound({VKATTN_TYPE_F32}));
+            CHECK_MESSAGE(comparison.passed, comparison.report);
+        }
+    }
+}
+
 TEST_SUITE_END();

@@ -157,7 +157,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     set_limits(query.properties.properties.limits, caps);
     set_features(query, extensions, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
-    caps.traits = device_traits(caps.name, caps.driver_info);
+    caps.traits = device_traits(caps.name, caps.driver_info, caps.device_type);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     set_kernels(caps);
     return caps;

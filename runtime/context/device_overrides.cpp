@@ -19,6 +19,7 @@ constexpr Trait kTraits[] = {
     {"shuffled_address_loads", &DeviceTraits::shuffled_address_loads},
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
+    {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
 };
 
 template <class Number>

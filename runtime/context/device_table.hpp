@@ -20,9 +20,13 @@ struct DeviceTraits {
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;
+    // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end what
+    // keeps a GPU for some seconds.
+    uint32_t max_dispatch_megaflops = 0;
 };
 
-// The traits of the first row of the table that matches, or the defaults. driver_info: "" where the device does not tell.
-DeviceTraits device_traits(std::string_view device_name, std::string_view driver_info);
+// The traits of the first row of the table that matches, or the defaults for a device of the type. driver_info: "" where
+// the device does not tell.
+DeviceTraits device_traits(std::string_view device_name, std::string_view driver_info, VkPhysicalDeviceType type);
 
 } // namespace vkattn

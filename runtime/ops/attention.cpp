@@ -97,18 +97,25 @@ Module module_of(FlashBody body) {
     }
 }
 
-void add_flash_dispatch(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
+// The dispatches of one stretch of keys: one, or several that share the grid's first axis, one after the other.
+void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
     const bool addressed = flash.choice.body != FlashBody::kTiles;
     View keys_and_values[2];
     if (addressed) pass_keys(plan, flash, push, keys_and_values);
-    Step &step = add_dispatch(plan, module_of(flash.choice.body), flash.choice.dispatches[0], push, flash.parameters);
-    bind_all(plan, step, flash.problem, flash.sources, flash.states);
-    step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
-    if (!addressed) return;
-    constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
-    constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
-    pass_address(plan, step.addresses[0], kKeyWord, keys_and_values[0]);
-    pass_address(plan, step.addresses[1], kValueWord, keys_and_values[1]);
+    AttentionChoice::Dispatch dispatch = flash.choice.dispatches[0];
+    const uint32_t groups = dispatch.groups[0];
+    for (push.first_group = 0; push.first_group < groups; push.first_group += flash.choice.groups_per_dispatch) {
+        if (push.first_group > 0) plan.barrier();
+        dispatch.groups[0] = std::min(flash.choice.groups_per_dispatch, groups - push.first_group);
+        Step &step = add_dispatch(plan, module_of(flash.choice.body), dispatch, push, flash.parameters);
+        bind_all(plan, step, flash.problem, flash.sources, flash.states);
+        step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
+        if (!addressed) continue;
+        constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
+        constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
+        pass_address(plan, step.addresses[0], kKeyWord, keys_and_values[0]);
+        pass_address(plan, step.addresses[1], kValueWord, keys_and_values[1]);
+    }
 }
 
 void add_merge(Plan &plan, const Flash &flash) {
@@ -133,7 +140,7 @@ void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSourc
         if (first > 0) plan.barrier();
         push.first_key = static_cast<uint32_t>(first);
         push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
-        add_flash_dispatch(plan, flash, push);
+        add_flash_dispatches(plan, flash, push);
     }
     if (choice.kernel == VKATTN_KERNEL_DECODE) add_merge(plan, flash);
 }
