@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as functional
 
 VKATTN = "build-modern/tools/vkattn"
+# Of the shapes that ggml's own list times with many queries.
+GGML_NEAREST = {64: "hsk=72,", 128: "hsk=72,", 256: "hsk=256,.*nb=512", 576: "hsk=576,.*nb=32"}
 GGML_TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32)}
 
 
@@ -58,7 +60,7 @@ def shapes():
 def time_vkattn(shape):
     command = [VKATTN, "bench", "--heads", shape.heads, "--kv-heads", shape.kv_heads, "--q-len", shape.q_len, "--kv-len",
                shape.kv_len, "--head-dim", shape.head_dim, "--v-head-dim", shape.v_head_dim, "--dtype", "f32", "--kv-dtype",
-               shape.kv_type, "--input-sets", 1, "--json"] + (["--causal"] if shape.causal else [])
+               shape.kv_type, "--input-sets", 1, "--roofline", "--json"] + (["--causal"] if shape.causal else [])
     if shape.head_dim != shape.v_head_dim:
         command.append("--value-in-key")
     result = json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
@@ -93,53 +95,74 @@ def ggml_case(shape):
     return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, 1, 4, scale, 0, 0, 10, 3, *sources, "case"]))
 
 
-def time_ggml(shape):
-    """Milliseconds of ggml's Vulkan backend on the CPU device; it decides the number of runs itself, by bytes."""
+def run_ggml(*arguments):
+    """What ggml's Vulkan backend says of itself on the CPU device; it decides the number of runs itself, by bytes."""
     files = subprocess.run(["dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()
     program = next(file for file in files if file.endswith("/test-backend-ops"))
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as cases:
-        cases.write(ggml_case(shape) + "\n")
-        cases.flush()
-        output = subprocess.run([program, "perf", "-o", "FLASH_ATTN_EXT", "-b", "Vulkan0", "--test-file", cases.name],
-                                env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"}, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run([program, "perf", "-o", "FLASH_ATTN_EXT", "-b", "Vulkan0", *arguments],
+                            env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"}, check=True, capture_output=True, text=True).stdout
     if "Device description: llvmpipe" not in output:
         sys.exit("ggml did not run on lavapipe:\n" + output)
-    return float(re.search(r"([0-9.]+) us/run", output).group(1)) / 1e3
+    return output
+
+
+def ggml_gflops(shape):
+    """GFLOP/s of the shape itself, or (prefill, which takes minutes so) of the nearest of ggml's own list; None: has none."""
+    if shape.q_len == 1:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as cases:
+            cases.write(ggml_case(shape) + "\n")
+            cases.flush()
+            output = run_ggml("--test-file", cases.name)
+        return shape.flops() / float(re.search(r"([0-9.]+) us/run", output).group(1)) / 1e3
+    if shape.kv_type != "f16":
+        return None
+    rates = re.findall(r"([0-9.]+) ([GM])FLOPS", run_ggml("-p", GGML_NEAREST[shape.head_dim] + ".*type_K=f16"))
+    return max(float(rate) / (1 if unit == "G" else 1e3) for rate, unit in rates)
 
 
 def rows(arguments):
     for shape in shapes():
+        if not re.search(arguments.shapes, shape.name):
+            continue
         ours, torchs, ratios = [], [], []
         for _ in range(arguments.rounds):
             torchs.append(time_torch(shape))
             ours.append(time_vkattn(shape)[0])
             ratios.append(torchs[-1] / ours[-1])
-        ggml = time_ggml(shape) if shape.q_len == 1 and not arguments.no_ggml else None
+        ggml = None if arguments.no_ggml else ggml_gflops(shape)
         again = time_vkattn(shape)
         last = statistics.median([*ours, again[0]])
         print(f"{shape.name} {shape.kv_type}: {last:.3f} ms", file=sys.stderr)
         yield {"shape": shape.name, "kv": shape.kv_type, "ms": last, "gflops": shape.flops() / last / 1e6,
-               "torch_ms": statistics.median(torchs), "over_torch": statistics.median(ratios), "ggml_ms": ggml,
-               "over_ggml": ggml / again[0] if ggml else None, "kernel": again[1]["kernel"],
-               "first_dispatch_ms": again[1]["first_dispatch_ms"], "device": again[1]["device"], "driver": again[1]["driver"]}
+               "roofline": again[1]["percent_of_roofline"], "peak_gflops": again[1]["peak_gflops"],
+               "peak_gbytes": again[1]["peak_gbytes_per_s"],
+               "torch_ms": statistics.median(torchs), "over_torch": statistics.median(ratios), "ggml_gflops": ggml,
+               "nearest": shape.q_len != 1, "over_ggml": shape.flops() / again[0] / 1e6 / ggml if ggml else None,
+               "kernel": again[1]["kernel"], "first_dispatch_ms": again[1]["first_dispatch_ms"],
+               "device": again[1]["device"], "driver": again[1]["driver"]}
 
 
 def table(results):
+    peaks = [statistics.median(r[key] for r in results) for key in ("peak_gflops", "peak_gbytes")]
     yield f"{datetime.date.today()}, {results[0]['device']}, {results[0]['driver']}, {os.cpu_count()} cores {platform.machine()}, " \
-          f"PyTorch {torch.__version__} (f32, {torch.get_num_threads()} threads)"
+          f"PyTorch {torch.__version__} (f32, {torch.get_num_threads()} threads)."
+    yield f"Roofline: {peaks[0]:.0f} GFLOP/s of multiply-adds and {peaks[1]:.1f} GB/s, measured on the driver (medians). " \
+          "¹ the nearest shape of ggml's own list"
     yield ""
-    yield "| shape | K, V | kernel | vkattn ms | GFLOP/s | PyTorch f32 ms | over PyTorch | ggml Vulkan ms | over ggml | first dispatch ms |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "| shape | K, V | kernel | vkattn ms | GFLOP/s | of roofline | PyTorch f32 ms | over PyTorch | ggml Vulkan GFLOP/s | " \
+          "over ggml | first dispatch ms |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for r in results:
-        ggml = f"{r['ggml_ms']:.2f} | {r['over_ggml']:.1f}" if r["ggml_ms"] else "– | –"
-        yield f"| {r['shape']} | {r['kv']} | {r['kernel']} | {r['ms']:.3f} | {r['gflops']:.1f} | {r['torch_ms']:.3f} | " \
-              f"{r['over_torch']:.2f} | {ggml} | {r['first_dispatch_ms']:.0f} |"
+        ggml = f"{r['ggml_gflops']:.2f}{'¹' if r['nearest'] else ''} | {r['over_ggml']:.1f}" if r["ggml_gflops"] else "– | –"
+        yield f"| {r['shape']} | {r['kv']} | {r['kernel']} | {r['ms']:.3f} | {r['gflops']:.1f} | {r['roofline']:.0f} % | " \
+              f"{r['torch_ms']:.3f} | {r['over_torch']:.2f} | {ggml} | {r['first_dispatch_ms']:.0f} |"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each peer, alternating")
     parser.add_argument("--no-ggml", action="store_true", help="leave out ggml, which takes a minute a shape")
+    parser.add_argument("--shapes", default="", help="only shapes whose names match this regular expression")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="write the table here too")
     arguments = parser.parse_args()
     text = "\n".join(table(list(rows(arguments)))) + "\n"
