@@ -4,6 +4,7 @@ of a shape once, one after the other, and the table has the medians of the round
 import argparse
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -95,6 +96,7 @@ def ggml_case(shape):
     return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, 1, 4, scale, 0, 0, 10, 3, *sources, "case"]))
 
 
+@functools.cache
 def run_ggml(*arguments):
     """What ggml's Vulkan backend says of itself on the CPU device; it decides the number of runs itself, by bytes."""
     files = subprocess.run(["dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()

@@ -26,17 +26,16 @@ layout(local_size_x_id = 0) in;
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
 
-vec4 q[ROWS * BLOCKS];
-vec4 sums[ROWS * V_BLOCKS];
-float s[ROWS * STEP]; // scores of a step's keys, then their weights
-SoftmaxState states[ROWS];
-uvec2 key_rows[STEP]; // addresses
-uvec2 value_rows[STEP];
-
-Row row_of_block(uint first_row, uint r) {
+Row row_of_tile(uint first_row, uint r) {
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + r, max(rows, 1) - 1));
 }
+
+#include "lib/key_step.glsl"
+
+vec4 q[ROWS * BLOCKS];
+uvec2 key_rows[STEP]; // addresses
+uvec2 value_rows[STEP];
 
 void load_row(Row row, const uint r) {
     uint element = query_element(row);
@@ -56,40 +55,6 @@ void score_step() {
     }
 }
 
-void bias_step(uint first_row, uint first_key) {
-    if (!has(FEATURE_SOFTCAP) && !has(FEATURE_ALIBI)) return;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        Row row = row_of_block(first_row, r);
-        [[unroll]] for (uint k = 0; k < STEP; ++k) s[r * STEP + k] =
-            bias_score(cap_score(s[r * STEP + k]), row, first_key + k);
-    }
-}
-
-void mask_step(uint first_row, uint first_key, uint end) {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        Row row = row_of_block(first_row, r);
-        [[unroll]] for (uint k = 0; k < STEP; ++k) {
-            uint key = min(first_key + k, parameters.kv_len - 1);
-            float score = mask_score(s[r * STEP + k], row, key);
-            s[r * STEP + k] = first_key + k >= end ? HIDDEN : score;
-        }
-    }
-}
-
-// Scores become weights; what a row summed before is rescaled with the values.
-float soften_row(const uint r) {
-    float maximum = states[r].maximum;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) maximum = max(maximum, s[r * STEP + k]);
-    float rescale = exp2(states[r].maximum - maximum);
-    float sum = 0.0;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        s[r * STEP + k] = exp2(s[r * STEP + k] - maximum);
-        sum += s[r * STEP + k];
-    }
-    states[r] = SoftmaxState(maximum, fma(states[r].sum, rescale, sum));
-    return rescale;
-}
-
 void sum_step() {
     float rescales[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) rescales[r] = soften_row(r);
@@ -105,16 +70,8 @@ void sum_step() {
     }
 }
 
-bool is_finite(const uint r) {
-    const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
-    uvec4 largest = uvec4(0);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest =
-        max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
-    return all(lessThan(largest, exponent));
-}
-
 void finish(Row row, const uint r, uint part, KeyRange range, KeyRange full) {
-    if (!is_finite(r)) {
+    if (!sums_are_finite(r)) {
         // a weight of 0 hides no value that is not a number
         attend_row(row, part, range);
         return;
@@ -136,7 +93,7 @@ void main() {
     KeyRange first_part = part_of_range(all_keys, 0, PARTS, 1); // none is longer
     uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
 
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_block(first_row, r), r);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_tile(first_row, r), r);
     // the same for every invocation, so that a CPU driver jumps over what is not needed
     KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS, 1);
     bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
@@ -152,10 +109,10 @@ void main() {
         }
         score_step();
         bias_step(first_row, key);
-        if (masks || step + 1 >= steps) mask_step(first_row, key, range.end);
+        if (masks || step + 1 >= steps) mask_step(first_row, key, 0, range.end);
         sum_step();
         key += STEP;
     } while (++step < steps);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < rows)
-        finish(row_of_block(first_row, r), r, part, range, full);
+        finish(row_of_tile(first_row, r), r, part, range, full);
 }

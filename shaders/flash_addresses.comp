@@ -29,10 +29,16 @@ layout(local_size_x_id = 0) in;
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
 
+// Invocations beyond the last row repeat it and write nothing: they never return, see the loop.
+Row row_of_tile(uint first_row, const uint r) {
+    uint rows = rows_of_kv_head(gl_WorkGroupID.z);
+    uint last_row = max(min(first_row + WORKGROUP_SIZE, rows), 1) - 1;
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + gl_LocalInvocationID.x, last_row));
+}
+
+#include "lib/key_step.glsl"
+
 vec4 q[BLOCKS];
-vec4 sums[V_BLOCKS];
-float s[STEP]; // scores of a step's keys, then their weights
-SoftmaxState state;
 
 void load_row(Row row, uint part) {
     uint element = query_element(row);
@@ -41,8 +47,8 @@ void load_row(Row row, uint part) {
         load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
     bool resumes = has(FEATURE_SPLIT_KEYS) && push.first_key > 0;
     uint saved = state_element(row, part);
-    state = softmax_empty();
-    if (resumes) state = SoftmaxState(scores[saved], scores[saved + 1]);
+    states[0] = softmax_empty();
+    if (resumes) states[0] = SoftmaxState(scores[saved], scores[saved + 1]);
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         uint at = saved + STATE_HEADER + 4 * d;
         sums[d] = vec4(0);
@@ -60,34 +66,6 @@ void score_step(uvec2 address) {
     }
 }
 
-void bias_step(Row row, uint first) {
-    if (!has(FEATURE_SOFTCAP) && !has(FEATURE_ALIBI)) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = bias_score(cap_score(s[k]), row, first + k);
-}
-
-// first: the step's first key; keys before `begin` were attended by an earlier step
-void mask_step(Row row, uint first, uint begin, uint end) {
-    [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        uint key = first + k;
-        float score = mask_score(s[k], row, key);
-        s[k] = key < begin || key >= end ? HIDDEN : score;
-    }
-}
-
-// Scores become weights; returns the rescaling of what was summed before.
-float soften_step() {
-    float maximum = state.maximum;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) maximum = max(maximum, s[k]);
-    float rescale = exp2(state.maximum - maximum);
-    float sum = 0.0;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        s[k] = exp2(s[k] - maximum);
-        sum += s[k];
-    }
-    state = SoftmaxState(maximum, fma(state.sum, rescale, sum));
-    return rescale;
-}
-
 void sum_step(uvec2 address, float rescale) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         vec4 values[STEP];
@@ -101,21 +79,14 @@ void sum_step(uvec2 address, float rescale) {
     }
 }
 
-bool is_finite() {
-    const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
-    uvec4 largest = uvec4(0);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest = max(largest, floatBitsToUint(sums[d]) & exponent);
-    return all(lessThan(largest, exponent));
-}
-
 void finish(Row row, uint part, KeyRange range, KeyRange full) {
-    if (!is_finite()) {
+    if (!sums_are_finite(0)) {
         // a weight of 0 hides no value that is not a number
         attend_row(row, part, range);
         return;
     }
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[d];
-    finish_row(state, row, part, 0, VALUE_BLOCKS);
+    finish_row(states[0], row, part, 0, VALUE_BLOCKS);
 }
 
 void main() {
@@ -128,8 +99,7 @@ void main() {
     uint first_row = tile * WORKGROUP_SIZE;
     uint last_row = max(min(first_row + WORKGROUP_SIZE, rows), 1) - 1;
     uint row_number = first_row + gl_LocalInvocationID.x;
-    // invocations beyond the last row repeat it and write nothing: they never return, see the loop
-    Row row = row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number, last_row));
+    Row row = row_of_tile(first_row, 0);
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     range = part_of_range(KeyRange(max(range.begin, push.first_key), min(range.end, push.last_key)), part, PARTS, 1);
@@ -145,10 +115,10 @@ void main() {
         uint first = min(key, push.addressed_end - STEP);
         uint index = first - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES));
-        bias_step(row, first);
+        bias_step(first_row, first);
         if (first < max(key, full.begin) || first + STEP > min(range.end, full.end))
-            mask_step(row, first, key, range.end);
-        float rescale = soften_step();
+            mask_step(first_row, first, key, range.end);
+        float rescale = soften_row(0);
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;
     } while (key < range.end);

@@ -37,15 +37,22 @@ const uint LOADS = STEP / LOADED_KEYS; // of one block
 const uint BLOCKS = HEAD_DIM / 4 / COLUMNS;
 const uint V_BLOCKS = V_HEAD_DIM / 4 / COLUMNS;
 
-vec4 q[ROWS * BLOCKS];
-vec4 sums[ROWS * V_BLOCKS];
-float s[ROWS * STEP]; // scores of a step's keys, then their weights
-SoftmaxState states[ROWS];
-uvec2 key_rows[LOADS]; // addresses
-uvec2 value_rows[LOADS];
-
 uint column() { return COLUMNS == 1 ? 0 : gl_SubgroupInvocationID / LANES; }
 uint lane() { return COLUMNS == 1 ? gl_SubgroupInvocationID : gl_SubgroupInvocationID % LANES; }
+
+uint row_number(uint first_row, const uint r) { return first_row + r * LANES + lane(); }
+
+// Rows beyond the last repeat it and are not written.
+Row row_of_tile(uint first_row, const uint r) {
+    uint last = max(rows_of_kv_head(gl_WorkGroupID.z), 1) - 1;
+    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number(first_row, r), last));
+}
+
+#include "lib/key_step.glsl"
+
+vec4 q[ROWS * BLOCKS];
+uvec2 key_rows[LOADS]; // addresses
+uvec2 value_rows[LOADS];
 
 // What lane `index` of the column holds.
 float shared_value(float own, const uint index) {
@@ -57,14 +64,6 @@ float sum_of_columns(float x) {
     [[unroll]] for (uint distance = LANES; distance < WORKGROUP_SIZE; distance *= 2) x +=
         subgroupShuffleXor(x, distance);
     return x;
-}
-
-uint row_number(uint first_row, const uint r) { return first_row + r * LANES + lane(); }
-
-// Rows beyond the last repeat it and are not written.
-Row row_of_tile(uint first_row, const uint r) {
-    uint last = max(rows_of_kv_head(gl_WorkGroupID.z), 1) - 1;
-    return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(row_number(first_row, r), last));
 }
 
 // By way of lib/flash_row.glsl's arrays, whose loops stay loops: every load that is written out costs compile time.
@@ -106,40 +105,6 @@ void score_step() {
     [[unroll]] for (uint i = 0; i < ROWS * STEP; ++i) s[i] = sum_of_columns(s[i]);
 }
 
-void bias_step(uint first_row, uint first_key) {
-    if (!has(FEATURE_SOFTCAP) && !has(FEATURE_ALIBI)) return;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        Row row = row_of_tile(first_row, r);
-        [[unroll]] for (uint k = 0; k < STEP; ++k) s[r * STEP + k] =
-            bias_score(cap_score(s[r * STEP + k]), row, first_key + k);
-    }
-}
-
-void mask_step(uint first_row, uint first_key, uint end) {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        Row row = row_of_tile(first_row, r);
-        [[unroll]] for (uint k = 0; k < STEP; ++k) {
-            uint key = min(first_key + k, parameters.kv_len - 1);
-            float score = mask_score(s[r * STEP + k], row, key);
-            s[r * STEP + k] = first_key + k >= end ? HIDDEN : score;
-        }
-    }
-}
-
-// Scores become weights; what a row summed before is rescaled with the values.
-float soften_row(const uint r) {
-    float maximum = states[r].maximum;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) maximum = max(maximum, s[r * STEP + k]);
-    float rescale = exp2(states[r].maximum - maximum);
-    float sum = 0.0;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        s[r * STEP + k] = exp2(s[r * STEP + k] - maximum);
-        sum += s[r * STEP + k];
-    }
-    states[r] = SoftmaxState(maximum, fma(states[r].sum, rescale, sum));
-    return rescale;
-}
-
 void sum_step() {
     float rescales[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) rescales[r] = soften_row(r);
@@ -162,14 +127,8 @@ void sum_step() {
     }
 }
 
-// Whether all that any column holds of the row is.
-bool is_finite(const uint r) {
-    const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
-    uvec4 largest = uvec4(0);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest =
-        max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
-    return sum_of_columns(all(lessThan(largest, exponent)) ? 0.0 : 1.0) == 0.0;
-}
+// Whether what the row's columns hold of it is, all of it.
+bool is_finite(const uint r) { return sum_of_columns(sums_are_finite(r) ? 0.0 : 1.0) == 0.0; }
 
 void main() {
     // tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work
@@ -191,7 +150,7 @@ void main() {
         find_rows(key);
         score_step();
         bias_step(first_row, key);
-        if (key < full.begin || key + STEP > min(range.end, full.end)) mask_step(first_row, key, range.end);
+        if (key < full.begin || key + STEP > min(range.end, full.end)) mask_step(first_row, key, 0, range.end);
         sum_step();
         key += STEP;
     } while (key < range.end);

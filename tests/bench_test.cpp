@@ -3,6 +3,7 @@
 #include "bench_report.hpp"
 #include "device.hpp"
 #include "input_error.hpp"
+#include "lines.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -30,13 +31,6 @@ BenchReport sweep() {
         report.points.push_back(point);
     }
     return report;
-}
-
-std::vector<std::string> lines_of(const std::string &text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "estimate_model.hpp"
 #include "estimate_report.hpp"
 #include "input_error.hpp"
+#include "lines.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -121,13 +122,6 @@ std::string verdict_text(const std::vector<Estimate> &estimates) {
 }
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
-
-std::vector<std::string> lines_of(const std::string &text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
-}
 
 } // namespace
 
