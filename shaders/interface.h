@@ -337,7 +337,7 @@ struct MergePush {
 #define PEAK_WORKGROUP_SIZE 64 /* of peak_fma */
 #define PEAK_ADDRESSES_WORKGROUP_SIZE 8
 #define PEAK_BLOCKS_OF_TRIP 64 /* of 16 bytes, of peak_stream */
-#define FMAS_OF_PEAK_TRIP 64
+#define FMAS_OF_PEAK_TRIP 128
 
 struct PeakPush {
     uint bases[4];

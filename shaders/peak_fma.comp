@@ -15,7 +15,7 @@ layout(push_constant, std430) uniform PushBlock { PeakPush push; };
 
 layout(set = 0, binding = BINDING_PEAK_OUTPUT, std430) writeonly buffer OutputBuffer { float sums[]; };
 
-const uint CHAINS = 4; // of four: enough to hide the latency of one another
+const uint CHAINS = 2; // of four: enough to hide the latency of one another
 const uint LINKS = FMAS_OF_PEAK_TRIP / (4 * CHAINS);
 
 void main() {
