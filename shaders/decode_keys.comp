@@ -70,7 +70,7 @@ void sum_step() {
     }
 }
 
-void finish(Row row, const uint r, uint part, KeyRange range, KeyRange full) {
+void finish(Row row, const uint r, uint part, KeyRange range) {
     if (!sums_are_finite(r)) {
         // a weight of 0 hides no value that is not a number
         attend_row(row, part, range);
@@ -114,5 +114,5 @@ void main() {
         key += STEP;
     } while (++step < steps);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < rows)
-        finish(row_of_tile(first_row, r), r, part, range, full);
+        finish(row_of_tile(first_row, r), r, part, range);
 }

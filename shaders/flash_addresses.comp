@@ -79,7 +79,7 @@ void sum_step(uvec2 address, float rescale) {
     }
 }
 
-void finish(Row row, uint part, KeyRange range, KeyRange full) {
+void finish(Row row, uint part, KeyRange range) {
     if (!sums_are_finite(0)) {
         // a weight of 0 hides no value that is not a number
         attend_row(row, part, range);
@@ -122,5 +122,5 @@ void main() {
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;
     } while (key < range.end);
-    if (row_number < min(first_row + WORKGROUP_SIZE, rows)) finish(row, part, range, full);
+    if (row_number < min(first_row + WORKGROUP_SIZE, rows)) finish(row, part, range);
 }
