@@ -369,6 +369,11 @@ TEST_CASE_FIXTURE(DeviceTest, "many threads plan and run on one context") {
             try {
                 for (int repeat = 0; repeat < 5; ++repeat) {
                     const vkattn::Plan plan = context.attention_plan(small_desc());
+                    vkattn_attention_desc own = small_desc(); // with pipelines of its own, compiled beside the others'
+                    const std::uint64_t head_dim = 4 * (t + 1) + 16 * static_cast<std::uint64_t>(repeat);
+                    for (vkattn_tensor *each : {&own.query, &own.key, &own.value, &own.output})
+                        each->shape[3] = head_dim;
+                    CHECK(context.attention_plan(own).report().dispatches > 0);
                     vkattn::Buffer input = context.buffer(256);
                     vkattn::Buffer output = context.buffer(128);
                     std::vector<float> values(64, static_cast<float>(t + 1));

@@ -243,7 +243,8 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *
  * Both:
  *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
- *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context
+ *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context, and not be externally
+ *                     synchronised: threads may compile side by side
  *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
  *                     if no other thread uses the queue
  *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It

@@ -70,7 +70,7 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
     : vk_(vk), device_(device), cache_(cache), push_descriptors_(push_descriptors) {}
 
 Pipelines::~Pipelines() {
-    for (const auto &[key, pipeline] : pipelines_) vk_.vkDestroyPipeline(device_, pipeline.pipeline, nullptr);
+    for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
     for (const Layout &layout : layouts_) {
         vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
         vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
@@ -79,21 +79,20 @@ Pipelines::~Pipelines() {
 }
 
 const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_t> constants) {
-    const std::lock_guard lock(mutex_);
-    Key key{module, {constants.begin(), constants.end()}};
-    const auto found = pipelines_.find(key);
-    if (found != pipelines_.end()) return found->second;
-    const Layout &layout = layout_of(module);
-    const auto place =
-        pipelines_.emplace(std::move(key), Pipeline{VK_NULL_HANDLE, layout.pipeline, layout.set,
-                                                    info_of(module).bindings, info_of(module).uniform_bytes != 0});
-    try {
-        place.first->second.pipeline = create(layout, constants);
-    } catch (...) {
-        pipelines_.erase(place.first);
-        throw;
+    const auto [layout, entry] = entry_of(module, constants);
+    const std::lock_guard lock(entry.mutex);
+    if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
+        const ModuleInfo &info = info_of(module);
+        entry.pipeline = {create(layout, constants), layout.pipeline, layout.set, info.bindings,
+                          info.uniform_bytes != 0};
     }
-    return place.first->second;
+    return entry.pipeline;
+}
+
+std::pair<const Pipelines::Layout &, Pipelines::Entry &> Pipelines::entry_of(Module module,
+                                                                             std::span<const uint32_t> constants) {
+    const std::lock_guard lock(mutex_);
+    return {layout_of(module), pipelines_[Key(module, {constants.begin(), constants.end()})]};
 }
 
 const Pipelines::Layout &Pipelines::layout_of(Module module) {

@@ -42,7 +42,8 @@ struct Pipeline {
     bool has_uniforms; // a uniform buffer at binding number `bindings`
 };
 
-// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe.
+// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe;
+// threads that want different ones compile side by side.
 class Pipelines {
   public:
     Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, bool push_descriptors);
@@ -64,8 +65,14 @@ class Pipelines {
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
         VkShaderModule module = VK_NULL_HANDLE;
     };
+    struct Entry {
+        std::mutex mutex; // held while it is compiled: others are compiled meanwhile
+        Pipeline pipeline{};
+    };
     using Key = std::pair<Module, std::vector<uint32_t>>;
 
+    // Both stay where they are; the layout is complete, the entry may not be.
+    std::pair<const Layout &, Entry &> entry_of(Module module, std::span<const uint32_t> constants);
     const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
     const Layout &layout_of(Module module);
     VkPipeline create(const Layout &layout, std::span<const uint32_t> constants);
@@ -74,9 +81,9 @@ class Pipelines {
     VkDevice device_;
     VkPipelineCache cache_;
     bool push_descriptors_;
-    std::mutex mutex_;
+    std::mutex mutex_; // of layouts_ and of the map
     Layout layouts_[static_cast<size_t>(Module::kCount)];
-    std::map<Key, Pipeline> pipelines_;
+    std::map<Key, Entry> pipelines_;
 };
 
 } // namespace vkattn
