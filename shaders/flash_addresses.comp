@@ -108,7 +108,7 @@ void main() {
     load_row(row, part);
     uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
     uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
-    uint key = range.begin;
+    uint key = max(range.begin, push.addressed_begin); // a range that ends before it is empty, and loads all the same
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {

@@ -263,7 +263,8 @@ struct RopePush {
 #define BINDING_APPEND_PAST_LENGTHS 2
 #define BINDING_APPEND_CU_SEQLENS 3
 #define BINDING_APPEND_BLOCK_TABLE 4
-#define APPEND_BINDINGS 5
+#define BINDING_APPEND_LENGTHS 5
+#define APPEND_BINDINGS 6
 
 /* cu_seqlens: rows behind a sequence's end are left out, or read as if they were its own (which costs nothing, and
  * leaves no gaps) */
@@ -286,7 +287,8 @@ struct RopePush {
     X(5, PAGED, 0)                                                                                                     \
     X(6, PAGE_SIZE, 8)                                                                                                 \
     X(7, HEAD_DIM, 2)                                                                                                  \
-    X(8, IN_BLOCKS, 0)
+    X(8, IN_BLOCKS, 0)                                                                                                 \
+    X(9, HAS_LENGTHS, 0)
 
 struct AppendPush {
     uint bases[4];
@@ -299,6 +301,7 @@ struct AppendPush {
     uint source_total; /* rows of a packed source */
     uint pool_pages;
     uint table_pages; /* pages of a sequence in the block table */
+    uint beyond;      /* rows beyond a sequence's length that are copied too */
 };
 
 /* ------------------------------------------------------------------ merge */

@@ -2,7 +2,8 @@
 // dropped.
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past .. past + L - 1.
-// Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on.
+// Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on, and
+// with HAS_LENGTHS only `beyond` rows further than the sequence is long.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460
@@ -25,6 +26,7 @@ layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer P
 };
 layout(set = 0, binding = BINDING_APPEND_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 layout(set = 0, binding = BINDING_APPEND_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
+layout(set = 0, binding = BINDING_APPEND_LENGTHS, std430) readonly buffer LengthsBuffer { int lengths[]; };
 
 #define WORDS source_words
 #define BINDING BINDING_APPEND_SOURCE
@@ -120,6 +122,10 @@ void main() {
     uvec2 packed = source_rows(batch);
     if (token >= push.positions || position >= push.capacity) return;
     if (PACKED == PACKED_SEQUENCES && push.first + token >= packed.y) return;
+    if (HAS_LENGTHS != 0u) {
+        uint length = uint(max(lengths[base_bytes(BINDING_APPEND_LENGTHS) / 4 + batch], 0));
+        if (push.first + token >= length + push.beyond) return;
+    }
 
     uvec2 source = uvec2(batch, push.first + token);
     if (PACKED != PACKED_NONE) source = uvec2(0, min(packed.x + source.y, push.source_total - 1));

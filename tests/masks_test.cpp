@@ -353,6 +353,21 @@ TEST_CASE_FIXTURE(DeviceTest, "a hidden value that is not a number, in a long ro
     check_every_kernel(problem);
 }
 
+// Bodies that copy K and V do so a stretch at a time, and here all stretches but the first have no key to attend.
+TEST_CASE_FIXTURE(DeviceTest, "a short sequence in a large cache") {
+    std::mt19937 random(15);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 8, 3, 128}, random);
+    problem.key = HostTensor(VKATTN_TYPE_F16, {1, 8, 32768, 128}); // NaN beyond the sequence
+    for (std::uint64_t head = 0; head < 8; ++head)
+        for (std::uint64_t i = 0; i < 40 * 128; ++i)
+            problem.key.set(head * 32768 * 128 + i, std::normal_distribution<float>()(random));
+    problem.value = problem.key;
+    problem.key_lengths = tensor_of(VKATTN_TYPE_I32, {1}, std::array{40.0f});
+    problem.score_stage = VKATTN_SCORES_WEIGHTS;
+    check_every_kernel(problem);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "sinks of every size, minus infinity as well") {
     std::mt19937 random(13);
     AttentionProblem problem = plain_problem(1, 5, 35, random);

@@ -24,8 +24,6 @@ constexpr Row kTable[] = {
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 25 every lane of every shuffle is a branch, and unrolled kernels compile for many seconds.
     {"llvmpipe", "", 0, {65535, 0, 0, 8, 16, 0}},
-    // SwiftShader: decode is five to ten times faster through addresses than in shared memory, prefill up to a quarter slower.
-    {"SwiftShader", "", 0, {0, 1, 0, 0, 16, 0}},
 };
 
 // The number that `info` goes on with behind `prefix`; -1 where it does not.

@@ -58,6 +58,18 @@ struct Flash {
     View staged_key, staged_value;
 };
 
+// What is copied of a sequence's keys: those it has, and what the last step of one that has fewer loads beyond them.
+void limit_to_lengths(const Flash &flash, RowsToAppend &rows) {
+    const AttentionProblem &problem = flash.problem;
+    rows.beyond = flash.choice.dispatches[0].constants.STEP;
+    if (present(problem.key_lengths)) {
+        rows.lengths = {problem.key_lengths, flash.sources[BINDING_KEY_LENGTHS]};
+    } else if (present(problem.past_lengths) && problem.keys_to_last_query) {
+        rows.lengths = {problem.past_lengths, flash.sources[BINDING_PAST_LENGTHS]};
+        rows.beyond += problem.q_len;
+    }
+}
+
 // Where a dispatch of flash_addresses finds its keys: in K and V themselves, or in copies made before it.
 void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&views)[2]) {
     push.addressed_begin = 0;
@@ -71,6 +83,7 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     rows.cu_seqlens = {flash.problem.cu_seqlens_k, flash.sources[BINDING_CU_SEQLENS_K]};
     rows.block_table = {flash.problem.block_table, flash.sources[BINDING_BLOCK_TABLE]};
     rows.gathers = true;
+    limit_to_lengths(flash, rows);
     rows.first = push.addressed_begin;
     rows.batch = flash.problem.batch;
     rows.positions = push.addressed_end - push.addressed_begin;

@@ -88,6 +88,7 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     push.offset = rows.offset;
     push.first = rows.first;
     push.source_total = static_cast<uint32_t>(from.shape[2]);
+    push.beyond = rows.beyond;
     if (!present(rows.block_table)) return push;
     push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
     push.table_pages = static_cast<uint32_t>(rows.block_table.tensor.shape[1]);
@@ -103,6 +104,7 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     constants.HEAD_DIM = static_cast<uint32_t>(rows.source.tensor.shape[3]);
     constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
     constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
+    constants.HAS_LENGTHS = present(rows.lengths);
     if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
     if (!present(rows.block_table)) return constants;
     constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;
@@ -129,6 +131,7 @@ void add_kv_append(Plan &plan, const RowsToAppend &rows) {
     bind(plan, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);
     bind(plan, step, BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens);
     bind(plan, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
+    bind(plan, step, BINDING_APPEND_LENGTHS, rows.lengths);
     step.written_binding = BINDING_APPEND_CACHE;
 }
 

@@ -25,6 +25,9 @@ struct RowsToAppend {
     // For bodies that want K and V dense: cu_seqlens and block_table are those of source, of which every row from token
     // `first` on is copied, rows behind a sequence's end as what happens to lie there.
     bool gathers = false;
+    // I32 [B], of a gathered source: rows from lengths[b] + beyond on may be left out, nobody reads them
+    View lengths{};
+    uint32_t beyond = 0;
     uint32_t first = 0;
     uint32_t batch = 0;     // 0: as many as source has
     uint32_t positions = 0; // 0: as many as source has
