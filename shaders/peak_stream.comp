@@ -27,7 +27,9 @@ layout(set = 0, binding = BINDING_PEAK_INPUT, std430) readonly buffer InputBuffe
 layout(set = 0, binding = BINDING_PEAK_OUTPUT, std430) writeonly buffer OutputBuffer { uint sums[]; };
 
 #ifdef ADDRESSES
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks { uvec4 values[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks {
+    uvec4 values[PEAK_BLOCKS_OF_TRIP];
+};
 
 uvec4 read_stretch() {
     const uint bytes = push.trips * PEAK_BLOCKS_OF_TRIP * 16;

@@ -1,11 +1,19 @@
 // Rows of K and V through device addresses: four neighbouring elements a load. After lib/attention_bindings.glsl,
 // lib/sequence.glsl and lib/work.glsl.
 
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 { vec4 values[]; };
+// More than what is loaded from one address: arrays without a size make older glslangs ask for a capability of descriptor
+// arrays, which no kernel needs.
+const uint BLOCKS_IN_REACH = 1 << 24;
+
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 {
+    vec4 values[BLOCKS_IN_REACH];
+};
 // Loads of 64 bits that ask for no 64-bit arithmetic.
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Wide { uint unused; };
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WideWords { Wide values[]; };
-layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words { uint values[]; };
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WideWords {
+    Wide values[BLOCKS_IN_REACH];
+};
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words { uint values[BLOCKS_IN_REACH]; };
 
 // The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
 uvec2 advance_address(uvec2 address, uint count, uint bytes) {
