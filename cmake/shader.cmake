@@ -1,4 +1,4 @@
-# GLSL -> SPIR-V for Vulkan 1.1 -> optimised and validated, where spirv-tools are there -> a C++ header.
+# GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header.
 
 find_program(VKATTN_GLSL_COMPILER NAMES glslangValidator glslang glslc DOC "glslangValidator, glslang or glslc")
 find_program(VKATTN_SPIRV_OPT spirv-opt DOC "Optimises the shaders; optional")
@@ -21,11 +21,11 @@ set(VKATTN_SHADER_INCLUDE_DIR ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
 get_filename_component(compiler_name ${VKATTN_GLSL_COMPILER} NAME_WE)
 set(vkattn_glsl_flags -I${CMAKE_CURRENT_SOURCE_DIR})
 if(compiler_name STREQUAL "glslc")
-    list(APPEND vkattn_glsl_flags --target-env=vulkan1.1 -fshader-stage=compute -MD -MF)
+    list(APPEND vkattn_glsl_flags -fshader-stage=compute -MD -MF)
     set(vkattn_glsl_depfile TRUE)
 else()
     execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --help OUTPUT_VARIABLE help ERROR_VARIABLE help)
-    list(APPEND vkattn_glsl_flags --target-env vulkan1.1 -S comp)
+    list(APPEND vkattn_glsl_flags -S comp)
     if(help MATCHES "--quiet")
         list(APPEND vkattn_glsl_flags --quiet)
     endif()
@@ -48,23 +48,63 @@ function(vkattn_shader_dependencies name arguments flags)
     endif()
 endfunction()
 
-# Sets COMMANDS to those that turn the compiled module into the file named FINAL.
-function(vkattn_shader_tools compiled optimised commands final)
+# Sets COMMANDS to those that turn the module, compiled for TARGET, into the file named FINAL.
+function(vkattn_shader_tools target compiled optimised commands final)
     set(${final} ${compiled} PARENT_SCOPE)
     set(list "")
     if(VKATTN_SPIRV_OPT)
-        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=vulkan1.1 -O ${compiled} -o ${optimised})
+        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=${target} -O ${compiled} -o ${optimised})
         set(${final} ${optimised} PARENT_SCOPE)
         set(compiled ${optimised})
     endif()
     if(VKATTN_SPIRV_VAL)
-        list(APPEND list COMMAND ${VKATTN_SPIRV_VAL} --target-env vulkan1.1 ${compiled})
+        list(APPEND list COMMAND ${VKATTN_SPIRV_VAL} --target-env ${target} ${compiled})
     endif()
     set(${commands} ${list} PARENT_SCOPE)
 endfunction()
 
+# Sets RESULT to whether the compiler and the tools know an extension of GLSL.
+function(vkattn_knows_extension extension target result)
+    if(NOT DEFINED VKATTN_KNOWS_${extension})
+        set(probe ${vkattn_shader_build_dir}/${extension})
+        file(WRITE ${probe}.comp "#version 460\n#extension ${extension} : require\nvoid main() {}\n")
+        set(flags ${vkattn_glsl_flags})
+        if(vkattn_glsl_depfile)
+            list(APPEND flags ${probe}.d)
+        endif()
+        execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env ${target} ${flags} -o ${probe}.spv ${probe}.comp
+            RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+        if(status EQUAL 0)
+            set(VKATTN_KNOWS_${extension} TRUE CACHE INTERNAL "")
+        else()
+            set(VKATTN_KNOWS_${extension} FALSE CACHE INTERNAL "")
+            message(STATUS "${VKATTN_GLSL_COMPILER} knows no ${extension}: kernels that need it are left out")
+        endif()
+    endif()
+    set(${result} ${VKATTN_KNOWS_${extension}} PARENT_SCOPE)
+endfunction()
+
 function(vkattn_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEFINES")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "VULKAN" "DEFINES;EXTENSIONS")
+    set(target vulkan1.1)
+    if(arg_VULKAN)
+        set(target vulkan${arg_VULKAN})
+    endif()
+    foreach(extension IN LISTS arg_EXTENSIONS)
+        vkattn_knows_extension(${extension} ${target} known)
+        if(NOT known)
+            set(header ${vkattn_shader_header_dir}/${name}.spv.hpp)
+            file(CONFIGURE OUTPUT ${header} CONTENT "#pragma once
+#include <cstdint>
+#include <span>
+
+namespace vkattn {
+inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: no @extension@
+}
+" @ONLY)
+            return()
+        endif()
+    endforeach()
     set(source ${CMAKE_CURRENT_SOURCE_DIR}/${source})
     set(compiled ${vkattn_shader_build_dir}/${name}.spv)
     set(header ${vkattn_shader_header_dir}/${name}.spv.hpp)
@@ -72,11 +112,11 @@ function(vkattn_shader name source)
 
     vkattn_shader_dependencies(${name} dependencies flags)
     add_custom_command(OUTPUT ${compiled}
-        COMMAND ${VKATTN_GLSL_COMPILER} ${flags} ${arg_DEFINES} -o ${compiled} ${source}
+        COMMAND ${VKATTN_GLSL_COMPILER} --target-env ${target} ${arg_DEFINES} ${flags} -o ${compiled} ${source}
         DEPENDS ${source} ${dependencies}
         COMMENT "Compiling shader ${name}" VERBATIM)
 
-    vkattn_shader_tools(${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv commands final)
+    vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv commands final)
     add_custom_command(OUTPUT ${header}
         ${commands}
         COMMAND ${CMAKE_COMMAND} -DINPUT=${final} -DOUTPUT=${header} -DNAME=${name}

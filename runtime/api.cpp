@@ -12,8 +12,10 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/peaks.hpp"
+#include "runtime/self_test.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 using namespace vkattn;
 
@@ -89,8 +91,11 @@ void vkattn_wanted_extensions(uint32_t *count, const char **names) {
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
     return create(context, "context", [&] {
-        return std::unique_ptr<vkattn_context_opaque>(
+        std::unique_ptr<vkattn_context_opaque> made(
             new vkattn_context_opaque{Context(info != nullptr ? *info : vkattn_context_info{})});
+        Context &own = made->context;
+        own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
+        return made;
     });
 }
 
@@ -100,7 +105,23 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
     return guard([&] {
         require_given(context, "context");
         require_given(facts, "facts");
-        *facts = context->context.caps();
+        *facts = context->context.judged_caps();
+    });
+}
+
+vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(count, "count");
+        const std::vector<Check> all = self_test(context->context);
+        for (size_t i = 0; checks != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            checks[i] = {};
+            checks[i].passed = all[i].reason.empty() ? 1 : 0;
+            checks[i].milliseconds = all[i].milliseconds;
+            std::snprintf(checks[i].name, sizeof checks[i].name, "%s", all[i].name.c_str());
+            std::snprintf(checks[i].reason, sizeof checks[i].reason, "%s", all[i].reason.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
     });
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/attention_planner.hpp"
 
+#include "runtime/context/kernel_support.hpp"
+#include "runtime/coopmat_planner.hpp"
 #include "runtime/error.hpp"
 #include "runtime/flash_planner.hpp"
 
@@ -156,44 +158,93 @@ void require_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
             fail(VKATTN_ERROR_UNSUPPORTED, vkattn_kernel_name(kernel), " on ", caps.name, ": ", caps.kernels[i].reason);
 }
 
+bool is_unequal(const AttentionProblem &problem) {
+    return present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
+}
+
+bool is_coopmat(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2; }
+
+// Takes the better of the matrix kernels that serve the problem; else says why none does, where the device has any.
+bool choose_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice,
+                    std::string &obstacles) {
+    if (!coopmat_pays(problem, caps)) return false;
+    for (vkattn_kernel kernel : {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT}) {
+        if (!is_supported(caps, kernel)) continue;
+        const std::string obstacle = coopmat_obstacle(problem, caps, kernel);
+        if (!obstacle.empty()) {
+            obstacles += text("; not ", vkattn_kernel_name(kernel), ": ", obstacle);
+            continue;
+        }
+        choice.kernel = kernel;
+        choice.reason = text(vkattn_kernel_name(kernel), ": the matrix units take ", type_name(problem.query.type));
+        return true;
+    }
+    return false;
+}
+
+void choose_kernel(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    std::string obstacles;
+    if (problem.kernel != VKATTN_KERNEL_AUTO) {
+        choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
+    } else if (present(problem.attn_weights) || present(problem.qk_matmul_output)) {
+        choice.kernel = VKATTN_KERNEL_UNFUSED;
+        choice.reason = "unfused: attention weights or scores are asked for, which flash does not keep";
+    } else if (problem.batch_invariant) {
+        choice.kernel = VKATTN_KERNEL_FLASH;
+        choice.reason = "flash: a batch-invariant result is asked for, which keys split for decode do not give";
+    } else if (choose_coopmat(problem, caps, choice, obstacles)) {
+        return;
+    } else if (decode_pays(problem, caps)) {
+        choice.kernel = VKATTN_KERNEL_DECODE;
+        choice.reason = "decode: few query rows over many keys, which are split to fill the device" + obstacles;
+    } else {
+        choice.kernel = VKATTN_KERNEL_FLASH;
+        choice.reason = "flash: nothing of size q_len x kv_len is asked for" + obstacles;
+    }
+}
+
+// The next kernel that the device can run, where the best one is off. One that is insisted on stays.
+void pass_over(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    if (problem.kernel != VKATTN_KERNEL_AUTO || is_supported(caps, choice.kernel)) return;
+    const bool matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
+    for (vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
+        const bool serves = kernel == VKATTN_KERNEL_UNFUSED ? !is_unequal(problem) : !matrices;
+        if (!serves || !is_supported(caps, kernel) || (problem.batch_invariant && kernel != VKATTN_KERNEL_FLASH))
+            continue;
+        choice.reason = text(vkattn_kernel_name(kernel), ": the next one, since ", vkattn_kernel_name(choice.kernel),
+                             " is off on this device");
+        choice.kernel = kernel;
+        return;
+    }
+}
+
 } // namespace
 
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool wants_matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
     AttentionChoice choice{};
     choice.kernel = problem.kernel;
-    if (wants_matrices && (problem.kernel == VKATTN_KERNEL_FLASH || problem.kernel == VKATTN_KERNEL_DECODE))
+    if (wants_matrices && problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != VKATTN_KERNEL_UNFUSED)
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", vkattn_kernel_name(problem.kernel), " keeps no ",
              present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");
-    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
-    if (unequal && (wants_matrices || problem.kernel == VKATTN_KERNEL_UNFUSED))
+    if (is_unequal(problem) && (wants_matrices || problem.kernel == VKATTN_KERNEL_UNFUSED))
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: unfused, the only one with weights and scores, has no packed or paged ",
              "sequences, expected flash, decode or auto without attn_weights and qk_matmul_output");
     if (problem.batch_invariant &&
         (wants_matrices || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != VKATTN_KERNEL_FLASH)))
         fail(VKATTN_ERROR_UNSUPPORTED, "batch_invariant: 1, expected 0 with kernels other than flash and with ",
              "attn_weights or qk_matmul_output");
-    if (problem.kernel != VKATTN_KERNEL_AUTO) {
-        choice.reason = text(vkattn_kernel_name(problem.kernel), " was asked for");
-    } else if (wants_matrices) {
-        choice.kernel = VKATTN_KERNEL_UNFUSED;
-        choice.reason = "unfused: attention weights or scores are asked for, which flash does not keep";
-    } else if (problem.batch_invariant) {
-        choice.kernel = VKATTN_KERNEL_FLASH;
-        choice.reason = "flash: a batch-invariant result is asked for, which keys split for decode do not give";
-    } else if (decode_pays(problem, caps)) {
-        choice.kernel = VKATTN_KERNEL_DECODE;
-        choice.reason = "decode: few query rows over many keys, which are split to fill the device";
-    } else {
-        choice.kernel = VKATTN_KERNEL_FLASH;
-        choice.reason = "flash: nothing of size q_len x kv_len is asked for";
-    }
+    choose_kernel(problem, caps, choice);
+    pass_over(problem, caps, choice);
     require_supported(caps, choice.kernel);
     choice.parameters = parameters_of(problem);
+    if (caps.traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel)) choice.parameters.scale_log2 *= 1.25f;
     if (choice.kernel == VKATTN_KERNEL_FLASH)
         plan_flash(problem, caps, choice);
     else if (choice.kernel == VKATTN_KERNEL_DECODE)
         plan_decode(problem, caps, choice);
+    else if (is_coopmat(choice.kernel))
+        plan_coopmat(problem, caps, choice);
     else
         plan_unfused(problem, caps, choice);
     return choice;
@@ -211,6 +262,10 @@ const char *vkattn_kernel_name(vkattn_kernel kernel) {
         return "flash";
     case VKATTN_KERNEL_DECODE:
         return "decode";
+    case VKATTN_KERNEL_COOPMAT:
+        return "coopmat";
+    case VKATTN_KERNEL_COOPMAT2:
+        return "coopmat2";
     default:
         return "unknown";
     }

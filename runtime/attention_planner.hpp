@@ -8,8 +8,8 @@
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, decode_keys.comp.
-enum class FlashBody { kTiles, kAddresses, kShuffles, kDecodeKeys };
+// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, decode_keys.comp; coopmat.comp.
+enum class FlashBody { kTiles, kAddresses, kShuffles, kDecodeKeys, kMatrices };
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
 struct AttentionChoice {
@@ -20,7 +20,7 @@ struct AttentionChoice {
         gpu::AttentionConstants constants;
         std::array<uint32_t, 3> groups;
     };
-    // unfused: scores, softmax, values; flash: [0], once for every keys_per_dispatch keys; decode: [0], then [1] merges
+    // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
     std::array<Dispatch, 3> dispatches;
     FlashBody body;
     uint32_t keys_per_dispatch;

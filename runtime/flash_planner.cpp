@@ -253,7 +253,8 @@ void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
 // Workgroups of the grid's first axis that keep a dispatch below what the device may be given at once.
 uint32_t groups_per_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionChoice &choice) {
     const std::array<uint32_t, 3> &groups = choice.dispatches[0].groups;
-    if (caps.traits.max_dispatch_megaflops == 0 || choice.body != FlashBody::kTiles) return groups[0];
+    const bool bounded = choice.body == FlashBody::kTiles || choice.body == FlashBody::kMatrices;
+    if (caps.traits.max_dispatch_megaflops == 0 || !bounded) return groups[0];
     const double pairs = static_cast<double>(rows_of(problem)) * choice.keys_per_dispatch * groups[1] * groups[2];
     const double megaflops = 2e-6 * pairs * (problem.head_dim + problem.v_head_dim);
     const double dispatches = std::max(std::ceil(megaflops / caps.traits.max_dispatch_megaflops), 1.0);
@@ -282,6 +283,8 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
         return plan_shuffles(problem, caps, choice);
     case FlashBody::kDecodeKeys:
         return plan_decode_keys(problem, caps, choice);
+    case FlashBody::kMatrices:
+        break; // see coopmat_planner
     }
 }
 
@@ -302,8 +305,7 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
         choice.scores = states_of(problem, 1);
         choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
     }
-    choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
-    require_grid(choice.dispatches[0].groups, caps, "flash");
+    finish_parts(problem, caps, choice);
 }
 
 void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -312,14 +314,28 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
     choice.keys_per_dispatch = problem.kv_len;
     plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
-    choice.scores = states_of(problem, choice.parts);
     choice.dispatches[0].constants.PARTS = choice.parts;
+    finish_parts(problem, caps, choice);
+}
+
+uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
+                       uint64_t most_keys) {
+    const uint64_t wanted = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
+    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
+    const uint64_t fewest = (problem.kv_len + most_keys - 1) / most_keys;
+    return static_cast<uint32_t>(std::max(std::min(wanted, most), fewest));
+}
+
+void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const char *name = vkattn_kernel_name(choice.kernel);
+    choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
+    require_grid(choice.dispatches[0].groups, caps, name);
+    if (choice.parts == 1) return;
+    choice.scores = states_of(problem, choice.parts);
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};
     choice.dispatches[1].constants.PARTS = choice.parts;
-    choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
-    require_grid(choice.dispatches[0].groups, caps, "decode");
-    require_grid(choice.dispatches[1].groups, caps, "decode");
+    require_grid(choice.dispatches[1].groups, caps, name);
 }
 
 } // namespace vkattn

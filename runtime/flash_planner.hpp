@@ -13,4 +13,11 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps);
 
+// Parts of each row's keys that fill the device with so many workgroups a part, none above most_keys.
+uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
+                       uint64_t most_keys);
+
+// What follows once dispatches[0] and the parts are settled: their states and merge, and what one dispatch may hold.
+void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice);
+
 } // namespace vkattn

@@ -17,6 +17,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/attention_bindings.glsl"
 #include "lib/sequence.glsl"
 #include "lib/work.glsl"
+#include "lib/blocks.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
@@ -46,30 +47,6 @@ uint first_row; // of the tile, in the KV head's rows
 Row row_of_tile(uint row) {
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, max(rows, 1) - 1));
-}
-
-vec4 load_query_block(Row row, uint dim) {
-    uint element = query_element(row) + dim * QUERY_DIM_STRIDE;
-    if (dim + 4 <= HEAD_DIM) return load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element, QUERY_DIM_STRIDE);
-    vec4 block = vec4(0);
-    for (uint i = 0; dim + i < HEAD_DIM; ++i) block[i] = load_query(QUERY_FORMAT, element + i * QUERY_DIM_STRIDE);
-    return block;
-}
-
-vec4 load_key_block(Row row, uint key, uint dim) {
-    uint element = key_element(row, key) + dim * KEY_DIM_STRIDE;
-    if (dim + 4 <= HEAD_DIM) return load_key4(KEY_FORMAT, has(FEATURE_KEY_PAIRS), element, KEY_DIM_STRIDE);
-    vec4 block = vec4(0);
-    for (uint i = 0; dim + i < HEAD_DIM; ++i) block[i] = load_key(KEY_FORMAT, element + i * KEY_DIM_STRIDE);
-    return block;
-}
-
-vec4 load_value_block(Row row, uint key, uint dim) {
-    uint element = value_element(row, key) + dim * VALUE_DIM_STRIDE;
-    if (dim + 4 <= V_HEAD_DIM) return load_value4(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), element, VALUE_DIM_STRIDE);
-    vec4 block = vec4(0);
-    for (uint i = 0; dim + i < V_HEAD_DIM; ++i) block[i] = load_value(VALUE_FORMAT, element + i * VALUE_DIM_STRIDE);
-    return block;
 }
 
 // Rows and keys behind the end are zeros, so that what lies there is neither read nor multiplied.
@@ -242,18 +219,8 @@ void store_row(Row row, const uint r) {
     float rescale = softmax_denominator_scale(state, row);
     float scale = state.sum > 0.0 ? rescale / state.sum : 0.0;
     uint element = output_element(row);
-    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
-        vec4 block = sums[r * VALUE_CHUNKS + chunk] * scale;
-        [[unroll]] for (uint pair = 0; pair < 4; pair += 2) {
-            uint dim = chunk * CHUNK + 4 * column() + pair;
-            uint at = element + dim * OUTPUT_DIM_STRIDE;
-            if (dim + 2 <= V_HEAD_DIM)
-                store_output2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), at, OUTPUT_DIM_STRIDE,
-                              pair == 0 ? block.xy : block.zw);
-            else if (dim < V_HEAD_DIM)
-                store_output(OUTPUT_FORMAT, at, block[pair]);
-        }
-    }
+    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk)
+        store_output_block(element, chunk * CHUNK + 4 * column(), sums[r * VALUE_CHUNKS + chunk] * scale);
     if (column() == 0) store_log_sum_exp(state, row);
 }
 

@@ -75,6 +75,9 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_DROPOUT 1048576u
 #define FEATURE_SPLIT_KEYS 2097152u  /* several dispatches in turn, each over a stretch of keys */
 #define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
+/* every vector of the tensor begins at a multiple of 16 bytes */
+#define FEATURE_KEY_ALIGNED 4194304u
+#define FEATURE_VALUE_ALIGNED 8388608u
 
 #define KV_HEADS_GROUPED 0u
 #define KV_HEADS_MODULO 1u
@@ -92,7 +95,11 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
  * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position. ROWS: query
- * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged */
+ * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged.
+ * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
+ * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in shared
+ * memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K; UNROLL_MATRICES: loops over matrices
+ * are written out, as registers want it and some compilers take very long for */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -116,7 +123,17 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(19, VALUE_ROW_BYTES, 0)                                                                                          \
     X(20, ROWS, 1)                                                                                                     \
     X(21, PAGE_SIZE, 0)                                                                                                \
-    X(22, LANES_OF_ROW, 1)
+    X(22, LANES_OF_ROW, 1)                                                                                             \
+    X(23, MATRIX_M, 16)                                                                                                \
+    X(24, MATRIX_N, 16)                                                                                                \
+    X(25, MATRIX_K, 16)                                                                                                \
+    X(26, SUBGROUP_SIZE, 32)                                                                                           \
+    X(27, DIM_SUBGROUPS, 1)                                                                                            \
+    X(28, KEYS_OF_TILE, 32)                                                                                            \
+    X(29, DIMS_OF_CHUNK, 64)                                                                                           \
+    X(30, QUERY_IN_REGISTERS, 1)                                                                                       \
+    X(31, VALUE_IN_KEY, 0)                                                                                             \
+    X(32, UNROLL_MATRICES, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -182,6 +199,12 @@ struct AttentionPush {
 #define ACTIVATION_SILU 3u
 #define ACTIVATION_LEAKY_RELU 4u
 
+#define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
+
+/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N; ALIGNED: which of the
+ * factors have rows without gaps between elements, that begin at multiples of 16 bytes */
+#define ALIGNED_INPUT 1u
+#define ALIGNED_WEIGHT 2u
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
@@ -189,7 +212,15 @@ struct AttentionPush {
     X(3, OUTPUT_FORMAT, 1)                                                                                             \
     X(4, RESIDUAL_FORMAT, 0)                                                                                           \
     X(5, ACTIVATION, 0)                                                                                                \
-    X(6, OUTPUT_PAIRS, 0)
+    X(6, OUTPUT_PAIRS, 0)                                                                                              \
+    X(7, WORKGROUP_SIZE, 64)                                                                                           \
+    X(8, SUBGROUP_SIZE, 32)                                                                                            \
+    X(9, ROW_SUBGROUPS, 1)                                                                                             \
+    X(10, TILES, 1)                                                                                                    \
+    X(11, MATRIX_M, 16)                                                                                                \
+    X(12, MATRIX_N, 16)                                                                                                \
+    X(13, MATRIX_K, 16)                                                                                                \
+    X(14, ALIGNED, 0)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */

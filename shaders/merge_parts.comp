@@ -12,6 +12,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/attention_bindings.glsl"
 #include "lib/sequence.glsl"
 #include "lib/work.glsl"
+#include "lib/blocks.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
@@ -37,17 +38,6 @@ vec4 join_block(uint first, uint block, float maximum) {
     return sum;
 }
 
-void store_block(uint element, uint block, vec4 value) {
-    [[unroll]] for (uint pair = 0; pair < 4; pair += 2) {
-        uint dim = 4 * block + pair;
-        if (dim + 2 <= V_HEAD_DIM)
-            store_output2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), element + dim * OUTPUT_DIM_STRIDE,
-                          OUTPUT_DIM_STRIDE, pair == 0 ? value.xy : value.zw);
-        else if (dim < V_HEAD_DIM)
-            store_output(OUTPUT_FORMAT, element + dim * OUTPUT_DIM_STRIDE, value[pair]);
-    }
-}
-
 void main() {
     Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
     if (row.position >= query_length(row.batch)) return;
@@ -58,6 +48,6 @@ void main() {
     float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
     uint element = output_element(row);
     for (uint block = gl_LocalInvocationID.x; block < VALUE_BLOCKS; block += WORKGROUP_SIZE)
-        store_block(element, block, scale * join_block(first, block, state.maximum));
+        store_output_block(element, 4 * block, scale * join_block(first, block, state.maximum));
     if (gl_LocalInvocationID.x == 0) store_log_sum_exp(with_sink, row);
 }

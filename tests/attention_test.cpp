@@ -95,10 +95,10 @@ TEST_CASE_FIXTURE(DeviceTest, "values that are the first elements of the keys") 
             problem.value = beginnings;
             const AttentionReference reference = reference_attention(problem);
             problem.value = HostTensor();
-            for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+            AttentionResults results;
+            results.output = HostTensor(types.output, {2, 6, q_len, 64});
+            for (const vkattn_kernel kernel : kernels_for(describe(problem, results, VKATTN_KERNEL_AUTO))) {
                 INFO("kernel ", kernel_text(kernel));
-                AttentionResults results;
-                results.output = HostTensor(types.output, {2, 6, q_len, 64});
                 run_attention(problem, results,
                               test_device().context().attention_plan(describe(problem, results, kernel)));
                 const Comparison comparison =
@@ -150,7 +150,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the kernel left open is one that serves") {
 TEST_CASE_FIXTURE(DeviceTest, "an output alone needs no log_sum_exp") {
     const AttentionProblem problem = random_problem({1, 2, 1, 5, 9, 16, 16});
     const AttentionReference reference = reference_attention(problem);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+    for (const vkattn_kernel kernel : kernels_for(problem)) {
         AttentionResults results;
         results.output = HostTensor(kF32, {1, 2, 5, 16});
         check_attention(problem, reference, results, kernel);
@@ -236,7 +236,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every finite f16 and bf16 value passes through a 
             bytes[2 * bits] = static_cast<std::uint8_t>(finite & 0xffu);
             bytes[2 * bits + 1] = static_cast<std::uint8_t>(finite >> 8);
         }
-        for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+        for (const vkattn_kernel kernel : kernels_for(problem)) {
             AttentionResults results;
             results.output = HostTensor(type, {32, 4, 1, 512});
             run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));

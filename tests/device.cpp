@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -218,19 +219,84 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
     check_result(
         "output", results.output, reference.output,
         nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
-    // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32.
+    // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32. Matrix units take quantised keys
+    // rounded to f16: each score is off by some 2^-13.
     const double f32 = nmse_bound({VKATTN_TYPE_F32});
-    check_result("log_sum_exp", results.log_sum_exp, reference.log_sum_exp, f32);
+    const bool rounded = is_matrix_kernel(kernel) && problem.key.type() != problem.query.type();
+    check_result("log_sum_exp", results.log_sum_exp, reference.log_sum_exp, rounded ? 100 * f32 : f32);
     check_result("attn_weights", results.attn_weights, reference.attn_weights, nmse_bound({VKATTN_TYPE_F32}, largest));
     check_result("qk_matmul_output", results.qk_matmul_output, reference.scores,
                  problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
 }
 
+bool is_matrix_kernel(vkattn_kernel kernel) {
+    return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
+}
+
+bool has_matrix_kernels() {
+    const auto kernels = std::span(test_device().facts().kernels).first(test_device().facts().kernel_count);
+    return std::ranges::any_of(kernels, [](const vkattn_kernel_support &support) {
+        return is_matrix_kernel(support.kernel) && support.supported != 0;
+    });
+}
+
+namespace {
+
+// A driver that compiles a matrix kernel for seconds is given one problem of ten. VKATTN_TEST_MATRICES=all: all.
+bool turn_of_matrices() {
+    static const bool all = environment("VKATTN_TEST_MATRICES") == "all";
+    static std::atomic<unsigned> turn = 0;
+    const bool slow = test_device().facts().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    return all || !slow || turn++ % 10 == 0;
+}
+
+} // namespace
+
+std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
+    std::vector<vkattn_kernel> kernels;
+    const bool with_matrices = has_matrix_kernels() && turn_of_matrices();
+    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
+                                       VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2}) {
+        if (is_matrix_kernel(kernel) && !with_matrices) continue;
+        if (is_matrix_kernel(kernel)) {
+            vkattn_attention_desc asked = desc;
+            asked.kernel = kernel;
+            try {
+                test_device().context().attention_plan(asked);
+            } catch (const vkattn::Error &error) {
+                CHECK_MESSAGE(error.result() == VKATTN_ERROR_UNSUPPORTED, error.what());
+                continue;
+            }
+        }
+        kernels.push_back(kernel);
+    }
+    return kernels;
+}
+
+std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {
+    return kernels_for(describe(problem, all_results(problem, VKATTN_KERNEL_AUTO, VKATTN_TYPE_F32), {}));
+}
+
+AttentionProblem in_f16(const AttentionProblem &problem) {
+    AttentionProblem half = problem;
+    for (HostTensor *tensor : {&half.query, &half.key, &half.value})
+        if (tensor->type() == VKATTN_TYPE_F32 || tensor->type() == VKATTN_TYPE_BF16)
+            *tensor = tensor_of(VKATTN_TYPE_F16, tensor->shape(), tensor->floats());
+    return half;
+}
+
 void check_every_kernel(const AttentionProblem &problem, vkattn_type output_type) {
     const AttentionReference reference = reference_attention(problem);
-    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+    for (const vkattn_kernel kernel : kernels_for(problem)) {
         AttentionResults results = all_results(problem, kernel, output_type);
         check_attention(problem, reference, results, kernel);
+    }
+    if (problem.query.type() != VKATTN_TYPE_F32 || !has_matrix_kernels()) return;
+    const AttentionProblem half = in_f16(problem);
+    const AttentionReference half_reference = reference_attention(half);
+    for (const vkattn_kernel kernel : kernels_for(half)) {
+        AttentionResults results = all_results(half, kernel, output_type);
+        if (is_matrix_kernel(kernel)) check_attention(half, half_reference, results, kernel);
     }
 }
 

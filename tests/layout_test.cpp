@@ -69,7 +69,7 @@ void check_layout(const Sizes &s, vkattn_type type, Layout inputs, Layout output
     INFO(type_name(type), ", D ", s.head_dim, ", inputs ", layout_name(inputs), ", output ", layout_name(output));
     const AttentionProblem problem = problem_of(s, type, inputs);
     const AttentionReference reference = reference_attention(problem);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+    for (const vkattn_kernel kernel : kernels_for(problem)) {
         AttentionResults results;
         results.output = laid_out(type, {s.batch, s.query_heads, s.q_len, s.v_head_dim}, output);
         check_attention(problem, reference, results, kernel);
@@ -185,7 +185,7 @@ TEST_CASE_FIXTURE(DeviceTest, "f16 products beyond the range of f16 stay finite"
 
 TEST_CASE_FIXTURE(DeviceTest, "the same call gives the same bits") {
     const AttentionProblem problem = problem_of({.q_len = 65, .kv_len = 300}, VKATTN_TYPE_F16, Layout::kTokenMajor);
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+    for (const vkattn_kernel kernel : kernels_for(problem)) {
         INFO("kernel ", kernel_text(kernel));
         AttentionResults first = all_results(problem, kernel, VKATTN_TYPE_F32);
         const vkattn::Plan plan = test_device().context().attention_plan(describe(problem, first, kernel));

@@ -171,8 +171,8 @@ HostTensor make_bool(Shape shape, std::mt19937 &random) { return random_bool(std
 HostTensor make_f32(Shape shape, std::mt19937 &random) { return additive(VKATTN_TYPE_F32, std::move(shape), random); }
 HostTensor make_f16(Shape shape, std::mt19937 &random) { return additive(VKATTN_TYPE_F16, std::move(shape), random); }
 
-void check_hidden_from_all(const AttentionProblem &problem) {
-    for (const auto kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
+void check_hidden_from_all_in(const AttentionProblem &problem) {
+    for (const vkattn_kernel kernel : kernels_for(problem)) {
         INFO("kernel ", kernel_text(kernel));
         AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
         run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
@@ -180,6 +180,11 @@ void check_hidden_from_all(const AttentionProblem &problem) {
         CHECK(std::ranges::all_of(results.attn_weights.floats(), [](float value) { return value == 0.0f; }));
         CHECK(std::ranges::all_of(results.log_sum_exp.floats(), [](float value) { return value == -HUGE_VALF; }));
     }
+}
+
+void check_hidden_from_all(const AttentionProblem &problem) {
+    check_hidden_from_all_in(problem);
+    check_hidden_from_all_in(in_f16(problem));
 }
 
 } // namespace

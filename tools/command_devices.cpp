@@ -17,16 +17,20 @@ struct NamedFlag {
     std::uint32_t vkattn_device_facts::*member;
 };
 
-constexpr std::array<NamedFlag, 10> kFeatures{{{"push_descriptors", &vkattn_device_facts::push_descriptors},
-                                               {"storage_16bit", &vkattn_device_facts::storage_16bit},
-                                               {"shader_float16", &vkattn_device_facts::shader_float16},
-                                               {"storage_8bit", &vkattn_device_facts::storage_8bit},
-                                               {"shader_int8", &vkattn_device_facts::shader_int8},
-                                               {"buffer_device_address", &vkattn_device_facts::buffer_device_address},
-                                               {"integer_dot_product", &vkattn_device_facts::integer_dot_product},
-                                               {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
-                                               {"portability_subset", &vkattn_device_facts::portability_subset},
-                                               {"timestamps", &vkattn_device_facts::timestamps}}};
+constexpr std::array<NamedFlag, 13> kFeatures{
+    {{"push_descriptors", &vkattn_device_facts::push_descriptors},
+     {"storage_16bit", &vkattn_device_facts::storage_16bit},
+     {"shader_float16", &vkattn_device_facts::shader_float16},
+     {"storage_8bit", &vkattn_device_facts::storage_8bit},
+     {"shader_int8", &vkattn_device_facts::shader_int8},
+     {"buffer_device_address", &vkattn_device_facts::buffer_device_address},
+     {"integer_dot_product", &vkattn_device_facts::integer_dot_product},
+     {"vulkan_memory_model", &vkattn_device_facts::vulkan_memory_model},
+     {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
+     {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
+     {"cooperative_matrix_reductions", &vkattn_device_facts::cooperative_matrix_reductions},
+     {"portability_subset", &vkattn_device_facts::portability_subset},
+     {"timestamps", &vkattn_device_facts::timestamps}}};
 
 constexpr std::array<const char *, 8> kSubgroupFeatures{
     "basic", "vote", "arithmetic", "ballot", "shuffle", "shuffle_relative", "clustered", "quad"};

@@ -51,6 +51,10 @@ struct CheckOptions {
     bool json = false;
 };
 
+struct SelftestOptions {
+    bool json = false;
+};
+
 struct BenchOptions {
     std::string op = "attention";
     std::uint32_t batch = 1;
@@ -80,6 +84,7 @@ struct BenchOptions {
 int devices_command(const CommonOptions &common, const DevicesOptions &options);
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
+int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 

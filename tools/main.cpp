@@ -21,6 +21,7 @@ struct Options {
     DevicesOptions devices;
     RunOptions run;
     CheckOptions check;
+    SelftestOptions selftest;
     BenchOptions bench;
     EstimateOptions estimate;
 };
@@ -78,7 +79,8 @@ void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint
 
 void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
-    command.add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash, decode")
+    command
+        .add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash, decode, coopmat, coopmat2")
         ->capture_default_str();
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
@@ -119,6 +121,12 @@ void add_check(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+void add_selftest(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("selftest", "Check the numbers of every kernel that the device can run");
+    command->add_flag("--json", options.selftest.json, "Print a JSON object");
+    add_common(*command, options.common);
+}
+
 void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
@@ -152,6 +160,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("devices")) return devices_command(options.common, options.devices);
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
+    if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
     if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
     return bench_command(options.common, options.bench, validation);
 }
@@ -182,6 +191,7 @@ int parse_and_run(int argc, char **argv) {
     add_devices(app, options);
     add_run(app, options);
     add_check(app, options);
+    add_selftest(app, options);
     add_bench(app, options);
     add_common(*add_estimate_command(app, options.estimate), options.common);
     try {

@@ -151,11 +151,14 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_UNFUSED = 1, /* three shaders; the only one that can return weights and scores */
     VKATTN_KERNEL_FLASH = 2,   /* online softmax; nothing of size q_len x kv_len in memory */
     VKATTN_KERNEL_DECODE = 3,  /* few query rows: the keys are split over workgroups, and the parts merged */
-    VKATTN_KERNEL_COUNT = 4,
+    VKATTN_KERNEL_COOPMAT =
+        4, /* flash and decode on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
+    VKATTN_KERNEL_COOPMAT2 = 5, /* the same with scores and weights in registers (VK_NV_cooperative_matrix2) */
+    VKATTN_KERNEL_COUNT = 6,
     VKATTN_KERNEL_MAX_ENUM = 0x7fffffff
 } vkattn_kernel;
 
-/* Returns "auto", "unfused", "flash". Never NULL. */
+/* Returns "auto", "unfused", "flash", ... Never NULL. */
 VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
 
 /* Whether a device can run a kernel, and if not, why. */
@@ -164,6 +167,12 @@ typedef struct vkattn_kernel_support {
     uint32_t supported;
     char reason[128]; /* "" if supported */
 } vkattn_kernel_support;
+
+/* A product of matrices, m x k by k x n, that a subgroup computes on matrix units; sums are F32. */
+typedef struct vkattn_matrix_shape {
+    uint32_t m, n, k;
+    vkattn_type type; /* of the factors: F16 or BF16 */
+} vkattn_matrix_shape;
 
 /* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. */
 typedef struct vkattn_device_facts {
@@ -197,11 +206,16 @@ typedef struct vkattn_device_facts {
     uint32_t
         buffers_have_addresses; /* 1: kernels may read bound buffers through device addresses; see vkattn_context_info */
     uint32_t integer_dot_product;
+    uint32_t vulkan_memory_model;   /* with device scope */
+    uint32_t subgroup_size_control; /* full subgroups of a size that the pipeline asks for */
     uint32_t cooperative_matrix;
+    uint32_t cooperative_matrix_reductions; /* conversions and operations per element too: VK_NV_cooperative_matrix2 */
     uint32_t max_loop_iterations; /* of one shader invocation in all its loops, as far as known; 0: no limit */
     uint32_t portability_subset;  /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
     uint32_t timestamps;          /* 1: GPU times can be measured */
     double timestamp_period_ns;
+    uint32_t matrix_shape_count;
+    vkattn_matrix_shape matrix_shapes[16];
     uint32_t kernel_count;
     vkattn_kernel_support kernels[8];
 } vkattn_device_facts;
@@ -236,6 +250,11 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *   instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
  *   enabled_extensions  the device extensions that device was created with
+ *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
+ *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope and shaderFloat16 (bf16:
+ *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl and
+ *                     computeFullSubgroups; coopmat2 needs maintenance4, cooperativeMatrixReductions, -Conversions and
+ *                     -PerElementOperations besides
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind has
  *                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs above
  *                     all, are several times faster so. 0: no buffer needs it
@@ -267,6 +286,7 @@ typedef struct vkattn_context_info {
     uint32_t api_version;
     const char *const *enabled_extensions;
     uint32_t enabled_extension_count;
+    const VkPhysicalDeviceFeatures2 *enabled_features;
     uint32_t buffers_have_addresses;
     VkPipelineCache pipeline_cache;
     void (*lock_queue)(void *user);
@@ -288,6 +308,21 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
 /* Writes the facts of the context's device. push_descriptors tells whether the context uses them (a wrapped device must
  * have enabled the extension); the other flags tell what the device has. */
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
+
+/* One check of the self-test. */
+typedef struct vkattn_check {
+    char name[64]; /* "flash, many queries" */
+    uint32_t passed;
+    char reason[128]; /* "" if passed */
+    double milliseconds;
+} vkattn_check;
+
+/* Checks the numbers of every kernel that the device can run, on small problems, against float64 arithmetic on the host,
+ * on the context's queue, and waits. What fails is off for the context from then on: its facts give the reason, and the next
+ * kernel takes over. On GPUs each kernel is checked so before a plan first chooses it, which takes the queue then; trait
+ * self_test=0 of vkattn_context_info.device_traits says not to.
+ * count: in, the room in checks; out, how many there are, 16 at most. checks may be NULL. */
+VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
 
 /* What a device reaches at most, measured: the lines of a roofline (Williams, Waterman and Patterson, 2009). */
 typedef struct vkattn_peaks {

@@ -268,6 +268,15 @@ class Context {
         return known;
     }
 
+    // Checks the numbers of every kernel; what fails is off for this context.
+    std::vector<vkattn_check> self_test() const {
+        std::vector<vkattn_check> checks(16);
+        auto count = static_cast<std::uint32_t>(checks.size());
+        check(vkattn_self_test(get(), &count, checks.data()));
+        checks.resize(std::min<std::size_t>(count, checks.size()));
+        return checks;
+    }
+
     // Measures what the device reaches at most.
     vkattn_peaks measure_peaks() const {
         vkattn_peaks peaks{};

@@ -2,6 +2,7 @@
 
 #include "runtime/context/device_overrides.hpp"
 #include "runtime/context/devices.hpp"
+#include "runtime/context/kernel_support.hpp"
 #include "runtime/context/uniforms.hpp"
 #include "runtime/error.hpp"
 
@@ -45,6 +46,7 @@ Context::Context(const vkattn_context_info &info)
         else
             create_own(info);
         override_device(caps_, info.device_traits);
+        judge_kernels(caps_);
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };
             unlock_ = [info] { info.unlock_queue(info.lock_user); };
@@ -53,7 +55,7 @@ Context::Context(const vkattn_context_info &info)
             lock_ = [mutex] { mutex->lock(); };
             unlock_ = [mutex] { mutex->unlock(); };
         }
-        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_.push_descriptors != 0);
+        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_);
         uniforms_ = std::make_unique<Uniforms>(*this);
     } catch (...) {
         destroy();
@@ -91,6 +93,7 @@ void Context::borrow(const vkattn_context_info &info) {
     load_device_functions(vk_, device_);
     const std::vector<std::string> extensions = extensions_of(info);
     caps_ = read_device_caps(vk_, physical_device_, info.api_version, extensions);
+    caps_.features = enabled_device_features(info.enabled_features);
     require(info.buffers_have_addresses == 0 || vk_.vkGetBufferDeviceAddress != nullptr,
             "buffers_have_addresses: 1, expected 0, since device was created without bufferDeviceAddress");
     caps_.buffers_have_addresses = info.buffers_have_addresses != 0;
@@ -172,17 +175,21 @@ void Context::create_device() {
     queue.queueFamilyIndex = queue_family_;
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
-    VkPhysicalDeviceBufferDeviceAddressFeatures addresses{};
-    addresses.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES;
-    addresses.bufferDeviceAddress = VK_TRUE;
+    const FeatureChain features(caps_.features);
     VkDeviceCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-    if (caps_.buffer_device_address != 0) create.pNext = &addresses;
+    create.pNext = features.head();
     create.queueCreateInfoCount = 1;
     create.pQueueCreateInfos = &queue;
     create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());
     create.ppEnabledExtensionNames = enabled.data();
     check(vk_.vkCreateDevice(physical_device_, &create, nullptr, &device_), "vkCreateDevice");
+}
+
+DeviceCaps Context::judged_caps() const {
+    DeviceCaps caps = caps_;
+    verdicts_.apply(caps);
+    return caps;
 }
 
 void Context::lock_queue() { lock_(); }

@@ -2,6 +2,7 @@
 
 #include "runtime/context/device_caps.hpp"
 #include "runtime/context/pipelines.hpp"
+#include "runtime/context/verdicts.hpp"
 
 #include <functional>
 #include <memory>
@@ -20,6 +21,8 @@ class Context {
 
     const Functions &vk() const { return vk_; }
     const DeviceCaps &caps() const { return caps_; }
+    DeviceCaps judged_caps() const; // less what tests have ruled out: what kernels are chosen by
+    Verdicts &verdicts() { return verdicts_; }
     VkInstance instance() const { return instance_; }
     VkPhysicalDevice physical_device() const { return physical_device_; }
     VkDevice device() const { return device_; }
@@ -43,6 +46,7 @@ class Context {
 
     Functions vk_;
     DeviceCaps caps_{};
+    Verdicts verdicts_;
     VkInstance instance_ = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
     VkPhysicalDevice physical_device_ = VK_NULL_HANDLE;

@@ -1,17 +1,26 @@
 #include "runtime/context/device_caps.hpp"
 
 #include "runtime/error.hpp"
-#include "shaders/interface.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 
 namespace vkattn {
 namespace {
 
-constexpr std::array<const char *, 1> kWantedExtensions = {VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME};
+constexpr const char *kWantedExtensions[] = {
+    VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME,
+#ifdef VK_KHR_cooperative_matrix
+    VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
+#endif
+#ifdef VK_NV_cooperative_matrix2
+    VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
+#endif
+#ifdef VK_KHR_shader_bfloat16
+    VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME,
+#endif
+};
 
 bool contains(std::span<const std::string> extensions, const char *name) {
     return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
@@ -25,18 +34,6 @@ struct Query {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
     VkPhysicalDeviceDriverProperties driver{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
-
-    VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, nullptr, {}};
-    VkPhysicalDevice16BitStorageFeatures storage16{
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES, nullptr, 0, 0, 0, 0};
-    VkPhysicalDeviceShaderFloat16Int8Features float16{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES,
-                                                      nullptr, 0, 0};
-    VkPhysicalDevice8BitStorageFeatures storage8{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, nullptr, 0, 0,
-                                                 0};
-    VkPhysicalDeviceBufferDeviceAddressFeatures address{
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, nullptr, 0, 0, 0};
-    VkPhysicalDeviceShaderIntegerDotProductFeatures dot{
-        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES, nullptr, 0};
 };
 
 template <class Head, class Link>
@@ -53,16 +50,6 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     if (vulkan12 || contains(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
         chain(query.properties, query.driver);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
-
-    chain(query.features, query.storage16);
-    if (vulkan12 || contains(extensions, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
-        chain(query.features, query.float16);
-    if (vulkan12 || contains(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME)) chain(query.features, query.storage8);
-    if (vulkan12 || contains(extensions, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME))
-        chain(query.features, query.address);
-    if (api_version >= VK_API_VERSION_1_3 || contains(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
-        chain(query.features, query.dot);
-    vk.vkGetPhysicalDeviceFeatures2(physical_device, &query.features);
 }
 
 void copy_text(char (&to)[256], const char *from) { std::snprintf(to, sizeof to, "%s", from); }
@@ -94,17 +81,21 @@ void set_limits(const VkPhysicalDeviceLimits &limits, DeviceCaps &caps) {
 }
 
 void set_features(const Query &query, std::span<const std::string> extensions, DeviceCaps &caps) {
+    const DeviceFeatures &features = caps.features;
+    caps.storage_16bit = features.storage_16bit;
+    caps.shader_float16 = features.shader_float16;
+    caps.shader_int8 = features.shader_int8;
+    caps.storage_8bit = features.storage_8bit;
+    caps.buffer_device_address = features.buffer_device_address;
+    caps.integer_dot_product = features.integer_dot_product;
+    caps.vulkan_memory_model = features.vulkan_memory_model;
+    caps.subgroup_size_control = features.subgroup_size_control;
+    caps.cooperative_matrix = features.cooperative_matrix;
+    caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
     caps.subgroup_size = query.subgroup.subgroupSize;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
     caps.push_descriptors = contains(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
-    caps.storage_16bit = query.storage16.storageBuffer16BitAccess;
-    caps.shader_float16 = query.float16.shaderFloat16;
-    caps.shader_int8 = query.float16.shaderInt8;
-    caps.storage_8bit = query.storage8.storageBuffer8BitAccess;
-    caps.buffer_device_address = query.address.bufferDeviceAddress;
-    caps.integer_dot_product = query.dot.shaderIntegerDotProduct;
-    caps.cooperative_matrix = contains(extensions, "VK_KHR_cooperative_matrix");
     caps.portability_subset = contains(extensions, "VK_KHR_portability_subset");
 }
 
@@ -118,17 +109,40 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
     return bytes;
 }
 
-void set_kernels(DeviceCaps &caps) {
-    caps.kernel_count = 0;
-    for (vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
-        vkattn_kernel_support &support = caps.kernels[caps.kernel_count++];
-        support.kernel = kernel;
-        support.supported = caps.max_storage_buffers_per_stage >= ATTENTION_BINDINGS;
-        if (support.supported == 0)
-            std::snprintf(support.reason, sizeof support.reason,
-                          "maxPerStageDescriptorStorageBuffers is %u, expected at least %d",
-                          caps.max_storage_buffers_per_stage, ATTENTION_BINDINGS);
+#ifdef VK_KHR_cooperative_matrix
+// The type of a shape's factors if kernels can use it, else NONE.
+vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
+    const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
+    if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || shape.MSize % 8 != 0 ||
+        shape.KSize % 8 != 0)
+        return VKATTN_TYPE_NONE;
+    if (shape.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
+#ifdef VK_KHR_shader_bfloat16
+    if (shape.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR) return VKATTN_TYPE_BF16;
+#endif
+    return VKATTN_TYPE_NONE;
+}
+#endif
+
+void set_matrix_shapes([[maybe_unused]] const Functions &vk, [[maybe_unused]] VkPhysicalDevice physical_device,
+                       DeviceCaps &caps) {
+    caps.matrix_shape_count = 0;
+#ifdef VK_KHR_cooperative_matrix
+    if (caps.cooperative_matrix == 0 || vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return;
+    uint32_t count = 0;
+    check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, nullptr),
+          "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    VkCooperativeMatrixPropertiesKHR empty{};
+    empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    std::vector<VkCooperativeMatrixPropertiesKHR> shapes(count, empty);
+    check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, shapes.data()),
+          "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    for (const VkCooperativeMatrixPropertiesKHR &shape : shapes) {
+        const vkattn_type type = usable_type(shape);
+        if (type == VKATTN_TYPE_NONE || caps.matrix_shape_count == std::size(caps.matrix_shapes)) continue;
+        caps.matrix_shapes[caps.matrix_shape_count++] = {shape.MSize, shape.NSize, shape.KSize, type};
     }
+#endif
 }
 
 } // namespace
@@ -155,11 +169,12 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.api_version = api_version;
     set_identity(query, caps);
     set_limits(query.properties.properties.limits, caps);
+    caps.features = read_device_features(vk, physical_device, api_version, extensions);
     set_features(query, extensions, caps);
+    set_matrix_shapes(vk, physical_device, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
     caps.traits = device_traits(caps.name, caps.driver_info, caps.device_type);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
-    set_kernels(caps);
     return caps;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/context/device_features.hpp"
 #include "runtime/context/device_table.hpp"
 #include "runtime/context/functions.hpp"
 
@@ -13,14 +14,16 @@ namespace vkattn {
 // device_table, nowhere else.
 struct DeviceCaps : vkattn_device_facts {
     DeviceTraits traits;
+    DeviceFeatures features; // in use: of a wrapped device, those that the application enabled
 };
 
-// Device extensions that kernels or recording use where they exist.
+// Device extensions that kernels or recording use where they exist; what is in the core of a version needs none.
 std::span<const char *const> wanted_device_extensions();
 
 std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice physical_device);
 
-// Reads a device's facts. extensions: those that count as available; api_version: the version in use.
+// Reads a device's facts, its features as all in use. extensions: those that count as available; api_version: the version in
+// use. Which kernels it can run is left open: see judge_kernels.
 DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                             std::span<const std::string> extensions);
 

@@ -20,6 +20,12 @@ constexpr Trait kTraits[] = {
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
     {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
+    {"self_test", &DeviceTraits::self_test},
+    {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
+    {"matrix_units", &DeviceTraits::matrix_units},
+    {"unroll_matrices", &DeviceTraits::unroll_matrices},
+    {"matrix_outputs", &DeviceTraits::matrix_outputs},
+    {"fewest_matrix_rows", &DeviceTraits::fewest_matrix_rows},
 };
 
 template <class Number>
@@ -33,6 +39,8 @@ constexpr Limit<uint32_t> kLimits[] = {
     {"max_workgroup_invocations", &vkattn_device_facts::max_workgroup_invocations},
     {"push_descriptors", &vkattn_device_facts::push_descriptors},
     {"buffers_have_addresses", &vkattn_device_facts::buffers_have_addresses},
+    {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
+    {"cooperative_matrix_reductions", &vkattn_device_facts::cooperative_matrix_reductions},
 };
 constexpr Limit<uint64_t> kLongLimits[] = {
     {"max_storage_buffer_range", &vkattn_device_facts::max_storage_buffer_range},

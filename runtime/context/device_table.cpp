@@ -16,14 +16,14 @@ constexpr Row kTable[] = {
     // Mesa 26's llvmpipe: attention of 64 wide heads runs at 114 GFLOP/s through addresses, at 98 % of what it multiplies
     // and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A 64-bit value that differs between 16 lanes
     // (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on the stack.
-    {"llvmpipe", "Mesa ", 26, {65535, 1, 0, 8, 16, 0}},
+    {"llvmpipe", "Mesa ", 26, {65535, 1, 0, 8, 16, 0, 0, 0, 0, 0, 8}},
     // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one instruction:
     // 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
-    {"llvmpipe", "Mesa ", 25, {65535, 0, 1, 8, 16, 0}},
+    {"llvmpipe", "Mesa ", 25, {65535, 0, 1, 8, 16, 0, 0, 0, 0, 0, 8}},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 25 every lane of every shuffle is a branch, and unrolled kernels compile for many seconds.
-    {"llvmpipe", "", 0, {65535, 0, 0, 8, 16, 0}},
+    {"llvmpipe", "", 0, {65535, 0, 0, 8, 16, 0, 0, 0, 0, 0, 8}},
 };
 
 // The number that `info` goes on with behind `prefix`; -1 where it does not.
@@ -48,6 +48,7 @@ DeviceTraits device_traits(std::string_view device_name, std::string_view driver
             return row.traits;
     DeviceTraits traits;
     traits.max_dispatch_megaflops = dispatch_megaflops(type);
+    traits.self_test = type != VK_PHYSICAL_DEVICE_TYPE_CPU;
     return traits;
 }
 

@@ -23,6 +23,14 @@ struct DeviceTraits {
     // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end what
     // keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
+    uint32_t self_test =
+        1; // kernels are tested before their first use; 0: what is known of the driver makes it a waste
+    uint32_t corrupted_kernel = 0; // to try the self-test: a vkattn_kernel that computes something else; 0: none
+    uint32_t matrix_units =
+        1; // cooperative matrices, where there are any, are faster than the rest: coopmat is preferred
+    uint32_t unroll_matrices = 1; // loops over matrices are written out; 0: the driver's compiler takes too long for it
+    uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers
+    uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
 };
 
 // The traits of the first row of the table that matches, or the defaults for a device of the type. driver_info: "" where

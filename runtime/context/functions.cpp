@@ -77,6 +77,9 @@ void load_instance_functions(Functions &vk, VkInstance instance) {
         vk.vkGetInstanceProcAddr(instance, "vkCreateDebugUtilsMessengerEXT"));
     vk.vkDestroyDebugUtilsMessengerEXT = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(
         vk.vkGetInstanceProcAddr(instance, "vkDestroyDebugUtilsMessengerEXT"));
+#define VKATTN_LOAD(name) vk.name = reinterpret_cast<PFN_##name>(vk.vkGetInstanceProcAddr(instance, #name));
+    VKATTN_MATRIX_FUNCTIONS(VKATTN_LOAD)
+#undef VKATTN_LOAD
 }
 
 void load_device_functions(Functions &vk, VkDevice device) {

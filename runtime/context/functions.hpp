@@ -70,7 +70,12 @@ namespace vkattn {
     X(vkCmdCopyBuffer)                                                                                                 \
     X(vkCmdFillBuffer)
 
-// Absent where the extension or the version is.
+// Absent where the extension or the version is, from the device or from this build's headers.
+#ifdef VK_KHR_cooperative_matrix
+#define VKATTN_MATRIX_FUNCTIONS(X) X(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)
+#else
+#define VKATTN_MATRIX_FUNCTIONS(X)
+#endif
 #define VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(X)                                                                          \
     X(vkEnumerateInstanceVersion)                                                                                      \
     X(vkCreateDebugUtilsMessengerEXT)                                                                                  \
@@ -86,6 +91,7 @@ struct Functions {
     VKATTN_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_DEVICE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
+    VKATTN_MATRIX_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_DEVICE_FUNCTIONS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;

@@ -4,12 +4,18 @@
 #include "shaders/interface.h"
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
+#include "vkattn_shaders/coopmat.spv.hpp"
+#include "vkattn_shaders/coopmat2.spv.hpp"
+#include "vkattn_shaders/coopmat2_bf16.spv.hpp"
+#include "vkattn_shaders/coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/decode_keys.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
 #include "vkattn_shaders/flash_shuffle.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
+#include "vkattn_shaders/linear_coopmat.spv.hpp"
+#include "vkattn_shaders/linear_coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
 #include "vkattn_shaders/masked_softmax.spv.hpp"
 #include "vkattn_shaders/merge.spv.hpp"
@@ -31,25 +37,31 @@ struct ModuleInfo {
     uint32_t bindings;
     uint32_t push_bytes;
     uint32_t uniform_bytes;
+    bool full_subgroups = false; // of the device's subgroup size
 };
+
+constexpr uint32_t kAttentionPush = sizeof(gpu::AttentionPush);
+constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
 
 // In the order of enum Module.
 const ModuleInfo kModules[] = {
-    {"flash", flash_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
-    {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
-     sizeof(gpu::AttentionParameters)},
-    {"flash_shuffle", flash_shuffle_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
-     sizeof(gpu::AttentionParameters)},
-    {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
-    {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
+    {"flash", flash_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_shuffle", flash_shuffle_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"coopmat", coopmat_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat_bf16", coopmat_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat2", coopmat2_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat2_bf16", coopmat2_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"merge", merge_spv, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
-    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush), sizeof(gpu::AttentionParameters)},
-    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
-     sizeof(gpu::AttentionParameters)},
-    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, sizeof(gpu::AttentionPush),
-     sizeof(gpu::AttentionParameters)},
+    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
     {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_coopmat", linear_coopmat_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
+    {"linear_coopmat_bf16", linear_coopmat_bf16_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
     {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
@@ -66,8 +78,11 @@ const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(m
 
 const char *module_name(Module module) { return info_of(module).name; }
 
-Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, bool push_descriptors)
-    : vk_(vk), device_(device), cache_(cache), push_descriptors_(push_descriptors) {}
+bool module_is_built(Module module) { return !info_of(module).code.empty(); }
+
+Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
+    : vk_(vk), device_(device), cache_(cache), push_descriptors_(caps.push_descriptors != 0),
+      subgroup_size_(caps.features.subgroup_size_control ? caps.subgroup_size : 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
@@ -83,7 +98,7 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     const std::lock_guard lock(entry.mutex);
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleInfo &info = info_of(module);
-        entry.pipeline = {create(layout, constants), layout.pipeline, layout.set, info.bindings,
+        entry.pipeline = {create(layout, info.full_subgroups, constants), layout.pipeline, layout.set, info.bindings,
                           info.uniform_bytes != 0};
     }
     return entry.pipeline;
@@ -132,7 +147,7 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
     return layout;
 }
 
-VkPipeline Pipelines::create(const Layout &layout, std::span<const uint32_t> constants) {
+VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants) {
     std::vector<VkSpecializationMapEntry> entries(constants.size());
     for (uint32_t id = 0; id < entries.size(); ++id)
         entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
@@ -146,6 +161,13 @@ VkPipeline Pipelines::create(const Layout &layout, std::span<const uint32_t> con
     create.stage.pName = "main";
     create.stage.pSpecializationInfo = &specialisation;
     create.layout = layout.pipeline;
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required{};
+    required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+    required.requiredSubgroupSize = subgroup_size_;
+    if (full_subgroups && subgroup_size_ != 0) {
+        create.stage.pNext = &required;
+        create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    }
     VkPipeline pipeline = VK_NULL_HANDLE;
     check(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline), "vkCreateComputePipelines");
     return pipeline;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/context/functions.hpp"
+#include "runtime/context/device_caps.hpp"
 
 #include <map>
 #include <mutex>
@@ -14,6 +14,10 @@ enum class Module : uint32_t {
     kFlash,
     kFlashAddresses,
     kFlashShuffle,
+    kCoopmat,
+    kCoopmatBf16,
+    kCoopmat2,
+    kCoopmat2Bf16,
     kDecodeKeys,
     kMergeParts,
     kMerge,
@@ -22,6 +26,8 @@ enum class Module : uint32_t {
     kWeightedValues,
     kLinear,
     kLinearVector,
+    kLinearCoopmat,
+    kLinearCoopmatBf16,
     kNorm,
     kRope,
     kKvAppend,
@@ -33,6 +39,9 @@ enum class Module : uint32_t {
 };
 
 const char *module_name(Module module);
+
+// Whether the build's GLSL compiler knew the extensions of the module.
+bool module_is_built(Module module);
 
 struct Pipeline {
     VkPipeline pipeline;
@@ -46,7 +55,7 @@ struct Pipeline {
 // threads that want different ones compile side by side.
 class Pipelines {
   public:
-    Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, bool push_descriptors);
+    Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps);
     ~Pipelines();
     Pipelines(const Pipelines &) = delete;
     Pipelines &operator=(const Pipelines &) = delete;
@@ -75,13 +84,14 @@ class Pipelines {
     std::pair<const Layout &, Entry &> entry_of(Module module, std::span<const uint32_t> constants);
     const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
     const Layout &layout_of(Module module);
-    VkPipeline create(const Layout &layout, std::span<const uint32_t> constants);
+    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants);
 
     const Functions &vk_;
     VkDevice device_;
     VkPipelineCache cache_;
     bool push_descriptors_;
-    std::mutex mutex_; // of layouts_ and of the map
+    uint32_t subgroup_size_; // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
+    std::mutex mutex_;       // of layouts_ and of the map
     Layout layouts_[static_cast<size_t>(Module::kCount)];
     std::map<Key, Entry> pipelines_;
 };

@@ -1,6 +1,7 @@
 #include "runtime/ops/attention.hpp"
 
 #include "runtime/attention_planner.hpp"
+#include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/ops/kv_append.hpp"
@@ -97,14 +98,22 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     plan.barrier();
 }
 
-Module module_of(FlashBody body) {
-    switch (body) {
+Module module_of_matrices(const AttentionChoice &choice) {
+    const bool bf16 = choice.dispatches[0].constants.QUERY_FORMAT == FORMAT_BF16;
+    if (choice.kernel == VKATTN_KERNEL_COOPMAT2) return bf16 ? Module::kCoopmat2Bf16 : Module::kCoopmat2;
+    return bf16 ? Module::kCoopmatBf16 : Module::kCoopmat;
+}
+
+Module module_of(const AttentionChoice &choice) {
+    switch (choice.body) {
     case FlashBody::kAddresses:
         return Module::kFlashAddresses;
     case FlashBody::kShuffles:
         return Module::kFlashShuffle;
     case FlashBody::kDecodeKeys:
         return Module::kDecodeKeys;
+    case FlashBody::kMatrices:
+        return module_of_matrices(choice);
     default:
         return Module::kFlash;
     }
@@ -112,7 +121,8 @@ Module module_of(FlashBody body) {
 
 // The dispatches of one stretch of keys: one, or several that share the grid's first axis, one after the other.
 void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
-    const bool addressed = flash.choice.body != FlashBody::kTiles;
+    const FlashBody body = flash.choice.body;
+    const bool addressed = body != FlashBody::kTiles && body != FlashBody::kMatrices;
     View keys_and_values[2];
     if (addressed) pass_keys(plan, flash, push, keys_and_values);
     AttentionChoice::Dispatch dispatch = flash.choice.dispatches[0];
@@ -120,7 +130,7 @@ void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush pus
     for (push.first_group = 0; push.first_group < groups; push.first_group += flash.choice.groups_per_dispatch) {
         if (push.first_group > 0) plan.barrier();
         dispatch.groups[0] = std::min(flash.choice.groups_per_dispatch, groups - push.first_group);
-        Step &step = add_dispatch(plan, module_of(flash.choice.body), dispatch, push, flash.parameters);
+        Step &step = add_dispatch(plan, module_of(flash.choice), dispatch, push, flash.parameters);
         bind_all(plan, step, flash.problem, flash.sources, flash.states);
         step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
         if (!addressed) continue;
@@ -155,7 +165,7 @@ void add_flash(Plan &plan, const AttentionProblem &problem, const AttentionSourc
         push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + choice.keys_per_dispatch, problem.kv_len));
         add_flash_dispatches(plan, flash, push);
     }
-    if (choice.kernel == VKATTN_KERNEL_DECODE) add_merge(plan, flash);
+    if (choice.parts > 1) add_merge(plan, flash);
 }
 
 void add_unfused(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources,
@@ -204,16 +214,28 @@ bool shares_rows(const AttentionProblem &problem, const AttentionSources &source
            value.shape[3] <= key.shape[3] && std::equal(key.strides, key.strides + 4, value.strides);
 }
 
+// Kernels are tested until the one that is chosen has passed.
+void test_choices(Context &context, const AttentionProblem &problem) {
+    if (context.caps().traits.self_test == 0) return;
+    for (int tests = 0; tests < VKATTN_KERNEL_COUNT; ++tests) {
+        const vkattn_kernel chosen = plan_attention(problem, context.judged_caps()).kernel;
+        context.verdicts().test_before_use(chosen);
+        if (is_supported(context.judged_caps(), chosen)) return;
+    }
+}
+
 } // namespace
 
 void add_attention(Plan &plan, const AttentionProblem &given, const AttentionSources &sources) {
     AttentionProblem problem = given;
     problem.value_in_key = shares_rows(problem, sources);
-    const std::vector<AttentionProblem> parts = split_to_bind(problem, plan.context().caps());
+    if (problem.kernel == VKATTN_KERNEL_AUTO) test_choices(plan.context(), problem);
+    const DeviceCaps caps = plan.context().judged_caps();
+    const std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
     const uint64_t workspace = plan.reserved_workspace();
     for (const AttentionProblem &part : parts) {
         if (&part != &parts.front()) plan.reuse_workspace(workspace);
-        AttentionChoice choice = plan_attention(part, plan.context().caps());
+        AttentionChoice choice = plan_attention(part, caps);
         if (parts.size() > 1)
             choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange");
         plan.set_choice(choice.kernel, choice.reason);

@@ -1,13 +1,18 @@
 #include "runtime/ops/linear.hpp"
 
+#include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
+
+#include <algorithm>
 
 namespace vkattn {
 namespace {
 
 // Rows up to which linear_vector, which reads the weights once a row, serves instead of the tiled kernel.
 constexpr uint32_t kFewRows = 4;
+
+constexpr uint32_t kMatrixSubgroups = 4; // of a workgroup
 
 static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
 
@@ -32,6 +37,57 @@ void require_loops(const DeviceCaps &caps, uint64_t in_features) {
              caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
 }
 
+// A kernel with the tile of a workgroup.
+struct LinearChoice {
+    Module module;
+    gpu::LinearConstants constants;
+    uint32_t tile_outputs, tile_rows;
+};
+
+// Features without gaps, and every row beginning at a multiple of 16 bytes of 16-bit elements.
+bool rows_are_aligned(const vkattn_tensor &tensor, std::initializer_list<uint32_t> strides) {
+    return tensor.offset % 8 == 0 && std::all_of(strides.begin(), strides.end(), [](uint32_t s) { return s % 8 == 0; });
+}
+
+// The matrix units take many rows of f16 or bf16, with weights of the same type.
+bool matrices_pay(const DeviceCaps &caps, const View &input, const View &weight) {
+    const vkattn_type type = input.tensor.type;
+    const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
+    return caps.traits.matrix_units != 0 && half && weight.tensor.type == type &&
+           is_supported(caps, VKATTN_KERNEL_COOPMAT) &&
+           module_is_built(type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16) &&
+           matrix_obstacle(caps, type).empty();
+}
+
+LinearChoice choose_matrices(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight,
+                             gpu::LinearConstants constants) {
+    const vkattn_type type = input.tensor.type;
+    const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, type, false);
+    const uint32_t subgroups = std::min(kMatrixSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
+    constants.SUBGROUP_SIZE = caps.subgroup_size;
+    constants.ROW_SUBGROUPS = subgroups > 1 ? subgroups / 2 : 1;
+    constants.WORKGROUP_SIZE = subgroups * caps.subgroup_size;
+    constants.TILES = caps.traits.unroll_matrices != 0 ? 2 : 1;
+    constants.MATRIX_M = shape.m;
+    constants.MATRIX_N = shape.n;
+    constants.MATRIX_K = shape.k;
+    if (rows_are_aligned(input.tensor, {push.input_strides[0], push.input_strides[1], push.input_strides[2]}))
+        constants.ALIGNED |= ALIGNED_INPUT;
+    if (push.weight_strides[1] == 1 &&
+        rows_are_aligned(weight.tensor, {push.weight_strides[0], push.weight_strides[2]}))
+        constants.ALIGNED |= ALIGNED_WEIGHT;
+    return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, constants,
+            subgroups / constants.ROW_SUBGROUPS * constants.TILES * shape.m,
+            constants.ROW_SUBGROUPS * constants.TILES * shape.n};
+}
+
+LinearChoice choose(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight,
+                    const gpu::LinearConstants &constants) {
+    if (push.rows <= kFewRows) return {Module::kLinearVector, constants, LINEAR_VECTOR_OUTPUTS, 1};
+    if (matrices_pay(caps, input, weight)) return choose_matrices(caps, push, input, weight, constants);
+    return {Module::kLinear, constants, LINEAR_TILE, LINEAR_TILE};
+}
+
 void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight,
                  const View &output, const LinearEpilogue &epilogue) {
     gpu::LinearConstants constants;
@@ -43,12 +99,13 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     constants.ACTIVATION = static_cast<uint32_t>(epilogue.activation);
     constants.OUTPUT_PAIRS = in_pairs(output.tensor, push);
 
-    const bool few_rows = push.rows <= kFewRows;
-    const Module module = few_rows ? Module::kLinearVector : Module::kLinear;
-    const uint32_t tile = few_rows ? LINEAR_VECTOR_OUTPUTS : LINEAR_TILE;
-    Step &step = plan.add_step(plan.pipeline(module, constants), push);
-    step.groups = {(push.out_features + tile - 1) / tile, few_rows ? push.rows : (push.rows + tile - 1) / tile,
-                   word(groups)};
+    Context &context = plan.context();
+    const bool tests = context.caps().traits.self_test != 0 && push.rows > kFewRows;
+    if (tests && matrices_pay(context.caps(), input, weight)) context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
+    const LinearChoice choice = choose(context.judged_caps(), push, input, weight, constants);
+    Step &step = plan.add_step(plan.pipeline(choice.module, choice.constants), push);
+    step.groups = {(push.out_features + choice.tile_outputs - 1) / choice.tile_outputs,
+                   (push.rows + choice.tile_rows - 1) / choice.tile_rows, word(groups)};
     for (size_t axis = 0; axis < 3; ++axis)
         if (step.groups[axis] > plan.context().caps().max_workgroup_count[axis])
             fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features, " features, ", groups,

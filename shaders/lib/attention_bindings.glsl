@@ -1,5 +1,5 @@
 // The constants, push constants and tensors of every attention kernel, and the loads of Q, K and V.
-// A kernel that writes the output defines WITH_OUTPUT before.
+// A kernel that reads K and V sixteen bytes at a time defines WITH_VECTORS before.
 
 #include "../interface.h"
 
@@ -13,6 +13,10 @@ layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { A
 layout(set = 0, binding = BINDING_QUERY, std430) readonly buffer QueryBuffer { uint query_words[]; };
 layout(set = 0, binding = BINDING_KEY, std430) readonly buffer KeyBuffer { uint key_words[]; };
 layout(set = 0, binding = BINDING_VALUE, std430) readonly buffer ValueBuffer { uint value_words[]; };
+#ifdef WITH_VECTORS
+layout(set = 0, binding = BINDING_KEY, std430) readonly buffer KeyVectors { uvec4 key_vectors[]; };
+layout(set = 0, binding = BINDING_VALUE, std430) readonly buffer ValueVectors { uvec4 value_vectors[]; };
+#endif
 layout(set = 0, binding = BINDING_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };
 layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) writeonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
 layout(set = 0, binding = BINDING_ATTN_MASK, std430) readonly buffer AttnMaskBuffer { uint mask_words[]; };

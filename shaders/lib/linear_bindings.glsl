@@ -1,4 +1,5 @@
-// The constants, push constants, tensors and epilogue of the linear kernels.
+// The constants, push constants, tensors and epilogue of the linear kernels. A kernel that reads sixteen bytes at a time
+// defines WITH_VECTORS before.
 
 #include "../interface.h"
 
@@ -10,6 +11,10 @@ layout(push_constant, std430) uniform PushBlock { LinearPush push; };
 
 layout(set = 0, binding = BINDING_LINEAR_INPUT, std430) readonly buffer InputBuffer { uint input_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_WEIGHT, std430) readonly buffer WeightBuffer { uint weight_words[]; };
+#ifdef WITH_VECTORS
+layout(set = 0, binding = BINDING_LINEAR_INPUT, std430) readonly buffer InputVectors { uvec4 input_vectors[]; };
+layout(set = 0, binding = BINDING_LINEAR_WEIGHT, std430) readonly buffer WeightVectors { uvec4 weight_vectors[]; };
+#endif
 layout(set = 0, binding = BINDING_LINEAR_BIAS, std430) readonly buffer BiasBuffer { uint bias_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_RESIDUAL, std430) readonly buffer ResidualBuffer { uint residual_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "runtime/context/functions.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vkattn {
+
+// The Vulkan features that kernels can use: as a device has them, as an application enabled them, or as a device of our
+// own is made with them.
+struct DeviceFeatures {
+    bool buffer_device_address = false;
+    bool vulkan_memory_model = false; // with device scope
+    bool shader_float16 = false;
+    bool shader_int8 = false;
+    bool storage_16bit = false;
+    bool storage_8bit = false;
+    bool integer_dot_product = false;
+    bool maintenance4 = false;          // workgroup sizes by specialisation in modules of Vulkan 1.3
+    bool subgroup_size_control = false; // and computeFullSubgroups
+    bool cooperative_matrix = false;
+    bool cooperative_matrix_reductions =
+        false; // and conversions and per-element operations, of VK_NV_cooperative_matrix2
+    bool bfloat16_cooperative_matrix = false;
+};
+
+// What the device has. extensions: those that count as available; api_version: the version in use.
+DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
+                                    std::span<const std::string> extensions);
+
+// What the chain that an application gave to vkCreateDevice enabled; NULL: nothing.
+DeviceFeatures enabled_device_features(const VkPhysicalDeviceFeatures2 *chain);
+
+// The structures that enable features, for VkDeviceCreateInfo::pNext; only those that `features` has something of.
+class FeatureChain {
+  public:
+    explicit FeatureChain(const DeviceFeatures &features);
+    FeatureChain(const FeatureChain &) = delete;
+    FeatureChain &operator=(const FeatureChain &) = delete;
+    const void *head() const { return head_; }
+
+  private:
+    template <class Structure>
+    void link(Structure &structure, bool wanted) {
+        if (!wanted) return;
+        structure.pNext = head_;
+        head_ = &structure;
+    }
+
+    void *head_ = nullptr;
+    VkPhysicalDeviceBufferDeviceAddressFeatures address_{};
+    VkPhysicalDeviceVulkanMemoryModelFeatures memory_model_{};
+    VkPhysicalDeviceShaderFloat16Int8Features float16_{};
+    VkPhysicalDeviceMaintenance4Features maintenance4_{};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size_{};
+#ifdef VK_KHR_cooperative_matrix
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_{};
+#endif
+#ifdef VK_NV_cooperative_matrix2
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2_{};
+#endif
+#ifdef VK_KHR_shader_bfloat16
+    VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_{};
+#endif
+};
+
+} // namespace vkattn

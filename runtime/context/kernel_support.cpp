@@ -1,0 +1,90 @@
+#include "runtime/context/kernel_support.hpp"
+
+#include "runtime/context/pipelines.hpp"
+#include "runtime/error.hpp"
+#include "runtime/tensor.hpp"
+#include "shaders/interface.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace vkattn {
+namespace {
+
+constexpr VkSubgroupFeatureFlags kSubgroupNeeded =
+    VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+
+std::string obstacle_of_bindings(const DeviceCaps &caps) {
+    if (caps.max_storage_buffers_per_stage >= ATTENTION_BINDINGS) return "";
+    return text("maxPerStageDescriptorStorageBuffers is ", caps.max_storage_buffers_per_stage, ", expected at least ",
+                ATTENTION_BINDINGS);
+}
+
+std::string obstacle_of_matrices(const DeviceCaps &caps) {
+    const DeviceFeatures &used = caps.features;
+    if (caps.cooperative_matrix == 0) return "no VK_KHR_cooperative_matrix";
+    if (!used.cooperative_matrix) return "cooperativeMatrix is not enabled";
+    if (!used.vulkan_memory_model) return "vulkanMemoryModel is not enabled";
+    if ((caps.subgroup_features & kSubgroupNeeded) != kSubgroupNeeded) return "no subgroup votes and shuffles";
+    if (caps.matrix_shape_count == 0)
+        return "no matrix shape multiplies f16 or bf16 into f32 with m and k multiples of 8";
+    return "";
+}
+
+std::string obstacle_of(const DeviceCaps &caps, vkattn_kernel kernel) {
+    if (std::string bindings = obstacle_of_bindings(caps); !bindings.empty()) return bindings;
+    const bool second = kernel == VKATTN_KERNEL_COOPMAT2;
+    if (kernel != VKATTN_KERNEL_COOPMAT && !second) return "";
+    if (!module_is_built(second ? Module::kCoopmat2 : Module::kCoopmat))
+        return text("built by a GLSL compiler without ",
+                    second ? "GL_NV_cooperative_matrix2" : "GL_KHR_cooperative_matrix");
+    if (std::string matrices = obstacle_of_matrices(caps); !matrices.empty()) return matrices;
+    if (!second) return "";
+    if (!caps.features.maintenance4) return "maintenance4 is not enabled";
+    if (caps.cooperative_matrix_reductions == 0) return "no VK_NV_cooperative_matrix2";
+    if (!caps.features.cooperative_matrix_reductions) return "cooperativeMatrixReductions and its kin are not enabled";
+    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    if (std::none_of(shapes.begin(), shapes.end(), [](const vkattn_matrix_shape &s) { return s.m == s.k; }))
+        return "no matrix shape has m equal to k";
+    return "";
+}
+
+} // namespace
+
+bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
+    const auto kernels = std::span(caps.kernels).first(caps.kernel_count);
+    return std::any_of(kernels.begin(), kernels.end(), [&](const vkattn_kernel_support &support) {
+        return support.kernel == kernel && support.supported != 0;
+    });
+}
+
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_type type, bool square) {
+    const vkattn_matrix_shape *best = nullptr;
+    for (const vkattn_matrix_shape &shape : std::span(caps.matrix_shapes).first(caps.matrix_shape_count)) {
+        if (shape.type != type || (square && shape.m != shape.k)) continue;
+        if (best == nullptr || shape.m * shape.n * shape.k > best->m * best->n * best->k) best = &shape;
+    }
+    return best;
+}
+
+std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type) {
+    if (type == VKATTN_TYPE_F16 && !caps.features.shader_float16) return "shaderFloat16 is not enabled";
+    if (type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
+        return "no bf16 matrices (shaderBFloat16CooperativeMatrix)";
+    if (largest_matrix_shape(caps, type, false) == nullptr) return text("no matrix shape for ", type_name(type));
+    return "";
+}
+
+void judge_kernels(DeviceCaps &caps) {
+    caps.kernel_count = 0;
+    for (vkattn_kernel kernel : {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH,
+                                 VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
+        vkattn_kernel_support &support = caps.kernels[caps.kernel_count++];
+        const std::string obstacle = obstacle_of(caps, kernel);
+        support.kernel = kernel;
+        support.supported = obstacle.empty() ? 1 : 0;
+        std::snprintf(support.reason, sizeof support.reason, "%s", obstacle.c_str());
+    }
+}
+
+} // namespace vkattn

@@ -1,0 +1,224 @@
+#include "runtime/self_test.hpp"
+
+#include "runtime/attention_planner.hpp"
+#include "runtime/context/memory.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/linear.hpp"
+#include "runtime/plan.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+namespace vkattn {
+namespace {
+
+constexpr double kMostError = 1e-6; // NMSE, of f16 in all contracts of numbers
+
+// Small multiples of 1/8, which f16 holds exactly, in an order without a period that a wrong stride would meet.
+class Numbers {
+  public:
+    float next() {
+        state_ = state_ * 1664525u + 1013904223u;
+        return static_cast<float>(static_cast<int>(state_ >> 28) - 8) / 8.0f;
+    }
+
+  private:
+    uint32_t state_ = 1;
+};
+
+// Bits of a multiple of 1/8 between -1 and 1 as f16.
+uint16_t half_bits(float value) {
+    if (value == 0.0f) return 0;
+    const uint32_t sign = value < 0 ? 0x8000u : 0u;
+    int exponent = 0;
+    const float fraction = std::frexp(std::fabs(value), &exponent); // 0.5 <= fraction < 1
+    const auto mantissa = static_cast<uint32_t>(fraction * 2048.0f) & 0x3ffu;
+    return static_cast<uint16_t>(sign | (static_cast<uint32_t>(exponent + 14) << 10) | mantissa);
+}
+
+// A tensor of random numbers on the host, and as f16 on the device.
+struct Input {
+    Input(Context &context, Numbers &numbers, std::initializer_list<uint64_t> shape)
+        : tensor(contiguous(VKATTN_TYPE_F16, shape)), values(extent_elements(tensor)),
+          buffer(context, extent_bytes(tensor)) {
+        std::vector<uint16_t> bits(extent_bytes(tensor) / sizeof(uint16_t));
+        for (size_t i = 0; i < values.size(); ++i) {
+            values[i] = numbers.next();
+            bits[i] = half_bits(values[i]);
+        }
+        buffer.write(0, bits.data(), bits.size() * sizeof(uint16_t));
+    }
+
+    vkattn_tensor tensor;
+    std::vector<float> values;
+    Buffer buffer;
+};
+
+// An f32 tensor on the device, full of NaN until something is written.
+struct Output {
+    Output(Context &context, std::initializer_list<uint64_t> shape)
+        : tensor(contiguous(VKATTN_TYPE_F32, shape)), buffer(context, extent_bytes(tensor)) {
+        const std::vector<float> poison(extent_elements(tensor), NAN);
+        buffer.write(0, poison.data(), buffer.bytes());
+    }
+
+    std::vector<float> read() {
+        std::vector<float> values(extent_elements(tensor));
+        buffer.read(0, values.data(), values.size() * sizeof(float));
+        return values;
+    }
+
+    vkattn_tensor tensor;
+    Buffer buffer;
+};
+
+// "" if the numbers are near enough.
+std::string compare(const std::vector<float> &actual, const std::vector<double> &expected) {
+    double error = 0.0, size = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        const double difference = static_cast<double>(actual[i]) - expected[i];
+        error += difference * difference;
+        size += expected[i] * expected[i];
+    }
+    if (error <= kMostError * size) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error / size, ", expected at most ", kMostError);
+}
+
+struct Sizes {
+    uint64_t heads, kv_heads, q_len, kv_len, head_dim;
+};
+
+// Causal attention, the last query at the last key. One row after the other.
+std::vector<double> attend(const Sizes &s, const std::vector<float> &query, const std::vector<float> &key,
+                           const std::vector<float> &value) {
+    std::vector<double> output(s.heads * s.q_len * s.head_dim);
+    std::vector<double> weights(s.kv_len);
+    for (uint64_t row = 0; row < s.heads * s.q_len; ++row) {
+        const uint64_t first_key = row / s.q_len / (s.heads / s.kv_heads) * s.kv_len;
+        const uint64_t visible = s.kv_len - s.q_len + row % s.q_len + 1;
+        double sum = 0.0;
+        for (uint64_t j = 0; j < visible; ++j) {
+            double score = 0.0;
+            for (uint64_t d = 0; d < s.head_dim; ++d)
+                score += static_cast<double>(query[row * s.head_dim + d]) *
+                         static_cast<double>(key[(first_key + j) * s.head_dim + d]);
+            weights[j] = std::exp(score / std::sqrt(static_cast<double>(s.head_dim)));
+            sum += weights[j];
+        }
+        for (uint64_t j = 0; j < visible; ++j)
+            for (uint64_t d = 0; d < s.head_dim; ++d)
+                output[row * s.head_dim + d] +=
+                    weights[j] / sum * static_cast<double>(value[(first_key + j) * s.head_dim + d]);
+    }
+    return output;
+}
+
+std::string check_attention_numbers(Context &context, vkattn_kernel kernel, const Sizes &s) {
+    Numbers numbers;
+    const Input query(context, numbers, {1, s.heads, s.q_len, s.head_dim});
+    const Input key(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
+    const Input value(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
+    Output output(context, {1, s.heads, s.q_len, s.head_dim});
+    vkattn_attention_desc desc{};
+    desc.query = query.tensor;
+    desc.key = key.tensor;
+    desc.value = value.tensor;
+    desc.output = output.tensor;
+    desc.mask_flags = VKATTN_MASK_CAUSAL;
+    desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    desc.kernel = kernel;
+    Plan plan(context);
+    add_attention(plan, check_attention(desc), attention_roles());
+    const vkattn_binding bindings[] = {{VKATTN_ROLE_QUERY, query.buffer.handle(), 0},
+                                       {VKATTN_ROLE_KEY, key.buffer.handle(), 0},
+                                       {VKATTN_ROLE_VALUE, value.buffer.handle(), 0},
+                                       {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0}};
+    plan.run(bindings);
+    return compare(output.read(), attend(s, query.values, key.values, value.values));
+}
+
+View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
+    return {tensor, {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}};
+}
+
+// The product of linear_coopmat, whose sums of multiples of 1/64 are exact.
+std::string check_matrix_numbers(Context &context) {
+    constexpr uint64_t kRows = 19, kIn = 72, kOut = 45;
+    Numbers numbers;
+    const Input input(context, numbers, {1, kRows, kIn}), weight(context, numbers, {kOut, kIn});
+    Output output(context, {1, kRows, kOut});
+    Plan plan(context);
+    add_linear(plan, owned(input.tensor, input.buffer), owned(weight.tensor, weight.buffer),
+               owned(output.tensor, output.buffer));
+    plan.run({});
+    std::vector<double> expected(kRows * kOut);
+    for (uint64_t i = 0; i < expected.size(); ++i)
+        for (uint64_t k = 0; k < kIn; ++k)
+            expected[i] += static_cast<double>(input.values[i / kOut * kIn + k]) *
+                           static_cast<double>(weight.values[i % kOut * kIn + k]);
+    return compare(output.read(), expected);
+}
+
+Check checked(const std::string &name, const std::function<std::string()> &check) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string reason;
+    try {
+        reason = check();
+    } catch (const std::exception &error) { // a pipeline that cannot be built, above all
+        reason = error.what();
+    }
+    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+    return {name, reason, taken.count()};
+}
+
+// Prefill in a few tiles with ends that fill none, and one query over keys in parts.
+std::vector<Check> check_kernel(Context &context, vkattn_kernel kernel) {
+    const std::string name = vkattn_kernel_name(kernel);
+    std::vector<Check> checks;
+    for (const Sizes &sizes : {Sizes{4, 2, 19, 75, 64}, Sizes{4, 1, 1, 521, 64}})
+        checks.push_back(checked(name + (sizes.q_len > 1 ? ", many queries" : ", one query"),
+                                 [&] { return check_attention_numbers(context, kernel, sizes); }));
+    return checks;
+}
+
+const Check *first_failure(const std::vector<Check> &checks) {
+    const auto failed = std::find_if(checks.begin(), checks.end(), [](const Check &c) { return !c.reason.empty(); });
+    return failed == checks.end() ? nullptr : &*failed;
+}
+
+} // namespace
+
+std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
+    Verdicts &verdicts = context.verdicts();
+    std::vector<Check> checks = check_kernel(context, kernel);
+    const bool flash = kernel == VKATTN_KERNEL_FLASH || kernel == VKATTN_KERNEL_DECODE;
+    if (flash && first_failure(checks) != nullptr && context.judged_caps().buffers_have_addresses != 0) {
+        verdicts.rule_out_addresses(); // the body that needs none may be right
+        for (Check &check : checks) check.name += ", through addresses";
+        const std::vector<Check> again = check_kernel(context, kernel);
+        if (const Check *failure = first_failure(again); failure != nullptr) verdicts.rule_out(kernel, failure->reason);
+        checks.insert(checks.end(), again.begin(), again.end());
+        return checks;
+    }
+    if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
+        checks.push_back(checked("linear on matrix units", [&] { return check_matrix_numbers(context); }));
+    if (const Check *failure = first_failure(checks); failure != nullptr) verdicts.rule_out(kernel, failure->reason);
+    return checks;
+}
+
+std::vector<Check> self_test(Context &context) {
+    std::vector<Check> all;
+    const DeviceCaps &caps = context.caps();
+    for (uint32_t i = 0; i < caps.kernel_count; ++i) {
+        if (caps.kernels[i].supported == 0) continue;
+        const std::vector<Check> checks = self_test_kernel(context, caps.kernels[i].kernel);
+        all.insert(all.end(), checks.begin(), checks.end());
+    }
+    return all;
+}
+
+} // namespace vkattn

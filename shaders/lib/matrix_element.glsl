@@ -1,0 +1,51 @@
+// The 16-bit numbers that matrix units multiply, in words of two: f16, or bf16 where BFLOAT16 is defined.
+// After lib/round.glsl.
+
+#ifdef BFLOAT16
+#define MATRIX_ELEMENT bfloat16_t
+const uint MATRIX_FORMAT = FORMAT_BF16;
+const uint EXPONENT_BITS = 0x7f80u;
+const uint ONE_BITS = 0x3f80u;
+
+uint pack_elements(vec2 v) { return bf16_bits(v.x) | (bf16_bits(v.y) << 16); }
+#else
+#define MATRIX_ELEMENT float16_t
+const uint MATRIX_FORMAT = FORMAT_F16;
+const uint EXPONENT_BITS = 0x7c00u;
+const uint ONE_BITS = 0x3c00u;
+
+uint pack_elements(vec2 v) {
+    return packHalf2x16(v);
+} // of what is a half already, or within the tolerance of any rounding
+#endif
+
+bool is_finite_element(uint bits) { return (bits & EXPONENT_BITS) != EXPONENT_BITS; }
+
+bool are_finite(uvec4 words) {
+    bool finite = true;
+    [[unroll]] for (uint i = 0; i < 4; ++i) finite =
+        finite && is_finite_element(words[i]) && is_finite_element(words[i] >> 16);
+    return finite;
+}
+
+// Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; ones for what adds
+// +infinity; ones for what adds -infinity. What is not a number adds both.
+#define VALUES_ALL 0u
+#define VALUES_FINITE 1u
+#define VALUES_PLUS_INFINITY 2u
+#define VALUES_MINUS_INFINITY 3u
+
+uint part_of_element(uint bits, uint part) {
+    bool finite = is_finite_element(bits);
+    if (part == VALUES_FINITE) return finite ? bits : 0u;
+    bool nan = !finite && (bits & 0x7fffu) != EXPONENT_BITS;
+    bool negative = (bits & 0x8000u) != 0u;
+    return !finite && (nan || negative == (part == VALUES_MINUS_INFINITY)) ? ONE_BITS : 0u;
+}
+
+uvec4 part_of_elements(uvec4 words, uint part) {
+    if (part == VALUES_ALL) return words;
+    [[unroll]] for (uint i = 0; i < 4; ++i) words[i] =
+        part_of_element(words[i] & 0xffffu, part) | (part_of_element(words[i] >> 16, part) << 16);
+    return words;
+}

@@ -1,0 +1,153 @@
+// output = activation(input W^T + bias) + residual on matrix units (VK_KHR_cooperative_matrix): f16 input and weights, or
+// bf16 where BFLOAT16 is defined; f32 sums.
+//
+// input [B,L,in], W [out,in], bias [out], residual [B,L,out]
+//   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
+// grid: (output tiles, row tiles, groups). A subgroup computes TILES x TILES matrices of (outputs, rows), a workgroup of
+// OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of STEP features in shared memory.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#ifdef BFLOAT16
+#extension GL_EXT_bfloat16 : require
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
+
+layout(local_size_x_id = 7) in;
+
+#define WITH_VECTORS
+#include "lib/linear_bindings.glsl"
+#include "lib/matrix_element.glsl"
+
+#define WEIGHT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
+#define INPUT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
+#define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+const uint STEP = LINEAR_MATRIX_STEP;
+const uint PITCH = STEP / 8 + 1; // of eight elements; neighbours lie in other banks
+const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
+const uint OUTPUT_SUBGROUPS = SUBGROUPS / ROW_SUBGROUPS;
+const uint SUBGROUP_OUTPUTS = TILES * MATRIX_M;
+const uint SUBGROUP_ROWS = TILES * MATRIX_N;
+const uint TILE_OUTPUTS = OUTPUT_SUBGROUPS * SUBGROUP_OUTPUTS;
+const uint TILE_ROWS = ROW_SUBGROUPS * SUBGROUP_ROWS;
+
+// a matrix of sums passes through, rows of MATRIX_M f32
+const uint STRIP_PITCH = MATRIX_M / 4 + 1;
+const uint INPUT_SIZE = (TILE_OUTPUTS + TILE_ROWS) * PITCH;
+const uint STRIP_SIZE = SUBGROUPS * MATRIX_N * STRIP_PITCH;
+
+shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weights, then the input
+
+ACCUMULATOR sums[TILES * TILES]; // [output][row]
+
+uint output_of_subgroup() { return gl_SubgroupID / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
+uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
+
+// Eight neighbours; features behind the end are zeros.
+uvec4 load_weight_elements(uint o, uint feature) {
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0 && feature + 8 <= push.in_features)
+        return weight_vectors[base_bytes(BINDING_LINEAR_WEIGHT) / 16 + weight_element(o, feature) / 8];
+    uvec4 words = uvec4(0);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        vec2 pair = vec2(0);
+        if (feature + 2 * i < push.in_features) pair.x = load_weight(WEIGHT_FORMAT, weight_element(o, feature + 2 * i));
+        if (feature + 2 * i + 1 < push.in_features)
+            pair.y = load_weight(WEIGHT_FORMAT, weight_element(o, feature + 2 * i + 1));
+        words[i] = pack_elements(pair);
+    }
+    return words;
+}
+
+uvec4 load_input_elements(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_INPUT) != 0 && feature + 8 <= push.in_features)
+        return input_vectors[base_bytes(BINDING_LINEAR_INPUT) / 16 + input_element(row, feature) / 8];
+    uvec4 words = uvec4(0);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        vec2 pair = vec2(0);
+        if (feature + 2 * i < push.in_features) pair.x = load_input(INPUT_FORMAT, input_element(row, feature + 2 * i));
+        if (feature + 2 * i + 1 < push.in_features)
+            pair.y = load_input(INPUT_FORMAT, input_element(row, feature + 2 * i + 1));
+        words[i] = pack_elements(pair);
+    }
+    return words;
+}
+
+// Outputs and rows behind the end are zeros.
+void fill_tiles(uint first_output, uint first_row, uint first_feature) {
+    const uint vectors = STEP / 8;
+    for (uint i = gl_LocalInvocationID.x; i < TILE_OUTPUTS * vectors; i += WORKGROUP_SIZE) {
+        uint o = first_output + i / vectors;
+        uint feature = first_feature + i % vectors * 8;
+        tiles[i / vectors * PITCH + i % vectors] = o < push.out_features ? load_weight_elements(o, feature) : uvec4(0);
+    }
+    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * vectors; i += WORKGROUP_SIZE) {
+        uint row = first_row + i / vectors;
+        uint feature = first_feature + i % vectors * 8;
+        tiles[(TILE_OUTPUTS + i / vectors) * PITCH + i % vectors] =
+            row < push.rows ? load_input_elements(row, feature) : uvec4(0);
+    }
+}
+
+void multiply_tiles() {
+    [[unroll]] for (uint step = 0; step < STEP / MATRIX_K; ++step) {
+        WEIGHT_MATRIX weights[TILES];
+        [[unroll]] for (uint t = 0; t < TILES; ++t)
+            coopMatLoad(weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + step * MATRIX_K / 8, PITCH,
+                        gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint r = 0; r < TILES; ++r) {
+            INPUT_MATRIX inputs;
+            coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + step * MATRIX_K / 8,
+                        PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * TILES + r] =
+                coopMatMulAdd(weights[t], inputs, sums[t * TILES + r]);
+        }
+    }
+}
+
+void store_pair(uint row, uint o, vec2 values) {
+    if (row >= push.rows || o >= push.out_features) return;
+    bool second = o + 1 < push.out_features;
+    values.x = finish(values.x, row, o);
+    if (second) values.y = finish(values.y, row, o + 1);
+    if (OUTPUT_PAIRS != 0 && second) {
+        store_output2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
+        return;
+    }
+    store_output(OUTPUT_FORMAT, output_element(row, o), values.x);
+    if (second) store_output(OUTPUT_FORMAT, output_element(row, o + 1), values.y);
+}
+
+void store_tiles(uint first_output, uint first_row) {
+    const uint pairs = MATRIX_M / 2;
+    uint strip = gl_SubgroupID * MATRIX_N * STRIP_PITCH;
+    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
+        coopMatStore(sums[i], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        subgroupBarrier();
+        uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
+        uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
+        for (uint p = gl_SubgroupInvocationID; p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
+            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
+            store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
+        }
+        subgroupBarrier(); // the strip's last readers are done
+    }
+}
+
+void main() {
+    uint first_output = gl_WorkGroupID.x * TILE_OUTPUTS;
+    uint first_row = gl_WorkGroupID.y * TILE_ROWS;
+    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ACCUMULATOR(0.0);
+    for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
+        barrier(); // the tiles' last readers are done
+        fill_tiles(first_output, first_row, first_feature);
+        barrier();
+        multiply_tiles();
+    }
+    barrier(); // the tiles' last readers are done
+    store_tiles(first_output, first_row);
+}

@@ -1,0 +1,114 @@
+// The self-test: right kernels pass, a wrong one is off, with the reason, and the next one gives right answers.
+#include "compare.hpp"
+#include "limited_device.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace vkattn_test;
+
+namespace {
+
+struct Corruption {
+    vkattn_kernel kernel;
+    std::uint64_t q_len; // of a problem for which the kernel is chosen, as long as it is right
+    const char *traits;  // that make it so
+};
+
+constexpr Corruption kCorruptions[] = {
+    {VKATTN_KERNEL_FLASH, 40, ",matrix_units=0"},
+    {VKATTN_KERNEL_DECODE, 1, ",matrix_units=0"},
+    {VKATTN_KERNEL_COOPMAT, 40, ",matrix_units=1,cooperative_matrix_reductions=0"},
+    {VKATTN_KERNEL_COOPMAT2, 40, ",matrix_units=1"},
+};
+
+AttentionProblem problem_of(std::uint64_t q_len) {
+    std::mt19937 random(111);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F16, {1, 4, q_len, 32}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F16, {1, 2, 2000, 32}, random);
+    problem.value = normal_tensor(VKATTN_TYPE_F16, {1, 2, 2000, 32}, random);
+    return problem;
+}
+
+const vkattn_kernel_support *support_of(const vkattn_device_facts &facts, vkattn_kernel kernel) {
+    for (std::uint32_t i = 0; i < facts.kernel_count; ++i)
+        if (facts.kernels[i].kernel == kernel) return &facts.kernels[i];
+    return nullptr;
+}
+
+vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc &desc) {
+    return context.attention_plan(desc).report().kernel;
+}
+
+void check_takes_over(const Corruption &c) {
+    INFO(kernel_text(c.kernel));
+    const AttentionProblem problem = problem_of(c.q_len);
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const std::string common = "parallel_workgroups=64,self_test=";
+    const LimitedDevice sound((common + "0" + c.traits).c_str());
+    if (support_of(sound.context().facts(), c.kernel)->supported == 0) {
+        MESSAGE("skipped: " << kernel_text(c.kernel) << ": " << support_of(sound.context().facts(), c.kernel)->reason);
+        return;
+    }
+    REQUIRE(chosen(sound.context(), desc) == c.kernel);
+
+    const std::string corrupted = c.traits + std::string(",corrupted_kernel=") + std::to_string(c.kernel);
+    const AttentionReference reference = reference_attention(problem);
+    const auto nmse_on = [&](const LimitedDevice &device) {
+        return compare("output", results.output.shape(), reference.output, device.run(problem, desc, results.output),
+                       nmse_bound({VKATTN_TYPE_F16}));
+    };
+    CHECK(!nmse_on(LimitedDevice((common + "0" + corrupted).c_str())).passed); // unnoticed without the self-test
+
+    const LimitedDevice device((common + "1" + corrupted).c_str());
+    CHECK(chosen(device.context(), desc) != c.kernel);
+    const Comparison comparison = nmse_on(device);
+    CHECK_MESSAGE(comparison.passed, comparison.report);
+    const vkattn_device_facts facts = device.context().facts();
+    CHECK(support_of(facts, c.kernel)->supported == 0);
+    CHECK(std::string(support_of(facts, c.kernel)->reason).find("self-test: wrong numbers") == 0);
+    vkattn_attention_desc insisted = desc;
+    insisted.kernel = c.kernel;
+    try {
+        device.context().attention_plan(insisted);
+        FAIL("accepted");
+    } catch (const vkattn::Error &error) {
+        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+        CHECK(std::string(error.what()).find("self-test: wrong numbers") != std::string::npos);
+    }
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("self_test");
+
+TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
+    const LimitedDevice device("matrix_units=1");
+    const std::vector<vkattn_check> checks = device.context().self_test();
+    CHECK(checks.size() >= 2 * 3);
+    for (const vkattn_check &check : checks) CHECK_MESSAGE(check.passed == 1, check.name << ": " << check.reason);
+    for (const vkattn_check &check : checks) CHECK(check.milliseconds > 0.0);
+    const vkattn_device_facts before = test_device().facts(), after = device.context().facts();
+    for (std::uint32_t i = 0; i < after.kernel_count; ++i)
+        CHECK(after.kernels[i].supported == before.kernels[i].supported);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and the next one takes over") {
+    for (const Corruption &corruption : kCorruptions) check_takes_over(corruption);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
+    const LimitedDevice device(("self_test=0,corrupted_kernel=" + std::to_string(VKATTN_KERNEL_UNFUSED)).c_str());
+    std::size_t failed = 0;
+    for (const vkattn_check &check : device.context().self_test()) {
+        if (check.passed != 0) continue;
+        ++failed;
+        CHECK(std::string(check.name).find("unfused") == 0);
+        CHECK(std::string(check.reason).find("wrong numbers") == 0);
+    }
+    CHECK(failed == 2);
+}
+
+TEST_SUITE_END();
