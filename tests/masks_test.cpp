@@ -350,11 +350,13 @@ TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN
 // What is hidden has a weight of 0, and 0 times NaN is NaN: the row is then attended again with care, however long.
 TEST_CASE_FIXTURE(DeviceTest, "a hidden value that is not a number, in a long row") {
     std::mt19937 random(14);
-    AttentionProblem problem = plain_problem(1, 3, 40000, random);
+    // more than llvmpipe's loops have trips; elsewhere, some tiles
+    const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 40000 : 4000;
+    AttentionProblem problem = plain_problem(1, 3, keys, random);
     add_key_padding(problem, random);
     for (std::uint64_t head = 0; head < 2; ++head)
-        for (std::uint64_t key = 0; key < 40000; ++key)
-            if (problem.key_padding_mask.get(key) != 0) problem.value.set((head * 40000 + key) * 8 + key % 8, NAN);
+        for (std::uint64_t key = 0; key < keys; ++key)
+            if (problem.key_padding_mask.get(key) != 0) problem.value.set((head * keys + key) * 8 + key % 8, NAN);
     check_every_kernel(problem);
 }
 

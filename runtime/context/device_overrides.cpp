@@ -37,6 +37,12 @@ struct Limit {
 constexpr Limit<uint32_t> kLimits[] = {
     {"max_shared_memory_bytes", &vkattn_device_facts::max_shared_memory_bytes},
     {"max_workgroup_invocations", &vkattn_device_facts::max_workgroup_invocations},
+    {"max_push_constants_bytes", &vkattn_device_facts::max_push_constants_bytes},
+    {"subgroup_features", &vkattn_device_facts::subgroup_features},
+    {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
+    {"shader_float16", &vkattn_device_facts::shader_float16},
+    {"storage_16bit", &vkattn_device_facts::storage_16bit},
+    {"storage_8bit", &vkattn_device_facts::storage_8bit},
     {"push_descriptors", &vkattn_device_facts::push_descriptors},
     {"buffers_have_addresses", &vkattn_device_facts::buffers_have_addresses},
     {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},

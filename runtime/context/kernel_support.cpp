@@ -68,7 +68,8 @@ const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_t
 }
 
 std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type) {
-    if (type == VKATTN_TYPE_F16 && !caps.features.shader_float16) return "shaderFloat16 is not enabled";
+    if (type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
+        return "shaderFloat16 is not enabled";
     if (type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
         return "no bf16 matrices (shaderBFloat16CooperativeMatrix)";
     if (largest_matrix_shape(caps, type, false) == nullptr) return text("no matrix shape for ", type_name(type));

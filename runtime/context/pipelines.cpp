@@ -82,7 +82,7 @@ bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
     : vk_(vk), device_(device), cache_(cache), push_descriptors_(caps.push_descriptors != 0),
-      subgroup_size_(caps.features.subgroup_size_control ? caps.subgroup_size : 0) {}
+      subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
