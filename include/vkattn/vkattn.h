@@ -267,10 +267,9 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
  *                     if no other thread uses the queue
  *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
- *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: max_loop_iterations,
- *                     scalar_address_loads, shuffled_address_loads, widest_divergent_addresses, parallel_workgroups,
- *                     max_dispatch_megaflops, and limits and features that can be lowered, to try a poorer device: see
- *                     README.md, "Devices" */
+ *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
+ *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
+ *                     "Devices" */
 typedef struct vkattn_context_info {
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
     const char *device_selector;

@@ -23,6 +23,7 @@ constexpr Trait kTraits[] = {
     {"self_test", &DeviceTraits::self_test},
     {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
     {"matrix_units", &DeviceTraits::matrix_units},
+    {"widest_matrix_subgroup", &DeviceTraits::widest_matrix_subgroup},
     {"unroll_matrices", &DeviceTraits::unroll_matrices},
     {"matrix_outputs", &DeviceTraits::matrix_outputs},
     {"fewest_matrix_rows", &DeviceTraits::fewest_matrix_rows},

@@ -26,6 +26,9 @@ std::string obstacle_of_matrices(const DeviceCaps &caps) {
     if (!used.cooperative_matrix) return "cooperativeMatrix is not enabled";
     if (!used.vulkan_memory_model) return "vulkanMemoryModel is not enabled";
     if ((caps.subgroup_features & kSubgroupNeeded) != kSubgroupNeeded) return "no subgroup votes and shuffles";
+    if (const uint32_t widest = caps.traits.widest_matrix_subgroup; widest != 0 && caps.subgroup_size > widest)
+        return text("subgroups of ", caps.subgroup_size, ", expected at most ", widest,
+                    ": the driver's compiler crashes");
     if (caps.matrix_shape_count == 0)
         return "no matrix shape multiplies f16 or bf16 into f32 with m and k multiples of 8";
     return "";
