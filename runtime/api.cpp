@@ -12,6 +12,7 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/peaks.hpp"
+#include "runtime/saved_state.hpp"
 #include "runtime/self_test.hpp"
 
 #include <algorithm>
@@ -94,6 +95,14 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
         std::unique_ptr<vkattn_context_opaque> made(
             new vkattn_context_opaque{Context(info != nullptr ? *info : vkattn_context_info{})});
         Context &own = made->context;
+        SavedState saved;
+        if (info != nullptr && info->saved_bytes != 0) {
+            require_given(info->saved_data, "saved_data");
+            saved = read_state({static_cast<const std::byte *>(info->saved_data), info->saved_bytes}, own.caps());
+            if (!saved.reason.empty()) own.warn("saved_data: " + saved.reason + ", ignored");
+        }
+        own.verdicts().load(saved.verdicts);
+        own.pipelines().load(saved.pipelines);
         own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
         return made;
     });
@@ -106,6 +115,19 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
         require_given(context, "context");
         require_given(facts, "facts");
         *facts = context->context.judged_caps();
+    });
+}
+
+vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(bytes, "bytes");
+        const std::vector<std::byte> saved = save_state(context->context);
+        if (data != nullptr) {
+            require(*bytes >= saved.size(), "bytes: ", *bytes, ", expected at least ", saved.size());
+            std::ranges::copy(saved, static_cast<std::byte *>(data));
+        }
+        *bytes = saved.size();
     });
 }
 

@@ -190,6 +190,13 @@ const Check *first_failure(const std::vector<Check> &checks) {
     return failed == checks.end() ? nullptr : &*failed;
 }
 
+void judge(Verdicts &verdicts, vkattn_kernel kernel, const std::vector<Check> &checks) {
+    if (const Check *failure = first_failure(checks); failure != nullptr)
+        verdicts.rule_out(kernel, failure->reason);
+    else
+        verdicts.pass(kernel);
+}
+
 } // namespace
 
 std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
@@ -200,13 +207,13 @@ std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
         verdicts.rule_out_addresses(); // the body that needs none may be right
         for (Check &check : checks) check.name += ", through addresses";
         const std::vector<Check> again = check_kernel(context, kernel);
-        if (const Check *failure = first_failure(again); failure != nullptr) verdicts.rule_out(kernel, failure->reason);
+        judge(verdicts, kernel, again);
         checks.insert(checks.end(), again.begin(), again.end());
         return checks;
     }
     if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
         checks.push_back(checked("linear on matrix units", [&] { return check_matrix_numbers(context); }));
-    if (const Check *failure = first_failure(checks); failure != nullptr) verdicts.rule_out(kernel, failure->reason);
+    judge(verdicts, kernel, checks);
     return checks;
 }
 

@@ -188,6 +188,7 @@ typedef struct vkattn_device_facts {
     uint8_t device_uuid[16];
     uint8_t driver_uuid[16];
     uint64_t device_memory_bytes; /* sum of the device-local heaps */
+    uint64_t max_buffer_bytes;    /* of one buffer; 0: the device does not tell */
     uint64_t max_storage_buffer_range;
     uint64_t min_storage_buffer_offset_alignment;
     uint32_t max_storage_buffers_per_stage;
@@ -233,7 +234,7 @@ VKATTN_API vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_
 
 typedef struct vkattn_context_opaque *vkattn_context;
 
-/* Receives messages of the Vulkan validation layers (one line each). May be called from any thread. */
+/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own. May be called from any thread. */
 typedef void (*vkattn_message_callback)(void *user, const char *message);
 
 /* How to make a context: on a device of its own, or around yours.
@@ -266,6 +267,9 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *                     synchronised: threads may compile side by side
  *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
  *                     if no other thread uses the queue
+ *   saved_data, saved_bytes  NULL and 0, or what vkattn_context_save gave in an earlier run: pipelines then need not be
+ *                     compiled nor kernels tested again. What is of another device, driver or version of the library, or
+ *                     damaged, is ignored with a warning to message_callback; keep it where nobody else writes
  *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
  *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
  *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
@@ -292,6 +296,8 @@ typedef struct vkattn_context_info {
     void (*unlock_queue)(void *user);
     void *lock_user;
     const char *device_traits;
+    const void *saved_data;
+    uint64_t saved_bytes;
 } vkattn_context_info;
 
 /* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.
@@ -307,6 +313,12 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
 /* Writes the facts of the context's device. push_descriptors tells whether the context uses them (a wrapped device must
  * have enabled the extension); the other flags tell what the device has. */
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
+
+/* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines (unless
+ * you gave a pipeline_cache) and the verdicts of the self-test.
+ * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
+ * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. */
+VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
 /* One check of the self-test. */
 typedef struct vkattn_check {

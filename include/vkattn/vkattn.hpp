@@ -268,6 +268,15 @@ class Context {
         return known;
     }
 
+    // What the context has learned, for vkattn_context_info.saved_data of a later run.
+    std::vector<std::uint8_t> save() const {
+        std::uint64_t bytes = 0;
+        check(vkattn_context_save(get(), &bytes, nullptr));
+        std::vector<std::uint8_t> data(bytes);
+        check(vkattn_context_save(get(), &bytes, data.data()));
+        return data;
+    }
+
     // Checks the numbers of every kernel; what fails is off for this context.
     std::vector<vkattn_check> self_test() const {
         std::vector<vkattn_check> checks(16);

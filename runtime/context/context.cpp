@@ -192,6 +192,10 @@ DeviceCaps Context::judged_caps() const {
     return caps;
 }
 
+void Context::warn(const std::string &message) const {
+    if (message_callback_ != nullptr) message_callback_(message_user_, message.c_str());
+}
+
 void Context::lock_queue() { lock_(); }
 
 void Context::unlock_queue() { unlock_(); }

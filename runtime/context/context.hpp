@@ -23,6 +23,7 @@ class Context {
     const DeviceCaps &caps() const { return caps_; }
     DeviceCaps judged_caps() const; // less what tests have ruled out: what kernels are chosen by
     Verdicts &verdicts() { return verdicts_; }
+    void warn(const std::string &message) const; // to the caller's message_callback
     VkInstance instance() const { return instance_; }
     VkPhysicalDevice physical_device() const { return physical_device_; }
     VkDevice device() const { return device_; }

@@ -34,6 +34,8 @@ struct Query {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
     VkPhysicalDeviceDriverProperties driver{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
+    VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
+                                                        nullptr, 0};
 };
 
 template <class Head, class Link>
@@ -49,6 +51,7 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     chain(query.properties, query.subgroup);
     if (vulkan12 || contains(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
         chain(query.properties, query.driver);
+    if (api_version >= VK_API_VERSION_1_3) chain(query.properties, query.maintenance4);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
 }
 
@@ -169,6 +172,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.api_version = api_version;
     set_identity(query, caps);
     set_limits(query.properties.properties.limits, caps);
+    caps.max_buffer_bytes = query.maintenance4.maxBufferSize;
     caps.features = read_device_features(vk, physical_device, api_version, extensions);
     set_features(query, extensions, caps);
     set_matrix_shapes(vk, physical_device, caps);

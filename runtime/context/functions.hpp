@@ -51,6 +51,9 @@ namespace vkattn {
     X(vkDestroyDescriptorSetLayout)                                                                                    \
     X(vkCreatePipelineLayout)                                                                                          \
     X(vkDestroyPipelineLayout)                                                                                         \
+    X(vkCreatePipelineCache)                                                                                           \
+    X(vkDestroyPipelineCache)                                                                                          \
+    X(vkGetPipelineCacheData)                                                                                          \
     X(vkCreateComputePipelines)                                                                                        \
     X(vkDestroyPipeline)                                                                                               \
     X(vkCreateDescriptorPool)                                                                                          \

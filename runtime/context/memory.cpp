@@ -37,6 +37,9 @@ VkBufferUsageFlags usage_flags(const DeviceCaps &caps, Buffer::Use use) {
 } // namespace
 
 Buffer::Buffer(Context &context, uint64_t bytes, Use use) : context_(context), bytes_(bytes) {
+    if (const uint64_t most = context.caps().max_buffer_bytes; most != 0 && bytes > most)
+        fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes, " bytes, expected at most ", most,
+             " (maxBufferSize of ", context.caps().name, ")");
     try {
         VkBufferCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;

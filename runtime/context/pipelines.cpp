@@ -78,6 +78,8 @@ const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(m
 
 const char *module_name(Module module) { return info_of(module).name; }
 
+std::span<const uint32_t> module_code(Module module) { return info_of(module).code; }
+
 bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
@@ -86,11 +88,33 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
+    if (own_cache_ != VK_NULL_HANDLE) vk_.vkDestroyPipelineCache(device_, own_cache_, nullptr);
     for (const Layout &layout : layouts_) {
         vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
         vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
         vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
     }
+}
+
+void Pipelines::load(std::span<const std::byte> saved) {
+    if (cache_ != VK_NULL_HANDLE) return; // the caller's
+    VkPipelineCacheCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+    create.initialDataSize = saved.size();
+    create.pInitialData = saved.empty() ? nullptr : saved.data();
+    check(vk_.vkCreatePipelineCache(device_, &create, nullptr, &own_cache_), "vkCreatePipelineCache");
+    cache_ = own_cache_;
+}
+
+std::vector<std::byte> Pipelines::saved() const {
+    if (own_cache_ == VK_NULL_HANDLE) return {};
+    size_t bytes = 0;
+    check(vk_.vkGetPipelineCacheData(device_, own_cache_, &bytes, nullptr), "vkGetPipelineCacheData");
+    std::vector<std::byte> data(bytes);
+    const VkResult result = vk_.vkGetPipelineCacheData(device_, own_cache_, &bytes, data.data());
+    if (result != VK_INCOMPLETE) check(result, "vkGetPipelineCacheData"); // another thread may have compiled meanwhile
+    data.resize(bytes);
+    return data;
 }
 
 const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_t> constants) {

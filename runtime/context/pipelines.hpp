@@ -2,6 +2,7 @@
 
 #include "runtime/context/device_caps.hpp"
 
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <span>
@@ -40,6 +41,9 @@ enum class Module : uint32_t {
 
 const char *module_name(Module module);
 
+// The SPIR-V; empty where it was not built.
+std::span<const uint32_t> module_code(Module module);
+
 // Whether the build's GLSL compiler knew the extensions of the module.
 bool module_is_built(Module module);
 
@@ -59,6 +63,11 @@ class Pipelines {
     ~Pipelines();
     Pipelines(const Pipelines &) = delete;
     Pipelines &operator=(const Pipelines &) = delete;
+
+    // Starts from what saved() gave in an earlier run of the same driver; nothing may be compiled yet.
+    void load(std::span<const std::byte> saved);
+    // The driver's cache of compiled pipelines; empty where the caller keeps it in a VkPipelineCache of his own.
+    std::vector<std::byte> saved() const;
 
     // Constants: a struct made of one of the constant lists in shaders/interface.h; constant id n is its n-th member.
     template <class Constants>
@@ -88,7 +97,8 @@ class Pipelines {
 
     const Functions &vk_;
     VkDevice device_;
-    VkPipelineCache cache_;
+    VkPipelineCache cache_; // the caller's, or own_cache_
+    VkPipelineCache own_cache_ = VK_NULL_HANDLE;
     bool push_descriptors_;
     uint32_t subgroup_size_; // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
     std::mutex mutex_;       // of layouts_ and of the map

@@ -7,7 +7,7 @@ namespace vkattn {
 
 void Verdicts::test_before_use(vkattn_kernel kernel) {
     const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
-    if (!test_ || std::any_of(testers_.begin(), testers_.end(), own)) return;
+    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return;
     std::call_once(tested_[static_cast<size_t>(kernel)], [&] {
         std::atomic<std::thread::id> &tester = testers_[static_cast<size_t>(kernel)];
         tester = std::this_thread::get_id();
@@ -21,14 +21,52 @@ void Verdicts::test_before_use(vkattn_kernel kernel) {
     });
 }
 
+bool Verdicts::is_judged(vkattn_kernel kernel) const {
+    const std::lock_guard lock(mutex_);
+    return judged_[static_cast<size_t>(kernel)];
+}
+
+void Verdicts::pass(vkattn_kernel kernel) {
+    const std::lock_guard lock(mutex_);
+    judged_[static_cast<size_t>(kernel)] = true;
+}
+
 void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
     const std::lock_guard lock(mutex_);
+    judged_[static_cast<size_t>(kernel)] = true;
     reasons_[static_cast<size_t>(kernel)] = reason;
 }
 
 void Verdicts::rule_out_addresses() {
     const std::lock_guard lock(mutex_);
     addresses_ruled_out_ = true;
+}
+
+std::vector<SavedVerdict> Verdicts::save() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<SavedVerdict> saved;
+    for (size_t kernel = 0; kernel < judged_.size(); ++kernel) {
+        if (!judged_[kernel]) continue;
+        SavedVerdict &verdict = saved.emplace_back();
+        verdict.kernel = static_cast<uint32_t>(kernel);
+        verdict.passed = reasons_[kernel].empty() ? 1 : 0;
+        verdict.without_addresses = addresses_ruled_out_ ? 1 : 0;
+        std::snprintf(verdict.reason, sizeof verdict.reason, "%s", reasons_[kernel].c_str());
+    }
+    return saved;
+}
+
+void Verdicts::load(std::span<const SavedVerdict> saved) {
+    for (const SavedVerdict &verdict : saved) {
+        if (verdict.kernel >= VKATTN_KERNEL_COUNT) continue;
+        const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
+        const std::string reason(verdict.reason, std::find(verdict.reason, std::end(verdict.reason), '\0'));
+        if (verdict.without_addresses != 0) rule_out_addresses();
+        if (verdict.passed != 0)
+            pass(kernel);
+        else
+            rule_out(kernel, reason.empty() ? "failed" : reason);
+    }
 }
 
 void Verdicts::apply(DeviceCaps &caps) const {

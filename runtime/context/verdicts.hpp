@@ -6,9 +6,20 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace vkattn {
+
+// A verdict on a kernel as it is saved: see saved_state.hpp.
+struct SavedVerdict {
+    uint32_t kernel; // vkattn_kernel
+    uint32_t passed;
+    uint32_t without_addresses; // it passed with buffers bound, and not through device addresses
+    char reason[128];           // "" if passed
+};
 
 // What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off. Thread
 // safe.
@@ -23,18 +34,26 @@ class Verdicts {
     // tested.
     void test_before_use(vkattn_kernel kernel);
 
+    void pass(vkattn_kernel kernel);
     void rule_out(vkattn_kernel kernel, const std::string &reason);
     void rule_out_addresses();
+
+    std::vector<SavedVerdict> save() const;
+    // Takes over what is saved; kernels of it need no test.
+    void load(std::span<const SavedVerdict> saved);
 
     // The device's facts and kernels less what was ruled out.
     void apply(DeviceCaps &caps) const;
 
   private:
+    bool is_judged(vkattn_kernel kernel) const;
+
     Test test_;
     std::array<std::once_flag, VKATTN_KERNEL_COUNT> tested_;
     std::array<std::atomic<std::thread::id>, VKATTN_KERNEL_COUNT> testers_{};
     mutable std::mutex mutex_; // of what follows
-    std::array<std::string, VKATTN_KERNEL_COUNT> reasons_;
+    std::array<bool, VKATTN_KERNEL_COUNT> judged_{};
+    std::array<std::string, VKATTN_KERNEL_COUNT> reasons_; // "": passed
     bool addresses_ruled_out_ = false;
 };
 

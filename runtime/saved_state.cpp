@@ -1,0 +1,111 @@
+#include "runtime/saved_state.hpp"
+
+#include "runtime/error.hpp"
+
+#include <cstring>
+
+namespace vkattn {
+namespace {
+
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '1'};
+
+struct SavedHeader {
+    char magic[8];
+    uint64_t identity; // of device, driver, traits, features and this library with its shaders
+    uint64_t checksum; // of everything behind the header
+    uint64_t verdict_bytes;
+    uint64_t pipeline_bytes;
+};
+
+// FNV-1a, 64 bits (Fowler, Noll and Vo): it finds damage, not malice.
+class Hash {
+  public:
+    void add(const void *data, size_t bytes) {
+        for (size_t i = 0; i < bytes; ++i)
+            value_ = (value_ ^ static_cast<const unsigned char *>(data)[i]) * 0x100000001b3u;
+    }
+    template <class Value>
+    void add(const Value &value) {
+        add(&value, sizeof value);
+    }
+    uint64_t value() const { return value_; }
+
+  private:
+    uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+void add_features(Hash &hash, const DeviceFeatures &features) {
+    for (const bool feature :
+         {features.buffer_device_address, features.vulkan_memory_model, features.shader_float16, features.shader_int8,
+          features.storage_16bit, features.storage_8bit, features.integer_dot_product, features.maintenance4,
+          features.subgroup_size_control, features.cooperative_matrix, features.cooperative_matrix_reductions,
+          features.bfloat16_cooperative_matrix})
+        hash.add(feature);
+}
+
+uint64_t identity_of(const DeviceCaps &caps) {
+    Hash hash;
+    hash.add(vkattn_version(), std::strlen(vkattn_version()));
+    hash.add(caps.name, std::strlen(caps.name));
+    hash.add(caps.driver_info, std::strlen(caps.driver_info));
+    hash.add(caps.vendor_id);
+    hash.add(caps.device_id);
+    hash.add(caps.driver_version);
+    hash.add(caps.device_uuid);
+    hash.add(caps.driver_uuid);
+    hash.add(caps.buffers_have_addresses);
+    hash.add(caps.push_descriptors);
+    hash.add(caps.traits);
+    add_features(hash, caps.features);
+    for (size_t module = 0; module < static_cast<size_t>(Module::kCount); ++module) {
+        const std::span<const uint32_t> code = module_code(static_cast<Module>(module));
+        hash.add(code.data(), code.size_bytes());
+    }
+    return hash.value();
+}
+
+uint64_t checksum_of(std::span<const std::byte> bytes) {
+    Hash hash;
+    hash.add(bytes.data(), bytes.size());
+    return hash.value();
+}
+
+SavedState ignored(std::string reason) { return {{}, {}, std::move(reason)}; }
+
+} // namespace
+
+std::vector<std::byte> save_state(Context &context) {
+    const std::vector<SavedVerdict> verdicts = context.verdicts().save();
+    const std::vector<std::byte> pipelines = context.pipelines().saved();
+    SavedHeader header{};
+    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    header.identity = identity_of(context.caps());
+    header.verdict_bytes = verdicts.size() * sizeof(SavedVerdict);
+    header.pipeline_bytes = pipelines.size();
+    std::vector<std::byte> bytes(sizeof header + header.verdict_bytes + header.pipeline_bytes);
+    std::memcpy(bytes.data() + sizeof header, verdicts.data(), header.verdict_bytes);
+    if (!pipelines.empty())
+        std::memcpy(bytes.data() + sizeof header + header.verdict_bytes, pipelines.data(), pipelines.size());
+    header.checksum = checksum_of(std::span(bytes).subspan(sizeof header));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    return bytes;
+}
+
+SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) {
+    SavedHeader header{};
+    if (bytes.size() < sizeof header) return ignored(text(bytes.size(), " bytes, expected at least ", sizeof header));
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const std::span<const std::byte> content = bytes.subspan(sizeof header);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return ignored("not made by vkattn_context_save");
+    if (header.identity != identity_of(caps)) return ignored("of another device, driver, library or other traits");
+    if (header.verdict_bytes > content.size() || header.pipeline_bytes != content.size() - header.verdict_bytes ||
+        header.verdict_bytes % sizeof(SavedVerdict) != 0 || header.checksum != checksum_of(content))
+        return ignored("damaged");
+    SavedState state;
+    state.verdicts.resize(header.verdict_bytes / sizeof(SavedVerdict));
+    std::memcpy(state.verdicts.data(), content.data(), header.verdict_bytes);
+    state.pipelines = content.subspan(header.verdict_bytes);
+    return state;
+}
+
+} // namespace vkattn

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "runtime/context/context.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace vkattn {
+
+// What a context has learned, as bytes that a later context of the same device, driver and library takes over: compiled
+// pipelines and the verdicts of the self-test. Layout: SavedHeader in saved_state.cpp, then the verdicts, then the pipeline
+// cache of the driver.
+std::vector<std::byte> save_state(Context &context);
+
+// The parts of saved bytes; both empty, with the reason, where they are not this device's, driver's and library's, or not
+// whole.
+struct SavedState {
+    std::vector<SavedVerdict> verdicts;
+    std::span<const std::byte> pipelines;
+    std::string reason; // "": taken over
+};
+SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps);
+
+} // namespace vkattn

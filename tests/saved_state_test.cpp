@@ -1,0 +1,114 @@
+// What a context has learned, saved and taken over; bytes that are not its own are ignored.
+#include "compare.hpp"
+#include "limited_device.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace vkattn_test;
+
+namespace {
+
+// Collects what a context warns of, apart from the messages of the suite.
+struct Warnings {
+    static void receive(void *user, const char *message) { static_cast<Warnings *>(user)->all.emplace_back(message); }
+    std::vector<std::string> all;
+};
+
+vkattn::Context context_with(const std::vector<std::uint8_t> &saved, Warnings &warnings, const char *traits) {
+    const std::string device = device_selector();
+    vkattn_context_info info{};
+    info.device_selector = device.c_str();
+    info.device_traits = traits;
+    info.message_callback = Warnings::receive;
+    info.message_user = &warnings;
+    info.saved_data = saved.data();
+    info.saved_bytes = saved.size();
+    return vkattn::Context(info);
+}
+
+void run_small(const vkattn::Context &context) {
+    std::mt19937 random(121);
+    const HostTensor query = normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, 16}, random);
+    const HostTensor key = normal_tensor(VKATTN_TYPE_F32, {1, 2, 9, 16}, random);
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = query.view();
+    desc.key = desc.value = key.view();
+    context.attention_plan(desc);
+}
+
+bool is_off(const vkattn::Context &context, vkattn_kernel kernel) {
+    const vkattn_device_facts facts = context.facts();
+    for (std::uint32_t i = 0; i < facts.kernel_count; ++i)
+        if (facts.kernels[i].kernel == kernel) return facts.kernels[i].supported == 0;
+    return false;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("saved_state");
+
+TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same device with the same traits") {
+    const std::string corrupted = "self_test=1,matrix_units=0,corrupted_kernel=" + std::to_string(VKATTN_KERNEL_FLASH);
+    Warnings warnings;
+    const vkattn::Context first = context_with({}, warnings, corrupted.c_str());
+    run_small(first); // which tests flash
+    REQUIRE(is_off(first, VKATTN_KERNEL_FLASH));
+    const std::vector<std::uint8_t> saved = first.save();
+
+    const vkattn::Context second = context_with(saved, warnings, corrupted.c_str());
+    CHECK(is_off(second, VKATTN_KERNEL_FLASH)); // without a test
+    run_small(second);
+    CHECK(warnings.all.empty());
+
+    const vkattn::Context other = context_with(saved, warnings, "self_test=1,matrix_units=0");
+    CHECK(!is_off(other, VKATTN_KERNEL_FLASH));
+    REQUIRE(warnings.all.size() == 1);
+    CHECK(warnings.all[0] == "saved_data: of another device, driver, library or other traits, ignored");
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "bytes that are damaged, cut off or of something else are ignored with a warning") {
+    Warnings none;
+    const vkattn::Context first = context_with({}, none, "");
+    run_small(first);
+    first.self_test();
+    const std::vector<std::uint8_t> saved = first.save();
+    REQUIRE(saved.size() > 100);
+    const auto check_ignored = [&](const std::vector<std::uint8_t> &bytes, const std::string &part) {
+        Warnings warnings;
+        const vkattn::Context context = context_with(bytes, warnings, "");
+        run_small(context);
+        REQUIRE(warnings.all.size() == 1);
+        CHECK_MESSAGE(warnings.all[0].find(part) != std::string::npos, warnings.all[0]);
+    };
+    for (const std::size_t size :
+         {std::size_t{1}, std::size_t{39}, std::size_t{41}, saved.size() / 2, saved.size() - 1})
+        check_ignored({saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(size)}, "ignored");
+    for (std::size_t place = 0; place < saved.size(); place += 1 + saved.size() / 40) {
+        std::vector<std::uint8_t> bytes = saved;
+        bytes[place] ^= 0x40;
+        check_ignored(bytes, "ignored");
+    }
+    std::vector<std::uint8_t> longer = saved;
+    longer.push_back(0);
+    check_ignored(longer, "damaged");
+    check_ignored(std::vector<std::uint8_t>(1000, 0xff), "not made by vkattn_context_save");
+    Warnings warnings;
+    run_small(context_with(saved, warnings, ""));
+    CHECK(warnings.all.empty());
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "too little room and missing data are named") {
+    Warnings none;
+    const vkattn::Context context = context_with({}, none, "");
+    std::uint64_t bytes = 3;
+    std::uint8_t room[3];
+    CHECK(vkattn_context_save(context.get(), &bytes, room) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkattn_last_error()).find("bytes: 3, expected at least") == 0);
+    vkattn_context_info info{};
+    info.saved_bytes = 5;
+    vkattn_context made = nullptr;
+    CHECK(vkattn_context_create(&info, &made) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkattn_last_error()).find("saved_data: NULL") == 0);
+}
+
+TEST_SUITE_END();
