@@ -11,6 +11,10 @@ namespace {
 
 constexpr const char *kWantedExtensions[] = {
     VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME,
+    // in the core of later versions: the features of FeatureChain need them on devices of earlier ones
+    VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
+    VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
+    VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
 #ifdef VK_KHR_cooperative_matrix
     VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
 #endif

@@ -12,51 +12,33 @@ struct Row {
     DeviceTraits traits;
 };
 
+// What the versions of llvmpipe have in common, and the two ways of reading K and V in which they differ.
+constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t shuffled_address_loads) {
+    return {.max_loop_iterations = 65535,
+            .scalar_address_loads = scalar_address_loads,
+            .shuffled_address_loads = shuffled_address_loads,
+            .widest_divergent_addresses = 8,
+            .parallel_workgroups = 16,
+            .self_test = 0,
+            .matrix_units = 0,
+            .widest_matrix_subgroup = 8,
+            .unroll_matrices = 0,
+            .matrix_outputs = 8};
+}
+
 constexpr Row kTable[] = {
     // Mesa 26's llvmpipe: attention of 64 wide heads runs at 114 GFLOP/s through addresses, at 98 % of what it multiplies
     // and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A 64-bit value that
     // differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on the stack, and
     // cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to compile.
-    {"llvmpipe",
-     "Mesa ",
-     26,
-     {.max_loop_iterations = 65535,
-      .scalar_address_loads = 1,
-      .widest_divergent_addresses = 8,
-      .parallel_workgroups = 16,
-      .self_test = 0,
-      .matrix_units = 0,
-      .widest_matrix_subgroup = 8,
-      .unroll_matrices = 0,
-      .matrix_outputs = 8}},
+    {"llvmpipe", "Mesa ", 26, llvmpipe_traits(1, 0)},
     // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one instruction:
     // 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
-    {"llvmpipe",
-     "Mesa ",
-     25,
-     {.max_loop_iterations = 65535,
-      .shuffled_address_loads = 1,
-      .widest_divergent_addresses = 8,
-      .parallel_workgroups = 16,
-      .self_test = 0,
-      .matrix_units = 0,
-      .widest_matrix_subgroup = 8,
-      .unroll_matrices = 0,
-      .matrix_outputs = 8}},
+    {"llvmpipe", "Mesa ", 25, llvmpipe_traits(0, 1)},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 25 every lane of every shuffle is a branch, and unrolled kernels compile for many seconds.
-    {"llvmpipe",
-     "",
-     0,
-     {.max_loop_iterations = 65535,
-      .widest_divergent_addresses = 8,
-      .parallel_workgroups = 16,
-      .self_test = 0,
-      .matrix_units = 0,
-      .widest_matrix_subgroup = 8,
-      .unroll_matrices = 0,
-      .matrix_outputs = 8}},
+    {"llvmpipe", "", 0, llvmpipe_traits(0, 0)},
 };
 
 // The number that `info` goes on with behind `prefix`; -1 where it does not.
