@@ -2,6 +2,7 @@
 
 #include "runtime/error.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace vkattn {
@@ -83,9 +84,9 @@ std::vector<std::byte> save_state(Context &context) {
     header.verdict_bytes = verdicts.size() * sizeof(SavedVerdict);
     header.pipeline_bytes = pipelines.size();
     std::vector<std::byte> bytes(sizeof header + header.verdict_bytes + header.pipeline_bytes);
-    std::memcpy(bytes.data() + sizeof header, verdicts.data(), header.verdict_bytes);
-    if (!pipelines.empty())
-        std::memcpy(bytes.data() + sizeof header + header.verdict_bytes, pipelines.data(), pipelines.size());
+    const auto contents = bytes.begin() + sizeof header;
+    std::ranges::copy(std::as_bytes(std::span(verdicts)), contents);
+    std::ranges::copy(pipelines, contents + static_cast<std::ptrdiff_t>(header.verdict_bytes));
     header.checksum = checksum_of(std::span(bytes).subspan(sizeof header));
     std::memcpy(bytes.data(), &header, sizeof header);
     return bytes;
@@ -103,7 +104,7 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
         return ignored("damaged");
     SavedState state;
     state.verdicts.resize(header.verdict_bytes / sizeof(SavedVerdict));
-    std::memcpy(state.verdicts.data(), content.data(), header.verdict_bytes);
+    std::ranges::copy(content.first(header.verdict_bytes), std::as_writable_bytes(std::span(state.verdicts)).begin());
     state.pipelines = content.subspan(header.verdict_bytes);
     return state;
 }
