@@ -12,8 +12,10 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/peaks.hpp"
+#include "runtime/prewarm.hpp"
 #include "runtime/saved_state.hpp"
 #include "runtime/self_test.hpp"
+#include "runtime/tuning.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -102,6 +104,7 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
             if (!saved.reason.empty()) own.warn("saved_data: " + saved.reason + ", ignored");
         }
         own.verdicts().load(saved.verdicts);
+        own.tunings().load(saved.tunings);
         own.pipelines().load(saved.pipelines);
         own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
         return made;
@@ -244,10 +247,36 @@ vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attenti
         require_given(desc, "desc");
         std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
         const AttentionProblem problem = check_attention(*desc);
-        AttentionSources sources = attention_roles();
-        if (problem.value_in_key) sources[BINDING_VALUE] = sources[BINDING_KEY];
-        add_attention(made->plan, problem, sources);
+        add_attention(made->plan, problem, roles_of(problem));
         return made;
+    });
+}
+
+vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
+                             uint32_t threads) {
+    return guard([&] {
+        require_given(context, "context");
+        if (count != 0) require_given(descs, "descs");
+        prewarm(context->context, {descs, count}, threads);
+    });
+}
+
+vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                          vkattn_candidate *candidates) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        require_given(count, "count");
+        const std::vector<Candidate> all = tune(context->context, check_attention(*desc));
+        for (size_t i = 0; candidates != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            candidates[i] = {};
+            candidates[i].kernel = all[i].kernel;
+            candidates[i].milliseconds = all[i].milliseconds;
+            candidates[i].kept = all[i].kept ? 1 : 0;
+            std::snprintf(candidates[i].tile, sizeof candidates[i].tile, "%s", all[i].tile.c_str());
+            std::snprintf(candidates[i].reason, sizeof candidates[i].reason, "%s", all[i].reason.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
     });
 }
 

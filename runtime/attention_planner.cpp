@@ -135,6 +135,8 @@ void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps,
                  ")");
 }
 
+bool is_coopmat(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2; }
+
 namespace {
 
 void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -162,8 +164,6 @@ bool is_unequal(const AttentionProblem &problem) {
     return present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
 }
 
-bool is_coopmat(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2; }
-
 // Takes the better of the matrix kernels that serve the problem; else says why none does, where the device has any.
 bool choose_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice,
                     std::string &obstacles) {
@@ -182,6 +182,14 @@ bool choose_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Att
     return false;
 }
 
+// Whether what tuning found can still be followed.
+bool suits_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const auto kernel = static_cast<vkattn_kernel>(problem.tile.kernel);
+    if (kernel == VKATTN_KERNEL_AUTO || kernel == VKATTN_KERNEL_UNFUSED || !is_supported(caps, kernel)) return false;
+    if (problem.batch_invariant || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != kernel)) return false;
+    return !is_coopmat(kernel) || coopmat_obstacle(problem, caps, kernel).empty();
+}
+
 void choose_kernel(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     std::string obstacles;
     if (problem.kernel != VKATTN_KERNEL_AUTO) {
@@ -192,6 +200,9 @@ void choose_kernel(const AttentionProblem &problem, const DeviceCaps &caps, Atte
     } else if (problem.batch_invariant) {
         choice.kernel = VKATTN_KERNEL_FLASH;
         choice.reason = "flash: a batch-invariant result is asked for, which keys split for decode do not give";
+    } else if (problem.tile.kernel != VKATTN_KERNEL_AUTO) {
+        choice.kernel = static_cast<vkattn_kernel>(problem.tile.kernel);
+        choice.reason = text(vkattn_kernel_name(choice.kernel), ": the fastest that tuning found for such problems");
     } else if (choose_coopmat(problem, caps, choice, obstacles)) {
         return;
     } else if (decode_pays(problem, caps)) {
@@ -220,7 +231,8 @@ void pass_over(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 
 } // namespace
 
-AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &caps) {
+    AttentionProblem problem = given;
     const bool wants_matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
     AttentionChoice choice{};
     choice.kernel = problem.kernel;
@@ -234,6 +246,7 @@ AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps
         (wants_matrices || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != VKATTN_KERNEL_FLASH)))
         fail(VKATTN_ERROR_UNSUPPORTED, "batch_invariant: 1, expected 0 with kernels other than flash and with ",
              "attn_weights or qk_matmul_output");
+    if (!suits_tile(problem, caps)) problem.tile = {};
     choose_kernel(problem, caps, choice);
     pass_over(problem, caps, choice);
     require_supported(caps, choice.kernel);

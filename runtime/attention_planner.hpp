@@ -35,6 +35,9 @@ struct AttentionChoice {
 // serves.
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
 
+// coopmat or coopmat2.
+bool is_coopmat(vkattn_kernel kernel);
+
 // What the planners of single kernels share.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
 uint32_t tiles(uint64_t size, uint32_t tile);

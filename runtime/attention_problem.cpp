@@ -4,6 +4,7 @@
 #include "runtime/sequences.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vkattn {
@@ -238,6 +239,30 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     check_numbers(desc, problem);
     check_geometry(desc, problem);
     return problem;
+}
+
+ProblemClass class_of(const AttentionProblem &problem) {
+    ProblemClass problems{};
+    problems.kernel = static_cast<uint32_t>(problem.kernel);
+    problems.head_dim = problem.head_dim;
+    problems.v_head_dim = problem.v_head_dim;
+    problems.group = problem.query_heads / problem.kv_heads;
+    problems.query_type = static_cast<uint32_t>(problem.query.type);
+    problems.key_type = static_cast<uint32_t>(problem.key.type);
+    problems.value_type = static_cast<uint32_t>(problem.value.type);
+    const bool flags[] = {problem.causal,
+                          problem.windowed,
+                          problem.value_in_key,
+                          present(problem.attn_mask),
+                          present(problem.cu_seqlens_q),
+                          present(problem.cu_seqlens_k),
+                          present(problem.block_table),
+                          problem.dropout_p > 0};
+    for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
+    problems.log2_rows = static_cast<uint32_t>(std::bit_width(rows_of(problem) - 1));
+    problems.log2_keys = static_cast<uint32_t>(std::bit_width(problem.kv_len - 1));
+    problems.log2_heads = static_cast<uint32_t>(std::bit_width(uint64_t{problem.batch} * problem.kv_heads - 1));
+    return problems;
 }
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/context/tunings.hpp"
 #include "runtime/tensor.hpp"
 
 namespace vkattn {
@@ -41,9 +42,18 @@ struct AttentionProblem {
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel;
+    AttentionTile tile; // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
 AttentionProblem check_attention(const vkattn_attention_desc &desc);
+
+// Query rows of a KV head.
+inline uint64_t rows_of(const AttentionProblem &problem) {
+    return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+}
+
+// The problems that a choice of tuning for this one serves.
+ProblemClass class_of(const AttentionProblem &problem);
 
 } // namespace vkattn

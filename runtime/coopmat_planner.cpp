@@ -5,6 +5,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace vkattn {
 namespace {
@@ -47,9 +48,14 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
 
 vkattn_type factors_of(const AttentionProblem &problem) { return problem.query.type; }
 
-// Scores become factors where they are in registers: m and k must be the same.
-const vkattn_matrix_shape *shape_of(const DeviceCaps &caps, vkattn_type type, vkattn_kernel kernel) {
-    return largest_matrix_shape(caps, type, kernel == VKATTN_KERNEL_COOPMAT2);
+// What tuning found or the largest. Scores become factors where they are in registers: m and k must be the same.
+const vkattn_matrix_shape *shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+    const bool square = kernel == VKATTN_KERNEL_COOPMAT2;
+    if (problem.tile.matrix_shape != 0 && problem.tile.matrix_shape <= caps.matrix_shape_count) {
+        const vkattn_matrix_shape &tuned = caps.matrix_shapes[problem.tile.matrix_shape - 1];
+        if (tuned.type == factors_of(problem) && (tuned.m == tuned.k || !square)) return &tuned;
+    }
+    return largest_matrix_shape(caps, factors_of(problem), square);
 }
 
 uint32_t outputs_of_invocation(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -59,21 +65,26 @@ uint32_t outputs_of_invocation(const MatrixTile &tile, const AttentionProblem &p
 
 // Keys of a tile: so many that every subgroup of a row has some, and every invocation of a row a pair.
 uint32_t keys_of(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kMostKeys = 256;
     const uint32_t lanes_of_row = std::max(caps.subgroup_size * tile.dim_subgroups / tile.shape.n, 1u);
-    const uint32_t wanted = std::max(problem.head_dim, problem.v_head_dim) <= 64 ? 64 : 32;
+    const uint32_t rule = std::max(problem.head_dim, problem.v_head_dim) <= 64 ? 64 : 32;
+    const uint32_t wanted = problem.tile.keys == 0 ? rule : std::min(problem.tile.keys, kMostKeys);
     uint32_t unit = std::max(tile.shape.m * tile.dim_subgroups, tile.shape.k);
     unit = std::max(unit, 2 * lanes_of_row);
     return round_up(wanted, unit);
 }
 
 // The most rows that share K and V, as many as the problem has, in what shared memory there is; then the widest chunks.
-bool fit_tile(MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps, uint64_t rows) {
+bool fit_tile(MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t most = std::min(kMostSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
     const uint32_t whole = round_up(std::max(round_up(problem.head_dim, tile.shape.k),
                                              round_up(problem.v_head_dim, tile.shape.m * tile.dim_subgroups)),
                                     kVectorElements);
-    for (tile.row_subgroups = most / tile.dim_subgroups; tile.row_subgroups > 0; tile.row_subgroups /= 2) {
-        if (tile.row_subgroups > 1 && uint64_t{rows_of(tile)} / 2 >= rows) continue;
+    const bool tuned = problem.tile.rows != 0;
+    tile.row_subgroups = most / tile.dim_subgroups;
+    if (tuned) tile.row_subgroups = std::min(tile.row_subgroups, std::bit_floor(problem.tile.rows));
+    for (; tile.row_subgroups > 0; tile.row_subgroups /= 2) {
+        if (!tuned && tile.row_subgroups > 1 && uint64_t{rows_of(tile)} / 2 >= rows_of(problem)) continue;
         for (uint32_t chunk : {whole, 128u, 64u, 32u}) {
             const uint32_t strip = tile.shape.m * tile.dim_subgroups;
             if (chunk > whole || (chunk < whole && (chunk % tile.shape.k != 0 || chunk % strip != 0))) continue;
@@ -86,15 +97,16 @@ bool fit_tile(MatrixTile &tile, const AttentionProblem &problem, const DeviceCap
 
 // row_subgroups 0: none fits.
 MatrixTile tile_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
-    const vkattn_matrix_shape *shape = shape_of(caps, factors_of(problem), kernel);
+    const vkattn_matrix_shape *shape = shape_of(problem, caps, kernel);
     MatrixTile tile{*shape, 1, 1, 0, 0, problem.head_dim <= kQueryDimsInRegisters};
     const bool splits_dims = kernel == VKATTN_KERNEL_COOPMAT;
-    while (splits_dims && tile.dim_subgroups < kMostSubgroups &&
+    if (splits_dims && problem.tile.dim_subgroups != 0)
+        tile.dim_subgroups = std::bit_floor(std::min(problem.tile.dim_subgroups, kMostSubgroups));
+    while (splits_dims && problem.tile.dim_subgroups == 0 && tile.dim_subgroups < kMostSubgroups &&
            outputs_of_invocation(tile, problem, caps) > caps.traits.matrix_outputs)
         tile.dim_subgroups *= 2;
     tile.keys = keys_of(tile, problem, caps);
-    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    if (!fit_tile(tile, problem, caps, rows)) tile.row_subgroups = 0;
+    if (!fit_tile(tile, problem, caps)) tile.row_subgroups = 0;
     return tile;
 }
 
@@ -136,7 +148,7 @@ std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors), factors == VKATTN_TYPE_F16 ? ", q8_0 or q4_0 as query is f16" : " as query");
     if (std::string obstacle = matrix_obstacle(caps, factors); !obstacle.empty()) return obstacle;
-    if (shape_of(caps, factors, kernel) == nullptr)
+    if (shape_of(problem, caps, kernel) == nullptr)
         return text("no matrix shape for ", type_name(factors), " with m equal to k");
     if (problem.batch_invariant) return "batch_invariant";
     const MatrixTile tile = tile_of(problem, caps, kernel);
@@ -149,8 +161,7 @@ std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &
 }
 
 bool coopmat_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    return caps.traits.matrix_units != 0 && rows >= caps.traits.fewest_matrix_rows;
+    return caps.traits.matrix_units != 0 && rows_of(problem) >= caps.traits.fewest_matrix_rows;
 }
 
 void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -159,8 +170,7 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     const MatrixTile tile = tile_of(problem, caps, choice.kernel);
     choice.body = FlashBody::kMatrices;
     choice.keys_per_dispatch = problem.kv_len;
-    const uint64_t rows = uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-    const uint32_t row_tiles = tiles(rows, rows_of(tile));
+    const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
     choice.parts = parts_to_fill(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
                                  most_keys(tile, problem, caps));
     gpu::AttentionConstants constants =

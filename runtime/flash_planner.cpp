@@ -1,6 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vkattn {
@@ -23,10 +24,6 @@ constexpr uint32_t kShuffledRows = 2; // of an invocation
 constexpr uint32_t kDecodeKeysStep = 4;
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
-uint64_t rows_of(const AttentionProblem &problem) {
-    return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
-}
-
 uint64_t shared_bytes_of_tile(uint32_t rows) {
     const uint64_t tile_rows = uint64_t{rows} * kTileRowGroups;
     constexpr uint64_t kVector = 4 * sizeof(float);
@@ -34,14 +31,25 @@ uint64_t shared_bytes_of_tile(uint32_t rows) {
 }
 
 // Query rows of an invocation of flash: four share each load of K and V from shared memory, unless their sums need
-// too many registers, the tile too much shared memory, or the problem has no more rows.
+// too many registers, the tile too much shared memory, or the problem has no more rows. Tuning may think otherwise of all
+// but shared memory.
 uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kMostRows = 4;
+    const bool tuned = problem.tile.rows != 0;
     const uint32_t sums_of_row = tiles(problem.v_head_dim, kTileChunk) * 4;
-    uint32_t rows = 4;
-    while (rows > 1 && (rows * sums_of_row > kTileSums || shared_bytes_of_tile(rows) > caps.max_shared_memory_bytes ||
-                        (!problem.batch_invariant && rows / 2 * kTileRowGroups >= rows_of(problem))))
-        rows /= 2;
+    uint32_t rows = tuned ? std::bit_floor(std::min(problem.tile.rows, kMostRows)) : kMostRows;
+    const auto is_poor = [&] {
+        return rows * sums_of_row > kTileSums ||
+               (!problem.batch_invariant && rows / 2 * kTileRowGroups >= rows_of(problem));
+    };
+    while (rows > 1 && (shared_bytes_of_tile(rows) > caps.max_shared_memory_bytes || (!tuned && is_poor()))) rows /= 2;
     return rows;
+}
+
+// Keys of a step of the bodies that read through addresses: what tuning found, or the rule.
+uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
+    constexpr uint32_t kFewestKeys = 4, kMostKeys = 16;
+    return problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
 }
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -75,8 +83,8 @@ struct AddressedTile {
 AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kAddressedRows), caps.subgroup_size);
     // Measured on llvmpipe 26: above 128 the rows' arrays leave less of the first cache for K and V.
-    if (problem.head_dim > 128) return {caps.subgroup_size, 6};
-    return {subgroups * caps.subgroup_size, 8};
+    if (problem.head_dim > 128) return {caps.subgroup_size, step_of(problem, 6)};
+    return {subgroups * caps.subgroup_size, step_of(problem, 8)};
 }
 
 // The bodies that read through addresses know no dropout, and step through keys as the whole batch lies.
@@ -125,6 +133,7 @@ ShuffledTile shuffled_tile(const AttentionProblem &problem, const DeviceCaps &ca
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim) / tile.lanes_of_row;
     const uint32_t most = tile.lanes_of_row == 1 ? 1024 : 256; // elements of a step
     while (tile.step > 4 && tile.step * dims > most) tile.step /= 2;
+    tile.step = std::bit_floor(step_of(problem, tile.step));
     // a load takes whole blocks of a row's stretch: as many at a time as there are lanes for each key
     const uint32_t lanes = caps.subgroup_size / tile.lanes_of_row, stretch = kElementsOfBlock * tile.lanes_of_row;
     const auto divides = [&](uint32_t dim) { return dim / stretch % (lanes / tile.step) == 0; };
@@ -261,6 +270,13 @@ uint32_t groups_per_dispatch(const AttentionProblem &problem, const DeviceCaps &
     return static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0));
 }
 
+// As many parts as tuning found best or else the rule says, and as many as are needed.
+uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest) {
+    const uint64_t most = std::max(problem.kv_len / KEYS_OF_FLASH_TILE, 1u);
+    const uint64_t wanted = problem.tile.parts == 0 ? rule : std::min<uint64_t>(problem.tile.parts, most);
+    return static_cast<uint32_t>(std::max(wanted, fewest));
+}
+
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
@@ -269,8 +285,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, Flash
                                 problem.kv_heads * problem.batch;
     const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
-    const uint64_t fewest = tiles(problem.kv_len, most_keys(problem, caps, body));
-    return static_cast<uint32_t>(std::max(std::min(wanted, most), fewest));
+    return parts_between(problem, std::min(wanted, most), tiles(problem.kv_len, most_keys(problem, caps, body)));
 }
 
 void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -322,8 +337,7 @@ uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, 
                        uint64_t most_keys) {
     const uint64_t wanted = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    const uint64_t fewest = (problem.kv_len + most_keys - 1) / most_keys;
-    return static_cast<uint32_t>(std::max(std::min(wanted, most), fewest));
+    return parts_between(problem, std::min(wanted, most), (problem.kv_len + most_keys - 1) / most_keys);
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {

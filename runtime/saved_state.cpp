@@ -8,13 +8,14 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '1'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '2'};
 
 struct SavedHeader {
     char magic[8];
     uint64_t identity; // of device, driver, traits, features and this library with its shaders
     uint64_t checksum; // of everything behind the header
     uint64_t verdict_bytes;
+    uint64_t tuning_bytes;
     uint64_t pipeline_bytes;
 };
 
@@ -71,25 +72,47 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
     return hash.value();
 }
 
-SavedState ignored(std::string reason) { return {{}, {}, std::move(reason)}; }
+SavedState ignored(std::string reason) { return {{}, {}, {}, std::move(reason)}; }
+
+// The header behind checks that all of what it announces is there; content: what follows it.
+bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
+    uint64_t room = content.size();
+    for (uint64_t bytes : {header.verdict_bytes, header.tuning_bytes, header.pipeline_bytes}) {
+        if (bytes > room) return false;
+        room -= bytes;
+    }
+    return room == 0 && header.verdict_bytes % sizeof(SavedVerdict) == 0 &&
+           header.tuning_bytes % sizeof(SavedTuning) == 0 && header.checksum == checksum_of(content);
+}
+
+template <class Record>
+std::vector<Record> records_of(std::span<const std::byte> bytes) {
+    std::vector<Record> records(bytes.size() / sizeof(Record));
+    std::ranges::copy(bytes, std::as_writable_bytes(std::span(records)).begin());
+    return records;
+}
 
 } // namespace
 
 std::vector<std::byte> save_state(Context &context) {
     const std::vector<SavedVerdict> verdicts = context.verdicts().save();
+    const std::vector<SavedTuning> tunings = context.tunings().save();
     const std::vector<std::byte> pipelines = context.pipelines().saved();
+    std::vector<std::byte> content;
+    const auto append = [&](std::span<const std::byte> part) {
+        content.insert(content.end(), part.begin(), part.end());
+        return part.size();
+    };
     SavedHeader header{};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.identity = identity_of(context.caps());
-    header.verdict_bytes = verdicts.size() * sizeof(SavedVerdict);
-    header.pipeline_bytes = pipelines.size();
-    std::vector<std::byte> bytes(sizeof header + header.verdict_bytes + header.pipeline_bytes);
-    const auto contents = bytes.begin() + sizeof header;
-    std::ranges::copy(std::as_bytes(std::span(verdicts)), contents);
-    std::ranges::copy(pipelines, contents + static_cast<std::ptrdiff_t>(header.verdict_bytes));
-    header.checksum = checksum_of(std::span(bytes).subspan(sizeof header));
-    std::memcpy(bytes.data(), &header, sizeof header);
-    return bytes;
+    header.verdict_bytes = append(std::as_bytes(std::span(verdicts)));
+    header.tuning_bytes = append(std::as_bytes(std::span(tunings)));
+    header.pipeline_bytes = append(pipelines);
+    header.checksum = checksum_of(content);
+    const std::span<const std::byte> head = std::as_bytes(std::span(&header, 1));
+    content.insert(content.begin(), head.begin(), head.end());
+    return content;
 }
 
 SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) {
@@ -99,13 +122,11 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
     const std::span<const std::byte> content = bytes.subspan(sizeof header);
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return ignored("not made by vkattn_context_save");
     if (header.identity != identity_of(caps)) return ignored("of another device, driver, library or other traits");
-    if (header.verdict_bytes > content.size() || header.pipeline_bytes != content.size() - header.verdict_bytes ||
-        header.verdict_bytes % sizeof(SavedVerdict) != 0 || header.checksum != checksum_of(content))
-        return ignored("damaged");
+    if (!is_whole(header, content)) return ignored("damaged");
     SavedState state;
-    state.verdicts.resize(header.verdict_bytes / sizeof(SavedVerdict));
-    std::ranges::copy(content.first(header.verdict_bytes), std::as_writable_bytes(std::span(state.verdicts)).begin());
-    state.pipelines = content.subspan(header.verdict_bytes);
+    state.verdicts = records_of<SavedVerdict>(content.first(header.verdict_bytes));
+    state.tunings = records_of<SavedTuning>(content.subspan(header.verdict_bytes, header.tuning_bytes));
+    state.pipelines = content.last(header.pipeline_bytes);
     return state;
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/ops/linear.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/trial_values.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,37 +19,15 @@ namespace {
 
 constexpr double kMostError = 1e-6; // NMSE, of f16 in all contracts of numbers
 
-// Small multiples of 1/8, which f16 holds exactly, in an order without a period that a wrong stride would meet.
-class Numbers {
-  public:
-    float next() {
-        state_ = state_ * 1664525u + 1013904223u;
-        return static_cast<float>(static_cast<int>(state_ >> 28) - 8) / 8.0f;
-    }
-
-  private:
-    uint32_t state_ = 1;
-};
-
-// Bits of a multiple of 1/8 between -1 and 1 as f16.
-uint16_t half_bits(float value) {
-    if (value == 0.0f) return 0;
-    const uint32_t sign = value < 0 ? 0x8000u : 0u;
-    int exponent = 0;
-    const float fraction = std::frexp(std::fabs(value), &exponent); // 0.5 <= fraction < 1
-    const auto mantissa = static_cast<uint32_t>(fraction * 2048.0f) & 0x3ffu;
-    return static_cast<uint16_t>(sign | (static_cast<uint32_t>(exponent + 14) << 10) | mantissa);
-}
-
 // A tensor of random numbers on the host, and as f16 on the device.
 struct Input {
-    Input(Context &context, Numbers &numbers, std::initializer_list<uint64_t> shape)
+    Input(Context &context, TrialNumbers &numbers, std::initializer_list<uint64_t> shape)
         : tensor(contiguous(VKATTN_TYPE_F16, shape)), values(extent_elements(tensor)),
           buffer(context, extent_bytes(tensor)) {
         std::vector<uint16_t> bits(extent_bytes(tensor) / sizeof(uint16_t));
         for (size_t i = 0; i < values.size(); ++i) {
             values[i] = numbers.next();
-            bits[i] = half_bits(values[i]);
+            bits[i] = f16_bits(values[i]);
         }
         buffer.write(0, bits.data(), bits.size() * sizeof(uint16_t));
     }
@@ -118,7 +97,7 @@ std::vector<double> attend(const Sizes &s, const std::vector<float> &query, cons
 }
 
 std::string check_attention_numbers(Context &context, vkattn_kernel kernel, const Sizes &s) {
-    Numbers numbers;
+    TrialNumbers numbers;
     const Input query(context, numbers, {1, s.heads, s.q_len, s.head_dim});
     const Input key(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
     const Input value(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
@@ -148,7 +127,7 @@ View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
 // The product of linear_coopmat, whose sums of multiples of 1/64 are exact.
 std::string check_matrix_numbers(Context &context) {
     constexpr uint64_t kRows = 19, kIn = 72, kOut = 45;
-    Numbers numbers;
+    TrialNumbers numbers;
     const Input input(context, numbers, {1, kRows, kIn}), weight(context, numbers, {kOut, kIn});
     Output output(context, {1, kRows, kOut});
     Plan plan(context);

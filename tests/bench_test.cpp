@@ -22,8 +22,8 @@ BenchReport sweep() {
     std::snprintf(report.device.name, sizeof report.device.name, "Device \"X\", 8 lanes");
     for (std::uint32_t scale = 1; scale <= 4; scale *= 2) {
         BenchPoint point;
-        point.options.q_len = 1;
-        point.options.kv_len = 1024 * scale;
+        point.shape.q_len = 1;
+        point.shape.kv_len = 1024 * scale;
         point.times.kernel = "decode";
         point.times.best = point.times.wall = {1.0 * scale, 1.0 * scale, 1.0 * scale};
         point.times.flops = 8e9 * scale;
@@ -46,16 +46,17 @@ TEST_CASE_FIXTURE(DeviceTest, "the peaks of the device are rates") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
+    AttentionShape shape;
     BenchOptions options;
-    options.heads = 4;
-    options.kv_heads = 2;
-    options.q_len = 3;
-    options.kv_len = 50;
-    options.head_dim = 16;
+    shape.heads = 4;
+    shape.kv_heads = 2;
+    shape.q_len = 3;
+    shape.kv_len = 50;
+    shape.head_dim = 16;
     options.repeat = 2;
     for (const std::uint32_t page_size : {0u, 16u}) {
-        options.page_size = page_size;
-        const AttentionTimes times = time_attention(test_device().context(), options, VKATTN_KERNEL_FLASH);
+        shape.page_size = page_size;
+        const AttentionTimes times = time_attention(test_device().context(), shape, options, VKATTN_KERNEL_FLASH);
         CHECK(times.kernel == "flash");
         CHECK(times.runs == 2);
         CHECK(times.wall.median > 0.0);

@@ -81,7 +81,7 @@ TEST_CASE_FIXTURE(DeviceTest, "bytes that are damaged, cut off or of something e
         CHECK_MESSAGE(warnings.all[0].find(part) != std::string::npos, warnings.all[0]);
     };
     for (const std::size_t size :
-         {std::size_t{1}, std::size_t{39}, std::size_t{41}, saved.size() / 2, saved.size() - 1})
+         {std::size_t{1}, std::size_t{47}, std::size_t{49}, saved.size() / 2, saved.size() - 1})
         check_ignored({saved.begin(), saved.begin() + static_cast<std::ptrdiff_t>(size)}, "ignored");
     for (std::size_t place = 0; place < saved.size(); place += 1 + saved.size() / 40) {
         std::vector<std::uint8_t> bytes = saved;

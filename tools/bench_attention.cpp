@@ -1,6 +1,5 @@
 #include "bench_attention.hpp"
 
-#include "input_error.hpp"
 #include "quantise.hpp"
 
 #include <algorithm>
@@ -16,48 +15,17 @@ constexpr std::uint32_t kMinRepeat = 5;
 constexpr std::uint32_t kMaxRepeat = 100;
 constexpr double kTargetMs = 3000.0; // how long the runs take together where --repeat is not given
 
-struct BenchProblem {
-    vkattn_attention_desc desc{};
-    NamedType query_type{};
-    NamedType kv_type{};
-};
-
-BenchProblem make_problem(const BenchOptions &options, vkattn_kernel kernel) {
-    const std::uint32_t kv_heads = options.kv_heads != 0 ? options.kv_heads : options.heads;
-    const std::uint32_t v_head_dim = options.v_head_dim != 0 ? options.v_head_dim : options.head_dim;
-    BenchProblem problem;
-    problem.query_type = type_named("--dtype", options.dtype);
-    problem.kv_type = options.kv_dtype.empty() ? problem.query_type : kv_type_named("--kv-dtype", options.kv_dtype);
-    vkattn_attention_desc &desc = problem.desc;
-    std::uint32_t entries = options.batch, rows = options.kv_len;
-    if (options.page_size != 0) {
-        const std::uint32_t pages = (options.kv_len + options.page_size - 1) / options.page_size;
-        desc.block_table = tensor(VKATTN_TYPE_I32, {options.batch, pages});
-        entries = options.batch * pages;
-        rows = options.page_size;
-    }
-    desc.query = tensor(problem.query_type.type, {options.batch, options.heads, options.q_len, options.head_dim});
-    desc.key = tensor(problem.kv_type.type, {entries, kv_heads, rows, options.head_dim});
-    if (!options.value_in_key) desc.value = tensor(problem.kv_type.type, {entries, kv_heads, rows, v_head_dim});
-    desc.output = tensor(problem.query_type.type, {options.batch, options.heads, options.q_len, v_head_dim});
-    if (options.causal) desc.mask_flags = VKATTN_MASK_CAUSAL;
-    // With the last query at the last key, as in decoding and in prefill with a cache.
-    desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
-    desc.kernel = kernel;
-    return problem;
-}
-
 // Query-key pairs of one head that the mask leaves.
-double visible_pairs(const BenchOptions &options) {
-    const double q_len = options.q_len;
-    const double kv_len = options.kv_len;
-    if (!options.causal) return q_len * kv_len;
+double visible_pairs(const AttentionShape &shape) {
+    const double q_len = shape.q_len;
+    const double kv_len = shape.kv_len;
+    if (!shape.causal) return q_len * kv_len;
     const double seeing = std::min(q_len, kv_len); // the last so many queries see kv_len, kv_len - 1, ... keys
     return seeing * kv_len - seeing * (seeing - 1.0) / 2.0;
 }
 
-double flops(const BenchOptions &options, const vkattn_attention_desc &desc) {
-    return 2.0 * options.batch * options.heads * visible_pairs(options) *
+double flops(const AttentionShape &shape, const vkattn_attention_desc &desc) {
+    return 2.0 * shape.batch * shape.heads * visible_pairs(shape) *
            static_cast<double>(desc.key.shape[3] + desc.output.shape[3]);
 }
 
@@ -92,7 +60,7 @@ void fill_quantised(const Context &context, const RandomValues &random, const vk
 }
 
 // Every page once, in an order that no memory likes.
-void fill_block_table(InputSet &set, const Context &context, const BenchProblem &problem, unsigned seed) {
+void fill_block_table(InputSet &set, const Context &context, const ShapedProblem &problem, unsigned seed) {
     std::vector<std::int32_t> pages(problem.desc.key.shape[0]);
     std::iota(pages.begin(), pages.end(), 0);
     std::ranges::shuffle(pages, std::mt19937(seed));
@@ -100,7 +68,7 @@ void fill_block_table(InputSet &set, const Context &context, const BenchProblem 
         .write(std::as_bytes(std::span(pages)));
 }
 
-InputSet make_input_set(const Context &context, const BenchProblem &problem, unsigned seed,
+InputSet make_input_set(const Context &context, const ShapedProblem &problem, unsigned seed,
                         std::uint64_t workspace_bytes) {
     const RandomValues random(seed);
     InputSet set;
@@ -122,7 +90,7 @@ InputSet make_input_set(const Context &context, const BenchProblem &problem, uns
 }
 
 // Several sets, so that a cache does not flatter, within a quarter of the device's memory.
-std::vector<InputSet> make_input_sets(const Context &context, const BenchProblem &problem, std::uint32_t wanted,
+std::vector<InputSet> make_input_sets(const Context &context, const ShapedProblem &problem, std::uint32_t wanted,
                                       std::uint64_t workspace_bytes) {
     const double per_set = bytes_once(problem.desc) + static_cast<double>(workspace_bytes);
     const double room = static_cast<double>(context.facts().device_memory_bytes) / 4.0;
@@ -146,7 +114,7 @@ std::uint32_t repeat_count(const BenchOptions &options, double run_ms) {
         std::clamp(kTargetMs / std::max(run_ms, 1e-3), double{kMinRepeat}, double{kMaxRepeat}));
 }
 
-Runs measure(const Context &context, const BenchProblem &problem, const BenchOptions &options) {
+Runs measure(const Context &context, const ShapedProblem &problem, const BenchOptions &options) {
     Runs measured;
     const Clock::time_point start = Clock::now();
     const Plan plan = context.attention_plan(problem.desc);
@@ -172,15 +140,16 @@ Runs measure(const Context &context, const BenchProblem &problem, const BenchOpt
 
 } // namespace
 
-AttentionTimes time_attention(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
-    const BenchProblem problem = make_problem(options, kernel);
+AttentionTimes time_attention(const Context &context, const AttentionShape &shape, const BenchOptions &options,
+                              vkattn_kernel kernel) {
+    const ShapedProblem problem = problem_of(shape, kernel);
     Runs runs = measure(context, problem, options);
     AttentionTimes &times = runs.times;
     times.runs = runs.wall_ms.size();
     times.wall = statistics(runs.wall_ms);
     times.by_gpu = !runs.gpu_ms.empty();
     times.best = times.by_gpu ? statistics(runs.gpu_ms) : times.wall;
-    times.flops = flops(options, problem.desc);
+    times.flops = flops(shape, problem.desc);
     times.bytes = bytes_once(problem.desc);
     return times;
 }

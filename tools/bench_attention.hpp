@@ -29,7 +29,8 @@ struct AttentionTimes {
     }
 };
 
-// Options of one problem: q_lens and kv_lens are not looked at. Throws InputError, and Error of the library.
-AttentionTimes time_attention(const Context &context, const BenchOptions &options, vkattn_kernel kernel);
+// Of the options: repeat and input_sets. Throws InputError, and Error of the library.
+AttentionTimes time_attention(const Context &context, const AttentionShape &shape, const BenchOptions &options,
+                              vkattn_kernel kernel);
 
 } // namespace vkattn::tools

@@ -1,7 +1,5 @@
 #include "bench_measure.hpp"
 
-#include "input_error.hpp"
-
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -30,20 +28,6 @@ bool stderr_is_terminal() {
 
 double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-NamedType type_named(const char *option, const std::string &name) {
-    if (name == "f32") return {Dtype::kF32, VKATTN_TYPE_F32};
-    if (name == "f16") return {Dtype::kF16, VKATTN_TYPE_F16};
-    if (name == "bf16") return {Dtype::kBf16, VKATTN_TYPE_BF16};
-    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16 or bf16");
-}
-
-NamedType kv_type_named(const char *option, const std::string &name) {
-    if (name == "q8_0") return {Dtype::kF32, VKATTN_TYPE_Q8_0};
-    if (name == "q4_0") return {Dtype::kF32, VKATTN_TYPE_Q4_0};
-    if (name == "f32" || name == "f16" || name == "bf16") return type_named(option, name);
-    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
 }
 
 RandomValues::RandomValues(unsigned seed, double deviation) {

@@ -1,4 +1,4 @@
-// What the benchmarks share: types by name, random values, timed runs and their statistics.
+// What the benchmarks share: random values, timed runs and their statistics.
 #pragma once
 
 #include "safetensors.hpp"
@@ -16,17 +16,6 @@ namespace vkattn::tools {
 using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start);
-
-struct NamedType {
-    Dtype dtype;
-    vkattn_type type;
-};
-
-// Returns the type that an option names: f32, f16 or bf16. Throws InputError, naming the option.
-NamedType type_named(const char *option, const std::string &name);
-
-// The same for K and V, which may be q8_0 or q4_0 too; dtype is then that of the values before.
-NamedType kv_type_named(const char *option, const std::string &name);
 
 // Normal random values without end, made once: filling gigabytes value by value would take longer than the benchmark.
 class RandomValues {

@@ -24,9 +24,9 @@ nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &repor
     const AttentionTimes &times = point.times;
     nlohmann::ordered_json json{{"device", report.device.name},
                                 {"driver", driver_text(report.device)},
-                                {"batch", point.options.batch},
-                                {"q_len", point.options.q_len},
-                                {"kv_len", point.options.kv_len},
+                                {"batch", point.shape.batch},
+                                {"q_len", point.shape.q_len},
+                                {"kv_len", point.shape.kv_len},
                                 {"kernel", times.kernel},
                                 {"clock", times.by_gpu ? "gpu" : "wall"},
                                 {"median_ms", times.best.median},
@@ -86,8 +86,8 @@ using Cells = std::vector<std::string>;
 
 Cells cells_of(const BenchPoint &point, const BenchReport &report) {
     const AttentionTimes &times = point.times;
-    Cells cells{std::to_string(point.options.q_len),
-                std::to_string(point.options.kv_len),
+    Cells cells{std::to_string(point.shape.q_len),
+                std::to_string(point.shape.kv_len),
                 times.kernel,
                 decimals(times.best.median, 4),
                 decimals(times.best.min, 4),
@@ -125,22 +125,14 @@ void print_table(std::ostream &out, const BenchReport &report) {
 
 // The option that is swept, for the chart's axis: the keys, unless only the queries are.
 bool sweeps_keys(const BenchReport &report) {
-    return report.points.front().options.kv_len != report.points.back().options.kv_len;
+    return report.points.front().shape.kv_len != report.points.back().shape.kv_len;
 }
 
 std::string problem_text(const BenchReport &report) {
-    const BenchOptions &o = report.points.front().options;
-    std::string text = "batch " + std::to_string(o.batch) + ", " + std::to_string(o.heads) + " query heads";
-    if (o.kv_heads != 0) text += ", " + std::to_string(o.kv_heads) + " KV heads";
-    text += ", head size " + std::to_string(o.head_dim);
-    if (o.v_head_dim != 0) text += " / " + std::to_string(o.v_head_dim);
-    text += ", " + o.dtype + (o.kv_dtype.empty() ? "" : ", K and V " + o.kv_dtype);
-    const std::uint32_t first = o.q_len, last = report.points.back().options.q_len;
-    text += sweeps_keys(report)
-                ? ", q_len " + std::to_string(first) + (first != last ? " to " + std::to_string(last) : "")
-                : ", kv_len " + std::to_string(o.kv_len);
-    if (o.page_size != 0) text += ", pages of " + std::to_string(o.page_size);
-    return text + (o.causal ? ", causal" : "");
+    const AttentionShape &first = report.points.front().shape, &last = report.points.back().shape;
+    if (!sweeps_keys(report)) return shape_text(first, "kv_len " + std::to_string(first.kv_len));
+    const std::string to = first.q_len == last.q_len ? "" : " to " + std::to_string(last.q_len);
+    return shape_text(first, "q_len " + std::to_string(first.q_len) + to);
 }
 
 } // namespace
@@ -188,7 +180,7 @@ svg::LineChart bench_chart(const BenchReport &report) {
     chart.y = {"milliseconds, median", Unit::kPlain, svg::Scale::kLog};
     svg::Series measured{"measured", {}}, bound{"roofline", {}};
     for (const BenchPoint &point : report.points) {
-        const double x = keys ? point.options.kv_len : point.options.q_len;
+        const double x = keys ? point.shape.kv_len : point.shape.q_len;
         measured.points.push_back({x, point.times.seconds() * 1e3});
         if (report.peaks) bound.points.push_back({x, point.times.bound_seconds(*report.peaks) * 1e3});
     }

@@ -11,7 +11,7 @@
 namespace vkattn::tools {
 
 struct BenchPoint {
-    BenchOptions options; // with the point's own lengths
+    AttentionShape shape;
     AttentionTimes times;
 };
 

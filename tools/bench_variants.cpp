@@ -1,4 +1,5 @@
 // vkattn bench --variants: layers of the same width side by side, measured: a causal prefill and one decode step.
+#include "attention_shape.hpp"
 #include "bench_measure.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
@@ -27,7 +28,7 @@ struct VariantResult {
 
 vkattn_layer_config config_of(const std::string &name, const BenchOptions &options) {
     vkattn_layer_config config{};
-    if (vkattn_layer_config_from_name(name.c_str(), options.d_model, options.heads, &config) != VKATTN_SUCCESS)
+    if (vkattn_layer_config_from_name(name.c_str(), options.d_model, options.shape.heads, &config) != VKATTN_SUCCESS)
         throw InputError("--variants " + name, vkattn_last_error());
     if (config.kind != VKATTN_LAYER_MHA && config.kind != VKATTN_LAYER_MLA)
         throw InputError("--variants " + name, "not served by bench, expected mha, mqa, gqa-N or mla");
@@ -108,8 +109,8 @@ class Step {
   private:
     const vkattn_layer_call &make_call(const vkattn_layer_config &config, NamedType type, const BenchOptions &options,
                                        std::uint64_t past_len, std::uint64_t tokens, vkattn_kernel kernel) {
-        call_.query = call_.output = tensor(type.type, {options.batch, tokens, config.embed_dim});
-        const std::vector<vkattn_tensor> cache = cache_of(config, type.type, options.batch, past_len + tokens);
+        call_.query = call_.output = tensor(type.type, {options.shape.batch, tokens, config.embed_dim});
+        const std::vector<vkattn_tensor> cache = cache_of(config, type.type, options.shape.batch, past_len + tokens);
         call_.present_key = cache.front();
         if (cache.size() > 1) call_.present_value = cache.back();
         call_.past_len = static_cast<std::uint32_t>(past_len);
@@ -145,13 +146,13 @@ Statistics measure_step(const Step &step, std::uint32_t repeat, bool &by_gpu) {
 
 VariantResult measure_variant(const Context &context, const std::string &name, const BenchOptions &options,
                               vkattn_kernel kernel) {
-    const NamedType type = type_named("--dtype", options.dtype);
+    const NamedType type = type_named("--dtype", options.shape.dtype);
     const vkattn_layer_config config = config_of(name, options);
     const std::uint32_t repeat = options.repeat != 0 ? options.repeat : kDefaultRepeat;
     VariantResult result;
     result.name = name;
     vkattn_estimate_info info{};
-    info.batch = options.batch;
+    info.batch = options.shape.batch;
     info.context_len = options.len;
     info.weight_type = info.cache_type = type.type;
     check(vkattn_estimate(&config, &info, &result.estimate));
@@ -167,9 +168,10 @@ VariantResult measure_variant(const Context &context, const std::string &name, c
 
 void print_json(const std::vector<VariantResult> &results, const vkattn_device_facts &facts,
                 const BenchOptions &options) {
-    nlohmann::json report{{"device", facts.name},   {"driver", driver_text(facts)}, {"d_model", options.d_model},
-                          {"heads", options.heads}, {"len", options.len},           {"batch", options.batch},
-                          {"dtype", options.dtype}};
+    nlohmann::json report{{"device", facts.name},        {"driver", driver_text(facts)},
+                          {"d_model", options.d_model},  {"heads", options.shape.heads},
+                          {"len", options.len},          {"batch", options.shape.batch},
+                          {"dtype", options.shape.dtype}};
     for (const VariantResult &each : results)
         report["variants"].push_back({{"variant", each.name},
                                       {"clock", each.by_gpu ? "gpu" : "wall"},
@@ -191,10 +193,10 @@ std::string with_ratio(double value, double first) {
 
 void print_table(const std::vector<VariantResult> &results, const vkattn_device_facts &facts,
                  const BenchOptions &options) {
-    std::cout << facts.name << ", " << driver_text(facts) << "\nd_model " << options.d_model << ", " << options.heads
-              << " heads, " << options.len << " tokens, batch " << options.batch << ", " << options.dtype << ", by the "
-              << (results.front().by_gpu ? "GPU's" : "wall") << " clock; medians, in brackets the ratio to "
-              << results.front().name << "\n\n"
+    std::cout << facts.name << ", " << driver_text(facts) << "\nd_model " << options.d_model << ", "
+              << options.shape.heads << " heads, " << options.len << " tokens, batch " << options.shape.batch << ", "
+              << options.shape.dtype << ", by the " << (results.front().by_gpu ? "GPU's" : "wall")
+              << " clock; medians, in brackets the ratio to " << results.front().name << "\n\n"
               << padded("variant", 10) << padded("prefill ms", 20) << padded("decode step ms", 20)
               << padded("parameters", 14) << padded("cache bytes/token", 19) << "cache bytes\n";
     const VariantResult &first = results.front();
@@ -210,7 +212,7 @@ void print_table(const std::vector<VariantResult> &results, const vkattn_device_
 
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     for (const std::string &name : options.variants) config_of(name, options);
-    type_named("--dtype", options.dtype);
+    type_named("--dtype", options.shape.dtype);
     const Context context = make_context(common, validation);
     std::vector<VariantResult> results;
     try {

@@ -74,6 +74,7 @@ int run_command(const CommonOptions &common, const RunOptions &options, Validati
     const CaseFile input = read_input(options);
     const Context context = make_context(common, validation);
     const CaseResult result = run_case(context, input, options.outputs, kernel);
+    save_context(context, common);
     if (!options.output_file.empty()) write_safetensors(options.output_file, {{}, result.outputs});
     print_result(input, result, context.facts());
     if (!options.output_file.empty()) std::cout << padded("written", 16) << " " << options.output_file << "\n";

@@ -31,6 +31,7 @@ void print_json(const vkattn_device_facts &facts, const std::vector<vkattn_check
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation) {
     const Context context = make_context(common, validation);
     const std::vector<vkattn_check> checks = context.self_test();
+    save_context(context, common);
     const auto passed = std::ranges::count_if(checks, [](const vkattn_check &check) { return check.passed != 0; });
     const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;
     if (options.json) {

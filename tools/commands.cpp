@@ -1,6 +1,7 @@
 #include "commands.hpp"
 
 #include "input_error.hpp"
+#include "text_file.hpp"
 
 #include <array>
 #include <cstdio>
@@ -33,7 +34,16 @@ Context make_context(const CommonOptions &common, ValidationLog &validation) {
     info.enable_validation = wants_validation() ? 1 : 0;
     info.message_callback = ValidationLog::receive;
     info.message_user = &validation;
+    const std::string saved = common.saved_file.empty() ? "" : read_if_there(common.saved_file);
+    info.saved_data = saved.data();
+    info.saved_bytes = saved.size();
     return Context(info);
+}
+
+void save_context(const Context &context, const CommonOptions &common) {
+    if (common.saved_file.empty()) return;
+    const std::vector<std::uint8_t> saved = context.save();
+    write_text(common.saved_file, std::string(saved.begin(), saved.end()));
 }
 
 vkattn_kernel kernel_of(std::string_view name) {

@@ -1,6 +1,7 @@
 // The commands of vkattn. Each prints its result, returns the exit status and throws InputError for bad input.
 #pragma once
 
+#include "attention_shape.hpp"
 #include "checkpoint_case.hpp"
 
 #include <vkattn/vkattn.hpp>
@@ -22,6 +23,7 @@ constexpr int kExitBadInput = 2; // could not be run
 struct CommonOptions {
     std::string device;
     std::string kernel = "auto";
+    std::string saved_file; // "": none
 };
 
 // Prints the messages of the Vulkan validation layers and counts them. Must outlive the contexts it is given to.
@@ -55,21 +57,12 @@ struct SelftestOptions {
     bool json = false;
 };
 
-struct BenchOptions {
+struct TuneOptions : ShapeOptions {
+    bool json = false;
+};
+
+struct BenchOptions : ShapeOptions {
     std::string op = "attention";
-    std::uint32_t batch = 1;
-    std::uint32_t heads = 32;
-    std::uint32_t kv_heads = 0;           // 0: as many as heads
-    std::vector<std::uint32_t> q_lens{1}; // several: a sweep
-    std::vector<std::uint32_t> kv_lens{4096};
-    std::uint32_t q_len = 0, kv_len = 0; // of one problem of them
-    std::uint32_t page_size = 0;         // positions; 0: K and V are not in pages
-    std::uint32_t head_dim = 128;
-    std::uint32_t v_head_dim = 0; // 0: head_dim
-    bool value_in_key = false;
-    std::string dtype = "f16";
-    std::string kv_dtype; // "": dtype
-    bool causal = false;
     std::uint32_t input_sets = 0;      // 0: several, as memory allows
     std::uint32_t repeat = 0;          // 0: by the time that one run takes
     std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
@@ -85,12 +78,17 @@ int devices_command(const CommonOptions &common, const DevicesOptions &options);
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
+int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation);
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 
 // Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on.
 // Throws Error, whose message says what of --device or of the Vulkan installation is wrong.
+// It begins with what common.saved_file holds, if there is such a file.
 Context make_context(const CommonOptions &common, ValidationLog &validation);
+
+// Writes what the context has learned to common.saved_file, if one is named.
+void save_context(const Context &context, const CommonOptions &common);
 
 // Returns the kernel of a name. Throws InputError.
 vkattn_kernel kernel_of(std::string_view name);

@@ -22,6 +22,7 @@ struct Options {
     RunOptions run;
     CheckOptions check;
     SelftestOptions selftest;
+    TuneOptions tune;
     BenchOptions bench;
     EstimateOptions estimate;
 };
@@ -82,6 +83,8 @@ void add_common(CLI::App &command, CommonOptions &common) {
     command
         .add_option("--kernel", common.kernel, "Kernel to insist on: auto, unfused, flash, decode, coopmat, coopmat2")
         ->capture_default_str();
+    command.add_option("--saved", common.saved_file,
+                       "File of what earlier runs learned of the device, read if it is there, and written at the end");
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 
@@ -127,23 +130,36 @@ void add_selftest(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+void add_shape(CLI::App &command, ShapeOptions &options) {
+    AttentionShape &shape = options.shape;
+    add_size(command, "--batch", shape.batch, "Sequences; default 1");
+    add_size(command, "--heads", shape.heads, "Query heads; default 32");
+    add_size(command, "--kv-heads", shape.kv_heads, "KV heads; default: as many as query heads");
+    add_sizes(command, "--q-len", options.q_lens,
+              "Query length, or several: 512,4k or 1k..16k, by powers of 2; default 1");
+    add_sizes(command, "--kv-len", options.kv_lens, "Key length, or several; default 4096");
+    add_size(command, "--page-size", shape.page_size, "K and V in pages of so many positions, in random order");
+    add_size(command, "--head-dim", shape.head_dim, "Head size of Q and K; default 128");
+    command.add_flag("--value-in-key", shape.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
+    add_size(command, "--v-head-dim", shape.v_head_dim, "Head size of V; default: --head-dim");
+    command.add_option("--dtype", shape.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
+    command.add_option("--kv-dtype", shape.kv_dtype, "Type of K and V; default: --dtype");
+    command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
+}
+
+void add_tune(CLI::App &app, Options &options) {
+    CLI::App *command =
+        app.add_subcommand("tune", "Measure which kernel and tiles are the fastest for attention problems");
+    add_shape(*command, options.tune);
+    command->add_flag("--json", options.tune.json, "Print a JSON array");
+    add_common(*command, options.common);
+}
+
 void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
     command->add_option("--op", bench.op, "Operation")->capture_default_str();
-    add_size(*command, "--batch", bench.batch, "Sequences; default 1");
-    add_size(*command, "--heads", bench.heads, "Query heads; default 32");
-    add_size(*command, "--kv-heads", bench.kv_heads, "KV heads; default: as many as query heads");
-    add_sizes(*command, "--q-len", bench.q_lens,
-              "Query length, or several: 512,4k or 1k..16k, by powers of 2; default 1");
-    add_sizes(*command, "--kv-len", bench.kv_lens, "Key length, or several; default 4096");
-    add_size(*command, "--page-size", bench.page_size, "K and V in pages of so many positions, in random order");
-    add_size(*command, "--head-dim", bench.head_dim, "Head size of Q and K; default 128");
-    command->add_flag("--value-in-key", bench.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
-    add_size(*command, "--v-head-dim", bench.v_head_dim, "Head size of V; default: --head-dim");
-    command->add_option("--dtype", bench.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
-    command->add_option("--kv-dtype", bench.kv_dtype, "Type of K and V; default: --dtype");
-    command->add_flag("--causal", bench.causal, "Causal mask, the last query at the last key");
+    add_shape(*command, bench);
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
     command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
@@ -161,6 +177,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
+    if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
     if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
     return bench_command(options.common, options.bench, validation);
 }
@@ -192,6 +209,7 @@ int parse_and_run(int argc, char **argv) {
     add_run(app, options);
     add_check(app, options);
     add_selftest(app, options);
+    add_tune(app, options);
     add_bench(app, options);
     add_common(*add_estimate_command(app, options.estimate), options.common);
     try {

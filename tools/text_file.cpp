@@ -3,6 +3,7 @@
 #include "input_error.hpp"
 
 #include <fstream>
+#include <iterator>
 
 namespace vkattn::tools {
 
@@ -21,6 +22,15 @@ void write_text(const std::filesystem::path &path, const std::string &text) {
     std::error_code ignored;
     std::filesystem::remove(partial, ignored);
     throw InputError(path.string(), "cannot be written, expected a file in a folder that exists");
+}
+
+std::string read_if_there(const std::filesystem::path &path) {
+    if (!std::filesystem::exists(path)) return "";
+    std::ifstream file(path, std::ios::binary);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    if (!file || file.bad() || std::filesystem::is_directory(path))
+        throw InputError(path.string(), "cannot be read, expected a file");
+    return text;
 }
 
 } // namespace vkattn::tools

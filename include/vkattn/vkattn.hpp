@@ -313,6 +313,20 @@ class Context {
         return Plan(created);
     }
 
+    // Builds what plans of these problems need, on so many threads.
+    void prewarm(std::span<const vkattn_attention_desc> descs, std::uint32_t threads = 1) const {
+        check(vkattn_prewarm(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));
+    }
+
+    // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
+    std::vector<vkattn_candidate> tune(const vkattn_attention_desc &desc) const {
+        std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
+        auto count = static_cast<std::uint32_t>(candidates.size());
+        check(vkattn_tune(get(), &desc, &count, candidates.data()));
+        candidates.resize(std::min<std::size_t>(count, candidates.size()));
+        return candidates;
+    }
+
     Plan kv_append_plan(const vkattn_kv_append_desc &desc) const {
         vkattn_plan created = nullptr;
         check(vkattn_kv_append_plan(get(), &desc, &created));

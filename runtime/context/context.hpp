@@ -2,6 +2,7 @@
 
 #include "runtime/context/device_caps.hpp"
 #include "runtime/context/pipelines.hpp"
+#include "runtime/context/tunings.hpp"
 #include "runtime/context/verdicts.hpp"
 
 #include <functional>
@@ -23,6 +24,7 @@ class Context {
     const DeviceCaps &caps() const { return caps_; }
     DeviceCaps judged_caps() const; // less what tests have ruled out: what kernels are chosen by
     Verdicts &verdicts() { return verdicts_; }
+    Tunings &tunings() { return tunings_; }
     void warn(const std::string &message) const; // to the caller's message_callback
     VkInstance instance() const { return instance_; }
     VkPhysicalDevice physical_device() const { return physical_device_; }
@@ -48,6 +50,7 @@ class Context {
     Functions vk_;
     DeviceCaps caps_{};
     Verdicts verdicts_;
+    Tunings tunings_;
     VkInstance instance_ = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
     VkPhysicalDevice physical_device_ = VK_NULL_HANDLE;

@@ -13,23 +13,7 @@ namespace {
 
 void bind_all(Plan &plan, Step &step, const AttentionProblem &problem, const AttentionSources &sources,
               const View &scores) {
-    const vkattn_tensor *tensors[ATTENTION_BINDINGS] = {};
-    tensors[BINDING_QUERY] = &problem.query;
-    tensors[BINDING_KEY] = &problem.key;
-    tensors[BINDING_VALUE] = &problem.value;
-    tensors[BINDING_OUTPUT] = &problem.output;
-    tensors[BINDING_LOG_SUM_EXP] = &problem.log_sum_exp;
-    tensors[BINDING_ATTN_MASK] = &problem.attn_mask;
-    tensors[BINDING_KEY_PADDING_MASK] = &problem.key_padding_mask;
-    tensors[BINDING_KEY_LENGTHS] = &problem.key_lengths;
-    tensors[BINDING_PAST_LENGTHS] = &problem.past_lengths;
-    tensors[BINDING_ALIBI_SLOPES] = &problem.alibi_slopes;
-    tensors[BINDING_SINKS] = &problem.sinks;
-    tensors[BINDING_ATTN_WEIGHTS] = &problem.attn_weights;
-    tensors[BINDING_QK_MATMUL_OUTPUT] = &problem.qk_matmul_output;
-    tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
-    tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
-    tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
+    const auto tensors = tensors_of(problem);
     for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
         if (tensors[binding] != nullptr) bind(plan, step, binding, {*tensors[binding], sources[binding]});
     bind(plan, step, BINDING_SCORES, scores);
@@ -205,6 +189,33 @@ AttentionSources attention_roles() {
     return sources;
 }
 
+AttentionSources roles_of(const AttentionProblem &problem) {
+    AttentionSources sources = attention_roles();
+    if (problem.value_in_key) sources[BINDING_VALUE] = sources[BINDING_KEY];
+    return sources;
+}
+
+std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem) {
+    std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors{};
+    tensors[BINDING_QUERY] = &problem.query;
+    tensors[BINDING_KEY] = &problem.key;
+    tensors[BINDING_VALUE] = &problem.value;
+    tensors[BINDING_OUTPUT] = &problem.output;
+    tensors[BINDING_LOG_SUM_EXP] = &problem.log_sum_exp;
+    tensors[BINDING_ATTN_MASK] = &problem.attn_mask;
+    tensors[BINDING_KEY_PADDING_MASK] = &problem.key_padding_mask;
+    tensors[BINDING_KEY_LENGTHS] = &problem.key_lengths;
+    tensors[BINDING_PAST_LENGTHS] = &problem.past_lengths;
+    tensors[BINDING_ALIBI_SLOPES] = &problem.alibi_slopes;
+    tensors[BINDING_SINKS] = &problem.sinks;
+    tensors[BINDING_ATTN_WEIGHTS] = &problem.attn_weights;
+    tensors[BINDING_QK_MATMUL_OUTPUT] = &problem.qk_matmul_output;
+    tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
+    tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
+    tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
+    return tensors;
+}
+
 namespace {
 
 // Whether V is the beginning of K's rows, as an MLA layer's latents are.
@@ -229,6 +240,7 @@ void test_choices(Context &context, const AttentionProblem &problem) {
 void add_attention(Plan &plan, const AttentionProblem &given, const AttentionSources &sources) {
     AttentionProblem problem = given;
     problem.value_in_key = shares_rows(problem, sources);
+    if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = plan.context().tunings().find(class_of(problem));
     if (problem.kernel == VKATTN_KERNEL_AUTO) test_choices(plan.context(), problem);
     const DeviceCaps caps = plan.context().judged_caps();
     const std::vector<AttentionProblem> parts = split_to_bind(problem, caps);

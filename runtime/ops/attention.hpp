@@ -10,6 +10,11 @@ using AttentionSources = std::array<Source, ATTENTION_BINDINGS>;
 
 // Each tensor where the caller binds the role of its name.
 AttentionSources attention_roles();
+// The same, with V where K is if it is a part of it.
+AttentionSources roles_of(const AttentionProblem &problem);
+
+// The tensors by the same numbers; nullptr where a number stands for none of the problem.
+std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
 
 // Chooses a kernel and adds its dispatches to the plan.
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources);

@@ -1,0 +1,418 @@
+/* Results, tensors, devices, contexts, buffers and plans: what all of vkattn.h stands on. */
+#ifndef VKATTN_CORE_H
+#define VKATTN_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <vulkan/vulkan_core.h>
+
+#define VKATTN_VERSION_MAJOR 0
+#define VKATTN_VERSION_MINOR 1
+#define VKATTN_VERSION_PATCH 0
+
+#if defined(VKATTN_STATIC)
+#define VKATTN_API
+#elif defined(_WIN32)
+#if defined(VKATTN_BUILD)
+#define VKATTN_API __declspec(dllexport)
+#else
+#define VKATTN_API __declspec(dllimport)
+#endif
+#else
+#define VKATTN_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ results */
+
+typedef enum vkattn_result {
+    VKATTN_SUCCESS = 0,
+    VKATTN_ERROR_INVALID_ARGUMENT = -1, /* an argument breaks its documented contract */
+    VKATTN_ERROR_UNSUPPORTED = -2,      /* a right request that this device or this build cannot serve */
+    VKATTN_ERROR_NO_VULKAN = -3,        /* no Vulkan loader, or it has no usable driver */
+    VKATTN_ERROR_NO_DEVICE = -4,        /* no device matches the request */
+    VKATTN_ERROR_OUT_OF_HOST_MEMORY = -5,
+    VKATTN_ERROR_OUT_OF_DEVICE_MEMORY = -6,
+    VKATTN_ERROR_DEVICE_LOST = -7,
+    VKATTN_ERROR_VULKAN = -8,   /* any other Vulkan failure; the message holds the VkResult */
+    VKATTN_ERROR_INTERNAL = -9, /* a defect of vkattn: please report it */
+    VKATTN_RESULT_MAX_ENUM = 0x7fffffff
+} vkattn_result;
+
+/* Returns the message of the last call that failed on the calling thread: one line, no newline, never NULL, "" if
+ * none failed. Valid until the next failing call on this thread. */
+VKATTN_API const char *vkattn_last_error(void);
+
+/* Returns the name of a result, for instance "VKATTN_ERROR_UNSUPPORTED". Never NULL. */
+VKATTN_API const char *vkattn_result_name(vkattn_result result);
+
+/* Returns the version of the library in use as "major.minor.patch". Never NULL. */
+VKATTN_API const char *vkattn_version(void);
+
+/* ------------------------------------------------------------------------------------------------ tensors */
+
+typedef enum vkattn_type {
+    VKATTN_TYPE_NONE = 0, /* the tensor is absent */
+    VKATTN_TYPE_F32 = 1,
+    VKATTN_TYPE_F16 = 2,
+    VKATTN_TYPE_BF16 = 3,
+    VKATTN_TYPE_BOOL = 4, /* one byte a value, 0 or not 0 */
+    VKATTN_TYPE_I32 = 5,
+    VKATTN_TYPE_Q8_0 = 6, /* ggml's blocks of 32 values, 34 bytes each; caches only */
+    VKATTN_TYPE_Q4_0 = 7, /* ggml's blocks of 32 values, 18 bytes each; caches only */
+    VKATTN_TYPE_MAX_ENUM = 0x7fffffff
+} vkattn_type;
+
+/* The layout of a tensor inside a bound buffer region.
+ *
+ * shape[0..rank-1] are sizes, outermost first; strides are in elements. All strides zero means contiguous.
+ * A stride of 0 in a dimension of size > 1 broadcasts (inputs only). offset is in elements, from the bound offset.
+ * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a block.
+ * A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
+typedef struct vkattn_tensor {
+    vkattn_type type;
+    uint32_t rank; /* 1..4 */
+    uint64_t shape[4];
+    uint64_t strides[4];
+    uint64_t offset;
+} vkattn_tensor;
+
+/* Returns the bytes that a bound region must hold for this tensor, counted from the bound offset and rounded up to a
+ * multiple of 4 (kernels read whole 32-bit words). 0 for an absent tensor. */
+VKATTN_API uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor);
+
+/* What a bound region is for. The comments give the tensor's meaning; shapes are those of the description. */
+typedef enum vkattn_role {
+    VKATTN_ROLE_WORKSPACE = 0, /* scratch of vkattn_requirements.workspace_bytes; contents need not survive */
+    VKATTN_ROLE_QUERY = 1,
+    VKATTN_ROLE_KEY = 2,
+    VKATTN_ROLE_VALUE = 3,
+    VKATTN_ROLE_OUTPUT = 4,
+    VKATTN_ROLE_LOG_SUM_EXP = 5,
+    VKATTN_ROLE_ATTN_MASK = 6,
+    VKATTN_ROLE_KEY_PADDING_MASK = 7,
+    VKATTN_ROLE_KEY_LENGTHS = 8,
+    VKATTN_ROLE_PAST_LENGTHS = 9,
+    VKATTN_ROLE_ALIBI_SLOPES = 10,
+    VKATTN_ROLE_SINKS = 11,
+    VKATTN_ROLE_ATTN_WEIGHTS = 12,
+    VKATTN_ROLE_QK_MATMUL_OUTPUT = 13,
+    VKATTN_ROLE_PAST_KEY = 14,
+    VKATTN_ROLE_PAST_VALUE = 15,
+    VKATTN_ROLE_PRESENT_KEY = 16,
+    VKATTN_ROLE_PRESENT_VALUE = 17,
+    VKATTN_ROLE_CU_SEQLENS_Q = 18,
+    VKATTN_ROLE_CU_SEQLENS_K = 19,
+    VKATTN_ROLE_BLOCK_TABLE = 20,
+    VKATTN_ROLE_PARTIAL_OUTPUT = 21,
+    VKATTN_ROLE_PARTIAL_LOG_SUM_EXP = 22,
+    VKATTN_ROLE_COUNT = 23,
+    VKATTN_ROLE_MAX_ENUM = 0x7fffffff
+} vkattn_role;
+
+/* One buffer region for one role.
+ *
+ * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+ * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment);
+ *   the region must hold vkattn_tensor_bytes of the role's tensor */
+typedef struct vkattn_binding {
+    vkattn_role role;
+    VkBuffer buffer;
+    VkDeviceSize offset;
+} vkattn_binding;
+
+/* ------------------------------------------------------------------------------------------------ devices */
+
+/* The kernels of the operator attention. See vkattn_plan_report for the one a plan took. */
+typedef enum vkattn_kernel {
+    VKATTN_KERNEL_AUTO = 0,    /* the best one that serves the problem */
+    VKATTN_KERNEL_UNFUSED = 1, /* three shaders; the only one that can return weights and scores */
+    VKATTN_KERNEL_FLASH = 2,   /* online softmax; nothing of size q_len x kv_len in memory */
+    VKATTN_KERNEL_DECODE = 3,  /* few query rows: the keys are split over workgroups, and the parts merged */
+    VKATTN_KERNEL_COOPMAT =
+        4, /* flash and decode on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
+    VKATTN_KERNEL_COOPMAT2 = 5, /* the same with scores and weights in registers (VK_NV_cooperative_matrix2) */
+    VKATTN_KERNEL_COUNT = 6,
+    VKATTN_KERNEL_MAX_ENUM = 0x7fffffff
+} vkattn_kernel;
+
+/* Returns "auto", "unfused", "flash", ... Never NULL. */
+VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
+
+/* Whether a device can run a kernel, and if not, why. */
+typedef struct vkattn_kernel_support {
+    vkattn_kernel kernel;
+    uint32_t supported;
+    char reason[128]; /* "" if supported */
+} vkattn_kernel_support;
+
+/* A product of matrices, m x k by k x n, that a subgroup computes on matrix units; sums are F32. */
+typedef struct vkattn_matrix_shape {
+    uint32_t m, n, k;
+    vkattn_type type; /* of the factors: F16 or BF16 */
+} vkattn_matrix_shape;
+
+/* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. */
+typedef struct vkattn_device_facts {
+    uint32_t index; /* position in the enumeration; 0 for a wrapped device */
+    char name[256];
+    char driver_name[256]; /* "" where the driver does not tell */
+    char driver_info[256];
+    uint32_t vendor_id;
+    uint32_t device_id;
+    uint32_t driver_version; /* as the driver packs it */
+    uint32_t api_version;    /* VK_API_VERSION_* packing; what the context may use */
+    VkPhysicalDeviceType device_type;
+    uint8_t device_uuid[16];
+    uint8_t driver_uuid[16];
+    uint64_t device_memory_bytes; /* sum of the device-local heaps */
+    uint64_t max_buffer_bytes;    /* of one buffer; 0: the device does not tell */
+    uint64_t max_storage_buffer_range;
+    uint64_t min_storage_buffer_offset_alignment;
+    uint32_t max_storage_buffers_per_stage;
+    uint32_t max_push_constants_bytes;
+    uint32_t max_shared_memory_bytes;
+    uint32_t max_workgroup_invocations;
+    uint32_t max_workgroup_count[3];
+    uint32_t subgroup_size;     /* invocations */
+    uint32_t subgroup_features; /* VkSubgroupFeatureFlags in the compute stage, 0 if none */
+    uint32_t push_descriptors;
+    uint32_t storage_16bit;
+    uint32_t shader_float16;
+    uint32_t shader_int8;
+    uint32_t storage_8bit;
+    uint32_t buffer_device_address;
+    uint32_t
+        buffers_have_addresses; /* 1: kernels may read bound buffers through device addresses; see vkattn_context_info */
+    uint32_t integer_dot_product;
+    uint32_t vulkan_memory_model;   /* with device scope */
+    uint32_t subgroup_size_control; /* full subgroups of a size that the pipeline asks for */
+    uint32_t cooperative_matrix;
+    uint32_t cooperative_matrix_reductions; /* conversions and operations per element too: VK_NV_cooperative_matrix2 */
+    uint32_t max_loop_iterations; /* of one shader invocation in all its loops, as far as known; 0: no limit */
+    uint32_t portability_subset;  /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
+    uint32_t timestamps;          /* 1: GPU times can be measured */
+    double timestamp_period_ns;
+    uint32_t matrix_shape_count;
+    vkattn_matrix_shape matrix_shapes[16];
+    uint32_t kernel_count;
+    vkattn_kernel_support kernels[8];
+} vkattn_device_facts;
+
+/* Lists every Vulkan device with its facts.
+ *
+ * get_instance_proc_addr may be NULL: the system's Vulkan loader is opened
+ * count: in, the room in facts; out, the number of devices. facts may be NULL to ask for the number alone; otherwise
+ * at most *count entries are written, in the order of the loader.
+ * Fails with VKATTN_ERROR_NO_VULKAN without a loader; zero devices is a success. */
+VKATTN_API vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
+                                                  vkattn_device_facts *facts);
+
+/* ------------------------------------------------------------------------------------------------ context */
+
+typedef struct vkattn_context_opaque *vkattn_context;
+
+/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own. May be called from any thread. */
+typedef void (*vkattn_message_callback)(void *user, const char *message);
+
+/* How to make a context: on a device of its own, or around yours.
+ *
+ * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If the
+ * facts then say buffers_have_addresses, buffers of your own making that plans bind need
+ * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
+ *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index of
+ *                     vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
+ *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
+ *                     message_callback. Fails with VKATTN_ERROR_UNSUPPORTED if the layer is not installed
+ *
+ * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the context.
+ *   instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
+ *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
+ *   enabled_extensions  the device extensions that device was created with
+ *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
+ *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope and shaderFloat16 (bf16:
+ *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl and
+ *                     computeFullSubgroups; coopmat2 needs maintenance4, cooperativeMatrixReductions, -Conversions and
+ *                     -PerElementOperations besides
+ *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind has
+ *                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs above
+ *                     all, are several times faster so. 0: no buffer needs it
+ *   Features and extensions that help are listed by vkattn_wanted_extensions; none is required.
+ *
+ * Both:
+ *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
+ *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context, and not be externally
+ *                     synchronised: threads may compile side by side
+ *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
+ *                     if no other thread uses the queue
+ *   saved_data, saved_bytes  NULL and 0, or what vkattn_context_save gave in an earlier run: pipelines then need not be
+ *                     compiled nor kernels tested again. What is of another device, driver or version of the library, or
+ *                     damaged, is ignored with a warning to message_callback; keep it where nobody else writes
+ *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
+ *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
+ *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
+ *                     "Devices" */
+typedef struct vkattn_context_info {
+    PFN_vkGetInstanceProcAddr get_instance_proc_addr;
+    const char *device_selector;
+    uint32_t enable_validation;
+    vkattn_message_callback message_callback;
+    void *message_user;
+
+    VkInstance instance;
+    VkPhysicalDevice physical_device;
+    VkDevice device;
+    VkQueue queue;
+    uint32_t queue_family;
+    uint32_t api_version;
+    const char *const *enabled_extensions;
+    uint32_t enabled_extension_count;
+    const VkPhysicalDeviceFeatures2 *enabled_features;
+    uint32_t buffers_have_addresses;
+    VkPipelineCache pipeline_cache;
+    void (*lock_queue)(void *user);
+    void (*unlock_queue)(void *user);
+    void *lock_user;
+    const char *device_traits;
+    const void *saved_data;
+    uint64_t saved_bytes;
+} vkattn_context_info;
+
+/* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.
+ * count: in, the room in names; out, the number of extensions. names may be NULL. The strings are static. */
+VKATTN_API void vkattn_wanted_extensions(uint32_t *count, const char **names);
+
+/* Creates a context. info may be NULL: defaults for every member. On failure *context is NULL. */
+VKATTN_API vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context);
+
+/* Destroys a context. NULL is ignored. Waits for nothing: no work of it may be pending on the device. */
+VKATTN_API void vkattn_context_destroy(vkattn_context context);
+
+/* Writes the facts of the context's device. push_descriptors tells whether the context uses them (a wrapped device must
+ * have enabled the extension); the other flags tell what the device has. */
+VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
+
+/* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines (unless
+ * you gave a pipeline_cache) and the verdicts of the self-test.
+ * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
+ * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. */
+VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
+
+/* One check of the self-test. */
+typedef struct vkattn_check {
+    char name[64]; /* "flash, many queries" */
+    uint32_t passed;
+    char reason[128]; /* "" if passed */
+    double milliseconds;
+} vkattn_check;
+
+/* Checks the numbers of every kernel that the device can run, on small problems, against float64 arithmetic on the host,
+ * on the context's queue, and waits. What fails is off for the context from then on: its facts give the reason, and the next
+ * kernel takes over. On GPUs each kernel is checked so before a plan first chooses it, which takes the queue then; trait
+ * self_test=0 of vkattn_context_info.device_traits says not to.
+ * count: in, the room in checks; out, how many there are, 16 at most. checks may be NULL. */
+VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
+
+/* What a device reaches at most, measured: the lines of a roofline (Williams, Waterman and Patterson, 2009). */
+typedef struct vkattn_peaks {
+    double flops_per_second; /* of f32 multiply-adds outside matrix units, two operations each */
+    double bytes_per_second; /* read, or read and written, from memory that no cache holds */
+} vkattn_peaks;
+
+/* Measures the peaks on the context's queue and waits; takes some tenths of a second, and up to 512 MiB of device memory
+ * while it runs. */
+VKATTN_API vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks);
+
+/* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be NULL. */
+VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance,
+                                                VkPhysicalDevice *physical_device, VkDevice *device, VkQueue *queue,
+                                                uint32_t *queue_family);
+
+/* ------------------------------------------------------------------------------------------------ buffers */
+
+typedef struct vkattn_buffer_opaque *vkattn_buffer;
+
+/* Creates a storage buffer in the best memory of the device (a convenience: any VkBuffer of yours serves as well).
+ * bytes must be > 0. Contents are undefined. */
+VKATTN_API vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer);
+
+/* Destroys a buffer. NULL is ignored. The device must have finished with it. */
+VKATTN_API void vkattn_buffer_destroy(vkattn_buffer buffer);
+
+/* Returns the Vulkan handle, owned by the buffer. VK_NULL_HANDLE for NULL. */
+VKATTN_API VkBuffer vkattn_buffer_handle(vkattn_buffer buffer);
+
+/* Copies bytes from or to host memory and waits. offset + bytes must lie within the buffer; bytes may be 0. */
+VKATTN_API vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes);
+VKATTN_API vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes);
+
+/* ------------------------------------------------------------------------------------------------ plans */
+
+typedef struct vkattn_plan_opaque *vkattn_plan;
+
+/* What recording a plan needs from the caller.
+ *
+ * workspace_bytes     0: no VKATTN_ROLE_WORKSPACE needed. Exact: what the plan's own tensors take, nothing to spare
+ * workspace_alignment what the workspace's bound offset must be a multiple of: 16 to 256, a power of two
+ * descriptor_sets, storage_buffer_descriptors, uniform_buffer_descriptors   what one vkattn_record takes from
+ *                     vkattn_record_info.descriptor_pool; all 0 on devices with push descriptors, which need no pool */
+typedef struct vkattn_requirements {
+    uint64_t workspace_bytes;
+    uint64_t workspace_alignment;
+    uint32_t descriptor_sets;
+    uint32_t storage_buffer_descriptors;
+    uint32_t uniform_buffer_descriptors;
+} vkattn_requirements;
+
+/* The choice that a plan made. The strings belong to the plan.
+ *
+ * reason: one sentence that says why this kernel and why not the better ones */
+typedef struct vkattn_report {
+    vkattn_kernel kernel;
+    const char *kernel_name;
+    const char *reason;
+    uint32_t dispatches; /* compute dispatches of one recording */
+} vkattn_report;
+
+/* How to record a plan.
+ *
+ * bindings: one per role that the plan's description names, and VKATTN_ROLE_WORKSPACE if the plan needs one; any order.
+ *   A missing, repeated or unexpected role is an error that names it
+ * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be freed
+ *   before the command buffer has finished. Ignored otherwise */
+typedef struct vkattn_record_info {
+    VkCommandBuffer command_buffer;
+    VkDescriptorPool descriptor_pool;
+    const vkattn_binding *bindings;
+    uint32_t binding_count;
+} vkattn_record_info;
+
+VKATTN_API void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements);
+VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report);
+
+/* Records the plan's dispatches. Nothing is recorded on failure. Allocates no device memory, waits for nothing.
+ *
+ * Synchronisation: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_READ_BIT before;
+ * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after. Earlier
+ * reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own dispatches
+ * are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue family. */
+VKATTN_API vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info);
+
+/* Records the plan in a command buffer of its own, submits it on the context's queue and waits. Temporarily allocates
+ * the workspace if no VKATTN_ROLE_WORKSPACE is bound.
+ * gpu_ms, if not NULL, receives the time between timestamps around the dispatches, or a negative value where the queue
+ * has no timestamps. */
+VKATTN_API vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count,
+                                    double *gpu_ms);
+
+/* Destroys a plan. NULL is ignored. Every command buffer that holds it must have finished. */
+VKATTN_API void vkattn_plan_destroy(vkattn_plan plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
