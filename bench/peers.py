@@ -2,10 +2,8 @@
 """What bench/peers runs inside Debian testing. Times are wall clock, medians of many runs; a round measures every peer
 of a shape once, one after the other, and the table has the medians of the rounds' ratios. One set of inputs each."""
 import argparse
-import dataclasses
 import datetime
 import functools
-import json
 import os
 import pathlib
 import platform
@@ -20,29 +18,12 @@ import time
 import torch
 import torch.nn.functional as functional
 
+from shapes import Shape, time_vkattn
+
 VKATTN = "build-modern/tools/vkattn"
 # Of the shapes that ggml's own list times with many queries.
 GGML_NEAREST = {64: "hsk=72,", 128: "hsk=72,", 256: "hsk=256,.*nb=512", 576: "hsk=576,.*nb=32"}
 GGML_TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    name: str
-    heads: int
-    kv_heads: int
-    q_len: int
-    kv_len: int
-    head_dim: int
-    v_head_dim: int
-    causal: bool
-    kv_type: str
-
-    def flops(self):
-        pairs = self.q_len * self.kv_len
-        if self.causal:
-            pairs -= self.q_len * (self.q_len - 1) / 2
-        return 2 * self.heads * pairs * (self.head_dim + self.v_head_dim)
 
 
 def shapes():
@@ -56,16 +37,6 @@ def shapes():
         yield Shape("decode H64/8 Lk7680 D64", 64, 8, 1, 7680, 64, 64, False, kv)
     for heads, q_len in ((16, 1), (20, 1), (16, 32)):
         yield Shape(f"MLA absorbed H{heads} Lq{q_len} Lk8192", heads, 1, q_len, 8192, 576, 512, False, "f16")
-
-
-def time_vkattn(shape):
-    command = [VKATTN, "bench", "--heads", shape.heads, "--kv-heads", shape.kv_heads, "--q-len", shape.q_len, "--kv-len",
-               shape.kv_len, "--head-dim", shape.head_dim, "--v-head-dim", shape.v_head_dim, "--dtype", "f32", "--kv-dtype",
-               shape.kv_type, "--input-sets", 1, "--roofline", "--json"] + (["--causal"] if shape.causal else [])
-    if shape.head_dim != shape.v_head_dim:
-        command.append("--value-in-key")
-    result = json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
-    return result["median_ms"], result
 
 
 def time_torch(shape):
@@ -129,19 +100,19 @@ def rows(arguments):
         ours, torchs, ratios = [], [], []
         for _ in range(arguments.rounds):
             torchs.append(time_torch(shape))
-            ours.append(time_vkattn(shape)[0])
+            ours.append(time_vkattn(VKATTN, shape)["median_ms"])
             ratios.append(torchs[-1] / ours[-1])
         ggml = None if arguments.no_ggml else ggml_gflops(shape)
-        again = time_vkattn(shape)
-        last = statistics.median([*ours, again[0]])
+        again = time_vkattn(VKATTN, shape, "--roofline")
+        last = statistics.median([*ours, again["median_ms"]])
         print(f"{shape.name} {shape.kv_type}: {last:.3f} ms", file=sys.stderr)
         yield {"shape": shape.name, "kv": shape.kv_type, "ms": last, "gflops": shape.flops() / last / 1e6,
-               "roofline": again[1]["percent_of_roofline"], "peak_gflops": again[1]["peak_gflops"],
-               "peak_gbytes": again[1]["peak_gbytes_per_s"],
+               "roofline": again["percent_of_roofline"], "peak_gflops": again["peak_gflops"],
+               "peak_gbytes": again["peak_gbytes_per_s"],
                "torch_ms": statistics.median(torchs), "over_torch": statistics.median(ratios), "ggml_gflops": ggml,
-               "nearest": shape.q_len != 1, "over_ggml": shape.flops() / again[0] / 1e6 / ggml if ggml else None,
-               "kernel": again[1]["kernel"], "first_dispatch_ms": again[1]["first_dispatch_ms"],
-               "device": again[1]["device"], "driver": again[1]["driver"]}
+               "nearest": shape.q_len != 1, "over_ggml": shape.flops() / again["median_ms"] / 1e6 / ggml if ggml else None,
+               "kernel": again["kernel"], "first_dispatch_ms": again["first_dispatch_ms"],
+               "device": again["device"], "driver": again["driver"]}
 
 
 def table(results):

@@ -101,7 +101,7 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
         if (info != nullptr && info->saved_bytes != 0) {
             require_given(info->saved_data, "saved_data");
             saved = read_state({static_cast<const std::byte *>(info->saved_data), info->saved_bytes}, own.caps());
-            if (!saved.reason.empty()) own.warn("saved_data: " + saved.reason + ", ignored");
+            if (!saved.reason.empty()) own.warn("vkattn: saved_data: " + saved.reason + ", ignored");
         }
         own.verdicts().load(saved.verdicts);
         own.tunings().load(saved.tunings);

@@ -1,6 +1,7 @@
 #include "runtime/self_test.hpp"
 
 #include "runtime/attention_planner.hpp"
+#include "runtime/context/kernel_support.hpp"
 #include "runtime/context/memory.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ops/attention.hpp"
@@ -17,17 +18,17 @@
 namespace vkattn {
 namespace {
 
-constexpr double kMostError = 1e-6; // NMSE, of f16 in all contracts of numbers
+// NMSE, of all contracts of numbers for the type.
+double most_error(vkattn_type type) { return type == VKATTN_TYPE_BF16 ? 5e-5 : 1e-6; }
 
-// A tensor of random numbers on the host, and as f16 on the device.
+// A tensor of random numbers on the host, and as f16 or bf16 on the device.
 struct Input {
-    Input(Context &context, TrialNumbers &numbers, std::initializer_list<uint64_t> shape)
-        : tensor(contiguous(VKATTN_TYPE_F16, shape)), values(extent_elements(tensor)),
-          buffer(context, extent_bytes(tensor)) {
+    Input(Context &context, TrialNumbers &numbers, vkattn_type type, std::initializer_list<uint64_t> shape)
+        : tensor(contiguous(type, shape)), values(extent_elements(tensor)), buffer(context, extent_bytes(tensor)) {
         std::vector<uint16_t> bits(extent_bytes(tensor) / sizeof(uint16_t));
         for (size_t i = 0; i < values.size(); ++i) {
             values[i] = numbers.next();
-            bits[i] = f16_bits(values[i]);
+            bits[i] = type == VKATTN_TYPE_F16 ? f16_bits(values[i]) : bf16_bits(values[i]);
         }
         buffer.write(0, bits.data(), bits.size() * sizeof(uint16_t));
     }
@@ -56,19 +57,20 @@ struct Output {
 };
 
 // "" if the numbers are near enough.
-std::string compare(const std::vector<float> &actual, const std::vector<double> &expected) {
+std::string compare(const std::vector<float> &actual, const std::vector<double> &expected, vkattn_type type) {
     double error = 0.0, size = 0.0;
     for (size_t i = 0; i < expected.size(); ++i) {
         const double difference = static_cast<double>(actual[i]) - expected[i];
         error += difference * difference;
         size += expected[i] * expected[i];
     }
-    if (error <= kMostError * size) return ""; // false for NaN
-    return text("wrong numbers, NMSE ", error / size, ", expected at most ", kMostError);
+    if (error <= most_error(type) * size) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error / size, ", expected at most ", most_error(type));
 }
 
 struct Sizes {
     uint64_t heads, kv_heads, q_len, kv_len, head_dim;
+    vkattn_type type = VKATTN_TYPE_F16;
 };
 
 // Causal attention, the last query at the last key. One row after the other.
@@ -98,9 +100,9 @@ std::vector<double> attend(const Sizes &s, const std::vector<float> &query, cons
 
 std::string check_attention_numbers(Context &context, vkattn_kernel kernel, const Sizes &s) {
     TrialNumbers numbers;
-    const Input query(context, numbers, {1, s.heads, s.q_len, s.head_dim});
-    const Input key(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
-    const Input value(context, numbers, {1, s.kv_heads, s.kv_len, s.head_dim});
+    const Input query(context, numbers, s.type, {1, s.heads, s.q_len, s.head_dim});
+    const Input key(context, numbers, s.type, {1, s.kv_heads, s.kv_len, s.head_dim});
+    const Input value(context, numbers, s.type, {1, s.kv_heads, s.kv_len, s.head_dim});
     Output output(context, {1, s.heads, s.q_len, s.head_dim});
     vkattn_attention_desc desc{};
     desc.query = query.tensor;
@@ -117,7 +119,7 @@ std::string check_attention_numbers(Context &context, vkattn_kernel kernel, cons
                                        {VKATTN_ROLE_VALUE, value.buffer.handle(), 0},
                                        {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0}};
     plan.run(bindings);
-    return compare(output.read(), attend(s, query.values, key.values, value.values));
+    return compare(output.read(), attend(s, query.values, key.values, value.values), s.type);
 }
 
 View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
@@ -125,10 +127,10 @@ View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
 }
 
 // The product of linear_coopmat, whose sums of multiples of 1/64 are exact.
-std::string check_matrix_numbers(Context &context) {
+std::string check_matrix_numbers(Context &context, vkattn_type type) {
     constexpr uint64_t kRows = 19, kIn = 72, kOut = 45;
     TrialNumbers numbers;
-    const Input input(context, numbers, {1, kRows, kIn}), weight(context, numbers, {kOut, kIn});
+    const Input input(context, numbers, type, {1, kRows, kIn}), weight(context, numbers, type, {kOut, kIn});
     Output output(context, {1, kRows, kOut});
     Plan plan(context);
     add_linear(plan, owned(input.tensor, input.buffer), owned(weight.tensor, weight.buffer),
@@ -139,7 +141,7 @@ std::string check_matrix_numbers(Context &context) {
         for (uint64_t k = 0; k < kIn; ++k)
             expected[i] += static_cast<double>(input.values[i / kOut * kIn + k]) *
                            static_cast<double>(weight.values[i % kOut * kIn + k]);
-    return compare(output.read(), expected);
+    return compare(output.read(), expected, type);
 }
 
 Check checked(const std::string &name, const std::function<std::string()> &check) {
@@ -154,13 +156,24 @@ Check checked(const std::string &name, const std::function<std::string()> &check
     return {name, reason, taken.count()};
 }
 
+// f16 and, apart, what matrix units multiply: the others make numbers of either type in the same way.
+std::vector<vkattn_type> types_of(const DeviceCaps &caps, vkattn_kernel kernel) {
+    if (!is_coopmat(kernel)) return {VKATTN_TYPE_F16};
+    std::vector<vkattn_type> types;
+    for (vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
+        if (matrix_obstacle(caps, type).empty()) types.push_back(type);
+    return types;
+}
+
 // Prefill in a few tiles with ends that fill none, and one query over keys in parts.
 std::vector<Check> check_kernel(Context &context, vkattn_kernel kernel) {
-    const std::string name = vkattn_kernel_name(kernel);
     std::vector<Check> checks;
-    for (const Sizes &sizes : {Sizes{4, 2, 19, 75, 64}, Sizes{4, 1, 1, 521, 64}})
-        checks.push_back(checked(name + (sizes.q_len > 1 ? ", many queries" : ", one query"),
-                                 [&] { return check_attention_numbers(context, kernel, sizes); }));
+    for (vkattn_type type : types_of(context.caps(), kernel))
+        for (const Sizes &sizes : {Sizes{4, 2, 19, 75, 64, type}, Sizes{4, 1, 1, 521, 64, type}})
+            checks.push_back(
+                checked(text(vkattn_kernel_name(kernel), sizes.q_len > 1 ? ", many queries" : ", one query",
+                             type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
+                        [&] { return check_attention_numbers(context, kernel, sizes); }));
     return checks;
 }
 
@@ -191,7 +204,9 @@ std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
         return checks;
     }
     if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
-        checks.push_back(checked("linear on matrix units", [&] { return check_matrix_numbers(context); }));
+        for (vkattn_type type : types_of(context.caps(), kernel))
+            checks.push_back(checked(text("linear on matrix units", type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
+                                     [&] { return check_matrix_numbers(context, type); }));
     judge(verdicts, kernel, checks);
     return checks;
 }

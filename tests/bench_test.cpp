@@ -43,6 +43,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the peaks of the device are rates") {
     CHECK(std::isfinite(peaks.bytes_per_second));
     CHECK(peaks.flops_per_second > 1e6);
     CHECK(peaks.bytes_per_second > 1e6);
+    CHECK((peaks.matrix_flops_per_second > 1e6) == can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
@@ -72,12 +73,12 @@ TEST_CASE("rates, and the part of the roofline: the slower of arithmetic and mem
     CHECK(times.gflops() == doctest::Approx(8000.0));
     CHECK(times.gbytes_per_s() == doctest::Approx(1.0));
     CHECK(times.bound_seconds({16e12, 1e12}) == doctest::Approx(0.5e-3));
-    CHECK(times.bound_seconds({16e12, 1.25e9}) == doctest::Approx(0.8e-3));
+    CHECK(times.bound_seconds({16e12, 0.0, 1.25e9}) == doctest::Approx(0.8e-3));
 }
 
 TEST_CASE("one point is an object, several are an array") {
     BenchReport report = sweep();
-    report.peaks = {16e12, 1.25e9};
+    report.peaks = {16e12, 0.0, 1.25e9};
     std::ostringstream several, one;
     print_json(several, report);
     const nlohmann::json array = nlohmann::json::parse(several.str());
@@ -106,7 +107,7 @@ TEST_CASE("comma-separated values: a header, a row a point, text in quotes") {
 
 TEST_CASE("a table's rows are its points") {
     BenchReport report = sweep();
-    report.peaks = {16e12, 1.25e9};
+    report.peaks = {16e12, 0.0, 1.25e9};
     std::ostringstream out;
     print_text(out, report);
     const std::vector<std::string> lines = lines_of(out.str());
@@ -118,7 +119,7 @@ TEST_CASE("a table's rows are its points") {
 TEST_CASE("the chart has the points, and the bound where it was measured") {
     BenchReport report = sweep();
     CHECK(bench_chart(report).series.size() == 1);
-    report.peaks = {16e12, 1.25e9};
+    report.peaks = {16e12, 0.0, 1.25e9};
     const svg::LineChart chart = bench_chart(report);
     REQUIRE(chart.series.size() == 2);
     CHECK(chart.series[0].points[1].x == 2048.0);

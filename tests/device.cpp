@@ -233,12 +233,14 @@ bool is_matrix_kernel(vkattn_kernel kernel) {
     return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
 }
 
-bool has_matrix_kernels() {
-    const auto kernels = std::span(test_device().facts().kernels).first(test_device().facts().kernel_count);
-    return std::ranges::any_of(kernels, [](const vkattn_kernel_support &support) {
-        return is_matrix_kernel(support.kernel) && support.supported != 0;
+bool can_run(const vkattn_device_facts &facts, vkattn_kernel kernel) {
+    const auto kernels = std::span(facts.kernels).first(facts.kernel_count);
+    return std::ranges::any_of(kernels, [&](const vkattn_kernel_support &support) {
+        return support.kernel == kernel && support.supported != 0;
     });
 }
+
+bool has_matrix_kernels() { return can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT); }
 
 namespace {
 

@@ -63,6 +63,9 @@ class TestDevice {
 // As std::string, because doctest prints a const char * as an address.
 std::string kernel_text(vkattn_kernel kernel);
 
+// Whether the device can run a kernel, as far as is known.
+bool can_run(const vkattn_device_facts &facts, vkattn_kernel kernel);
+
 bool validation_wanted();
 // The selector of the environment, "" for the default device.
 std::string device_selector();

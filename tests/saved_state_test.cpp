@@ -36,13 +36,6 @@ void run_small(const vkattn::Context &context) {
     context.attention_plan(desc);
 }
 
-bool is_off(const vkattn::Context &context, vkattn_kernel kernel) {
-    const vkattn_device_facts facts = context.facts();
-    for (std::uint32_t i = 0; i < facts.kernel_count; ++i)
-        if (facts.kernels[i].kernel == kernel) return facts.kernels[i].supported == 0;
-    return false;
-}
-
 } // namespace
 
 TEST_SUITE_BEGIN("saved_state");
@@ -52,18 +45,18 @@ TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same
     Warnings warnings;
     const vkattn::Context first = context_with({}, warnings, corrupted.c_str());
     run_small(first); // which tests flash
-    REQUIRE(is_off(first, VKATTN_KERNEL_FLASH));
+    REQUIRE(!can_run(first.facts(), VKATTN_KERNEL_FLASH));
     const std::vector<std::uint8_t> saved = first.save();
 
     const vkattn::Context second = context_with(saved, warnings, corrupted.c_str());
-    CHECK(is_off(second, VKATTN_KERNEL_FLASH)); // without a test
+    CHECK(!can_run(second.facts(), VKATTN_KERNEL_FLASH)); // without a test
     run_small(second);
     CHECK(warnings.all.empty());
 
     const vkattn::Context other = context_with(saved, warnings, "self_test=1,matrix_units=0");
-    CHECK(!is_off(other, VKATTN_KERNEL_FLASH));
+    CHECK(can_run(other.facts(), VKATTN_KERNEL_FLASH));
     REQUIRE(warnings.all.size() == 1);
-    CHECK(warnings.all[0] == "saved_data: of another device, driver, library or other traits, ignored");
+    CHECK(warnings.all[0] == "vkattn: saved_data: of another device, driver, library or other traits, ignored");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "bytes that are damaged, cut off or of something else are ignored with a warning") {

@@ -36,14 +36,6 @@ AttentionProblem problem_of(const Case &c, std::uint64_t kv_len) {
     return problem;
 }
 
-bool runs(const vkattn::Context &context, vkattn_kernel kernel) {
-    const vkattn_device_facts facts = context.facts();
-    return kernel == VKATTN_KERNEL_AUTO ||
-           std::any_of(facts.kernels, facts.kernels + facts.kernel_count, [&](const vkattn_kernel_support &support) {
-               return support.kernel == kernel && support.supported != 0;
-           });
-}
-
 AttentionResults results_of(const Case &c) {
     AttentionResults results;
     results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, c.v_head_dim});
@@ -62,7 +54,7 @@ bool by_tuning(const vkattn::Plan &plan) {
 
 void check_tuned(const LimitedDevice &device, const Case &c) {
     INFO(c.name);
-    if (!runs(device.context(), c.kernel)) {
+    if (c.kernel != VKATTN_KERNEL_AUTO && !can_run(device.context().facts(), c.kernel)) {
         MESSAGE("skipped: " << kernel_text(c.kernel) << " cannot run here");
         return;
     }

@@ -151,6 +151,7 @@ AttentionTimes time_attention(const Context &context, const AttentionShape &shap
     times.best = times.by_gpu ? statistics(runs.gpu_ms) : times.wall;
     times.flops = flops(shape, problem.desc);
     times.bytes = bytes_once(problem.desc);
+    times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
     return times;
 }
 

@@ -16,10 +16,6 @@ double percent_of_roofline(const AttentionTimes &times, const vkattn_peaks &peak
     return 100.0 * times.bound_seconds(peaks) / times.seconds();
 }
 
-bool bound_by_memory(const AttentionTimes &times, const vkattn_peaks &peaks) {
-    return times.bytes / peaks.bytes_per_second > times.flops / peaks.flops_per_second;
-}
-
 nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &report) {
     const AttentionTimes &times = point.times;
     nlohmann::ordered_json json{{"device", report.device.name},
@@ -42,6 +38,7 @@ nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &repor
                                 {"workspace_bytes", times.workspace_bytes}};
     if (report.peaks) {
         json["peak_gflops"] = report.peaks->flops_per_second / kGiga;
+        json["peak_matrix_gflops"] = report.peaks->matrix_flops_per_second / kGiga;
         json["peak_gbytes_per_s"] = report.peaks->bytes_per_second / kGiga;
         json["percent_of_roofline"] = percent_of_roofline(times, *report.peaks);
     }
@@ -54,7 +51,9 @@ void print_times(std::ostream &out, const char *name, const Statistics &times) {
 }
 
 std::string peaks_text(const vkattn_peaks &peaks) {
-    return significant(peaks.flops_per_second / kGiga, 4) + " GFLOP/s and " +
+    const double matrices = peaks.matrix_flops_per_second / kGiga;
+    return significant(peaks.flops_per_second / kGiga, 4) + " GFLOP/s" +
+           (matrices > 0.0 ? ", " + significant(matrices, 4) + " on matrix units," : "") + " and " +
            significant(peaks.bytes_per_second / kGiga, 4) + " GB/s measured";
 }
 
@@ -76,7 +75,7 @@ void print_point(std::ostream &out, const BenchReport &report) {
         << significant(times.gbytes_per_s(), 4) << " GB/s\n";
     if (report.peaks)
         out << padded("roofline", 12) << " " << decimals(percent_of_roofline(times, *report.peaks), 0)
-            << " %, bound by " << (bound_by_memory(times, *report.peaks) ? "memory" : "arithmetic") << ": "
+            << " %, bound by " << (times.bound_by_memory(*report.peaks) ? "memory" : "arithmetic") << ": "
             << peaks_text(*report.peaks) << "\n";
     out << padded("first", 12) << " " << decimals(times.first_dispatch_ms, 1) << " ms to plan and run once\n"
         << padded("workspace", 12) << " " << times.workspace_bytes << " bytes\n";
@@ -97,7 +96,7 @@ Cells cells_of(const BenchPoint &point, const BenchReport &report) {
                 decimals(times.first_dispatch_ms, 1)};
     if (report.peaks) {
         cells.push_back(decimals(percent_of_roofline(times, *report.peaks), 0) + " %");
-        cells.push_back(bound_by_memory(times, *report.peaks) ? "memory" : "arithmetic");
+        cells.push_back(times.bound_by_memory(*report.peaks) ? "memory" : "arithmetic");
     }
     return cells;
 }

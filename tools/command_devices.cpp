@@ -72,6 +72,15 @@ std::vector<std::string> subgroup_features(const vkattn_device_facts &facts) {
     return names;
 }
 
+// "16x16x16 f16": m, n and k of a product, and the type of its factors.
+std::vector<std::string> matrix_shapes(const vkattn_device_facts &facts) {
+    std::vector<std::string> shapes;
+    for (const vkattn_matrix_shape &shape : std::span(facts.matrix_shapes).first(facts.matrix_shape_count))
+        shapes.push_back(std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
+                         (shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16"));
+    return shapes;
+}
+
 // The kernels to tell of: all, or the one of --kernel.
 std::vector<vkattn_kernel_support> kernels_of(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     std::vector<vkattn_kernel_support> kernels;
@@ -109,6 +118,7 @@ nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
             {"max_workgroup_count", facts.max_workgroup_count},
             {"subgroup_size", facts.subgroup_size},
             {"subgroup_features", subgroup_features(facts)},
+            {"matrix_shapes", matrix_shapes(facts)},
             {"timestamp_period_ns", facts.timestamp_period_ns},
             {"features", features},
             {"kernels", kernels}};
@@ -138,6 +148,7 @@ void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
               << "   workgroup " << facts.max_workgroup_invocations << " invocations, " << facts.max_shared_memory_bytes
               << " bytes shared, " << facts.max_push_constants_bytes << " bytes of push constants\n"
               << "   subgroup  " << facts.subgroup_size << ": " << joined(subgroup_features(facts)) << "\n";
+    if (facts.matrix_shape_count != 0) std::cout << "   matrices  " << joined(matrix_shapes(facts)) << "\n";
     print_features(facts);
     for (const vkattn_kernel_support &support : kernels_of(facts, kernel))
         std::cout << "   kernel    " << padded(vkattn_kernel_name(support.kernel), 8) << " "
@@ -167,11 +178,24 @@ std::vector<vkattn_device_facts> selected_devices(const std::string &selector) {
     return found;
 }
 
+// The device's facts with the verdicts of earlier runs.
+vkattn_device_facts as_saved(const std::vector<vkattn_device_facts> &found, CommonOptions common,
+                             ValidationLog &validation) {
+    if (found.size() > 1)
+        throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
+    const std::uint32_t index = found.front().index;
+    common.device = std::to_string(index);
+    vkattn_device_facts facts = make_context(common, validation).facts();
+    facts.index = index;
+    return facts;
+}
+
 } // namespace
 
-int devices_command(const CommonOptions &common, const DevicesOptions &options) {
+int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
-    const std::vector<vkattn_device_facts> found = selected_devices(common.device);
+    std::vector<vkattn_device_facts> found = selected_devices(common.device);
+    if (!common.saved_file.empty()) found = {as_saved(found, common, validation)};
     if (!options.json) {
         for (const vkattn_device_facts &facts : found) print_device(facts, kernel);
         return kExitSuccess;

@@ -74,7 +74,7 @@ struct BenchOptions : ShapeOptions {
     std::string svg_file;
 };
 
-int devices_command(const CommonOptions &common, const DevicesOptions &options);
+int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation);
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);

@@ -173,7 +173,7 @@ void add_bench(CLI::App &app, Options &options) {
 }
 
 int run_selected(const CLI::App &app, const Options &options, ValidationLog &validation) {
-    if (app.got_subcommand("devices")) return devices_command(options.common, options.devices);
+    if (app.got_subcommand("devices")) return devices_command(options.common, options.devices, validation);
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);

@@ -215,7 +215,8 @@ VKATTN_API vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_
 
 typedef struct vkattn_context_opaque *vkattn_context;
 
-/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own. May be called from any thread. */
+/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own, which begin with "vkattn: ". May be called
+ * from any thread. */
 typedef void (*vkattn_message_callback)(void *user, const char *message);
 
 /* How to make a context: on a device of its own, or around yours.
@@ -313,13 +314,15 @@ typedef struct vkattn_check {
  * on the context's queue, and waits. What fails is off for the context from then on: its facts give the reason, and the next
  * kernel takes over. On GPUs each kernel is checked so before a plan first chooses it, which takes the queue then; trait
  * self_test=0 of vkattn_context_info.device_traits says not to.
- * count: in, the room in checks; out, how many there are, 16 at most. checks may be NULL. */
+ * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
+#define VKATTN_MAX_CHECKS 32
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
 
 /* What a device reaches at most, measured: the lines of a roofline (Williams, Waterman and Patterson, 2009). */
 typedef struct vkattn_peaks {
-    double flops_per_second; /* of f32 multiply-adds outside matrix units, two operations each */
-    double bytes_per_second; /* read, or read and written, from memory that no cache holds */
+    double flops_per_second;        /* of f32 multiply-adds outside matrix units, two operations each */
+    double matrix_flops_per_second; /* of matrix units, f16 factors and f32 sums; 0 without kernel coopmat */
+    double bytes_per_second;        /* read, or read and written, from memory that no cache holds */
 } vkattn_peaks;
 
 /* Measures the peaks on the context's queue and waits; takes some tenths of a second, and up to 512 MiB of device memory

@@ -279,7 +279,7 @@ class Context {
 
     // Checks the numbers of every kernel; what fails is off for this context.
     std::vector<vkattn_check> self_test() const {
-        std::vector<vkattn_check> checks(16);
+        std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
         auto count = static_cast<std::uint32_t>(checks.size());
         check(vkattn_self_test(get(), &count, checks.data()));
         checks.resize(std::min<std::size_t>(count, checks.size()));

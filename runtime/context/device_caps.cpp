@@ -181,7 +181,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     set_features(query, extensions, caps);
     set_matrix_shapes(vk, physical_device, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
-    caps.traits = device_traits(caps.name, caps.driver_info, caps.device_type);
+    caps.traits = device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     return caps;
 }

@@ -1,13 +1,20 @@
 #include "runtime/context/device_table.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <string_view>
 
 namespace vkattn {
 namespace {
 
+constexpr uint32_t kAmd = 0x1002, kIntel = 0x8086, kNvidia = 0x10de, kQualcomm = 0x5143; // PCI; Khronos' for no PCI
+constexpr uint32_t kMesaSoftware = 0x10005;
+
 struct Row {
-    std::string_view name; // what the device's name begins with
-    std::string_view info; // what the driver's information begins with, up to its version
+    uint32_t vendor;
+    std::string_view name;   // what the device's name contains
+    std::string_view driver; // what the driver's name contains
+    std::string_view info;   // what the driver's information begins with, up to its version
     uint32_t first_version;
     DeviceTraits traits;
 };
@@ -19,7 +26,6 @@ constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t s
             .shuffled_address_loads = shuffled_address_loads,
             .widest_divergent_addresses = 8,
             .parallel_workgroups = 16,
-            .self_test = 0,
             .matrix_units = 0,
             .widest_matrix_subgroup = 8,
             .unroll_matrices = 0,
@@ -31,14 +37,50 @@ constexpr Row kTable[] = {
     // and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A 64-bit value that
     // differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on the stack, and
     // cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to compile.
-    {"llvmpipe", "Mesa ", 26, llvmpipe_traits(1, 0)},
+    {kMesaSoftware, "llvmpipe", "", "Mesa ", 26, llvmpipe_traits(1, 0)},
     // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one instruction:
     // 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
-    {"llvmpipe", "Mesa ", 25, llvmpipe_traits(0, 1)},
+    {kMesaSoftware, "llvmpipe", "", "Mesa ", 25, llvmpipe_traits(0, 1)},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 25 every lane of every shuffle is a branch, and unrolled kernels compile for many seconds.
-    {"llvmpipe", "", 0, llvmpipe_traits(0, 0)},
+    {kMesaSoftware, "llvmpipe", "", "", 0, llvmpipe_traits(0, 0)},
+
+    // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than plain
+    // arithmetic or wrong. Rows of devices that are well stand before their vendor's.
+    //
+    // Intel: Xe2 (Battlemage, Lunar Lake) and later are well; before, cooperative matrices do not pay.
+    {kIntel, "BMG", "", "", 0, {}},
+    {kIntel, "Arc(TM) B", "", "", 0, {}},
+    {kIntel, "Arc(tm) B", "", "", 0, {}},
+    {kIntel, "LNL", "", "", 0, {}},
+    {kIntel, "Lunar Lake", "", "", 0, {}},
+    {kIntel, "PTL", "", "", 0, {}},
+    {kIntel, "Panther Lake", "", "", 0, {}},
+    {kIntel, "", "", "", 0, {.matrix_units = 0}},
+    // AMD's own drivers list them on GPUs that emulate them; RDNA3 and later have them.
+    {kAmd, "RX 7", "", "", 0, {}},
+    {kAmd, "RX 9", "", "", 0, {}},
+    {kAmd, "PRO W7", "", "", 0, {}},
+    {kAmd, "AI PRO", "", "", 0, {}},
+    {kAmd, "740M", "", "", 0, {}},
+    {kAmd, "760M", "", "", 0, {}},
+    {kAmd, "780M", "", "", 0, {}},
+    {kAmd, "840M", "", "", 0, {}},
+    {kAmd, "860M", "", "", 0, {}},
+    {kAmd, "880M", "", "", 0, {}},
+    {kAmd, "890M", "", "", 0, {}},
+    {kAmd, "8050S", "", "", 0, {}},
+    {kAmd, "8060S", "", "", 0, {}},
+    {kAmd, "", "AMD proprietary", "", 0, {.matrix_units = 0}},
+    // Turing.
+    {kNvidia, "RTX 20", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "GTX 16", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "Quadro RTX", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "TITAN RTX", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "Tesla T4", "", "", 0, {.matrix_units = 0}},
+    // Adreno.
+    {kQualcomm, "", "", "", 0, {.matrix_units = 0}},
 };
 
 // The number that `info` goes on with behind `prefix`; -1 where it does not.
@@ -55,15 +97,20 @@ uint32_t dispatch_megaflops(VkPhysicalDeviceType type) {
     return type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ? 1'000'000 : 100'000;
 }
 
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool matches(const Row &row, const vkattn_device_facts &facts) {
+    return facts.vendor_id == row.vendor && contains(facts.name, row.name) && contains(facts.driver_name, row.driver) &&
+           version_behind(facts.driver_info, row.info) >= row.first_version;
+}
+
 } // namespace
 
-DeviceTraits device_traits(std::string_view device_name, std::string_view driver_info, VkPhysicalDeviceType type) {
-    for (const Row &row : kTable)
-        if (device_name.starts_with(row.name) && version_behind(driver_info, row.info) >= row.first_version)
-            return row.traits;
-    DeviceTraits traits;
-    traits.max_dispatch_megaflops = dispatch_megaflops(type);
-    traits.self_test = type != VK_PHYSICAL_DEVICE_TYPE_CPU;
+DeviceTraits device_traits(const vkattn_device_facts &facts) {
+    const auto row = std::ranges::find_if(kTable, [&](const Row &each) { return matches(each, facts); });
+    DeviceTraits traits = row == std::end(kTable) ? DeviceTraits{} : row->traits;
+    if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts.device_type);
+    if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
     return traits;
 }
 

@@ -2,8 +2,6 @@
 
 #include "vkattn/vkattn.h"
 
-#include <string_view>
-
 namespace vkattn {
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
@@ -34,8 +32,7 @@ struct DeviceTraits {
     uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
 };
 
-// The traits of the first row of the table that matches, or the defaults for a device of the type. driver_info: "" where
-// the device does not tell.
-DeviceTraits device_traits(std::string_view device_name, std::string_view driver_info, VkPhysicalDeviceType type);
+// The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's type.
+DeviceTraits device_traits(const vkattn_device_facts &facts);
 
 } // namespace vkattn

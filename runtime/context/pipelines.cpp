@@ -22,6 +22,7 @@
 #include "vkattn_shaders/merge_parts.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
 #include "vkattn_shaders/peak_fma.spv.hpp"
+#include "vkattn_shaders/peak_matrix.spv.hpp"
 #include "vkattn_shaders/peak_stream.spv.hpp"
 #include "vkattn_shaders/peak_stream_addresses.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
@@ -67,6 +68,7 @@ const ModuleInfo kModules[] = {
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
     {"advance_lengths", advance_lengths_spv, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
     {"peak_fma", peak_fma_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"peak_matrix", peak_matrix_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true},
     {"peak_stream", peak_stream_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
     {"peak_stream_addresses", peak_stream_addresses_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
 };

@@ -34,6 +34,7 @@ enum class Module : uint32_t {
     kKvAppend,
     kAdvanceLengths,
     kPeakFma,
+    kPeakMatrix,
     kPeakStream,
     kPeakStreamAddresses,
     kCount
