@@ -72,7 +72,7 @@ TEST_CASE("rates, and the part of the roofline: the slower of arithmetic and mem
     const AttentionTimes times = sweep().points.front().times;
     CHECK(times.gflops() == doctest::Approx(8000.0));
     CHECK(times.gbytes_per_s() == doctest::Approx(1.0));
-    CHECK(times.bound_seconds({16e12, 1e12}) == doctest::Approx(0.5e-3));
+    CHECK(times.bound_seconds({16e12, 0.0, 1e12}) == doctest::Approx(0.5e-3));
     CHECK(times.bound_seconds({16e12, 0.0, 1.25e9}) == doctest::Approx(0.8e-3));
 }
 
