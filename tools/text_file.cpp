@@ -27,7 +27,8 @@ void write_text(const std::filesystem::path &path, const std::string &text) {
 std::string read_if_there(const std::filesystem::path &path) {
     if (!std::filesystem::exists(path)) return "";
     std::ifstream file(path, std::ios::binary);
-    if (!file || std::filesystem::is_directory(path)) throw InputError(path.string(), "cannot be read, expected a file");
+    if (!file || std::filesystem::is_directory(path))
+        throw InputError(path.string(), "cannot be read, expected a file");
     return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
