@@ -13,6 +13,7 @@ configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/
     INSTALL_DESTINATION ${vkattn_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/vkattnConfig.cmake ${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake
+    cmake/vulkan_headers.cmake
     DESTINATION ${vkattn_package_dir})
 
 # A static library's users must link what it needs, and must know that it is static.

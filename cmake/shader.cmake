@@ -1,5 +1,17 @@
 # GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header.
 
+# A release holds the headers: see package.cmake.
+if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/compiled)
+    message(STATUS "Shaders: compiled ones, of the release")
+    set(VKATTN_SHADER_INCLUDE_DIR ${CMAKE_CURRENT_SOURCE_DIR}/compiled PARENT_SCOPE)
+    function(vkattn_shader)
+    endfunction()
+    function(vkattn_shader_target target)
+        add_custom_target(${target})
+    endfunction()
+    return()
+endif()
+
 find_program(VKATTN_GLSL_COMPILER NAMES glslangValidator glslang glslc DOC "glslangValidator, glslang or glslc")
 find_program(VKATTN_SPIRV_OPT spirv-opt DOC "Optimises the shaders; optional")
 find_program(VKATTN_SPIRV_VAL spirv-val DOC "Validates the shaders; optional")

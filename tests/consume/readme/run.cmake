@@ -1,11 +1,12 @@
-file(READ "${README}" readme)
+# The README's programs, cut out, built with its own CMakeLists.txt from an install tree, and run.
+file(READ "${VKATTN_SOURCE}/README.md" readme)
 
 # Writes the fenced block behind the line "<!-- file: NAME -->" to ${WORK}/NAME.
 function(cut_block name)
     set(marker "<!-- file: ${name} -->\n```")
     string(FIND "${readme}" "${marker}" start)
     if(start LESS 0)
-        message(FATAL_ERROR "${README}: no fenced block behind <!-- file: ${name} -->")
+        message(FATAL_ERROR "README.md: no fenced block behind <!-- file: ${name} -->")
     endif()
     string(LENGTH "${marker}" marker_length)
     math(EXPR start "${start} + ${marker_length}")
@@ -18,26 +19,7 @@ function(cut_block name)
     file(WRITE "${WORK}/${name}" "${block}")
 endfunction()
 
-function(run)
-    execute_process(COMMAND ${ARGV} WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE result OUTPUT_VARIABLE output
-        ERROR_VARIABLE output)
-    if(NOT result EQUAL 0)
-        string(REPLACE ";" " " command "${ARGV}")
-        message(FATAL_ERROR "${command}\nended with ${result}:\n${output}")
-    endif()
-    set(output "${output}" PARENT_SCOPE)
-endfunction()
-
-function(expect_output program pattern)
-    find_program(path_of_${program} ${program} PATHS "${WORK}/build" "${WORK}/build/${CONFIG}" NO_DEFAULT_PATH REQUIRED)
-    run("${path_of_${program}}")
-    message(STATUS "${program}: ${output}")
-    if(NOT output MATCHES "${pattern}")
-        message(FATAL_ERROR "${program} printed\n${output}\nexpected a match of: ${pattern}")
-    endif()
-endfunction()
-
-file(REMOVE_RECURSE "${WORK}")
+include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
 foreach(name CMakeLists.txt attention.cpp attention.c record.cpp wrap.c layer.cpp kinds.cpp cache.cpp paged.cpp shared_prefix.cpp)
     cut_block(${name})
 endforeach()
@@ -50,12 +32,8 @@ add_library(fragments OBJECT record.cpp wrap.c kinds.cpp cache.cpp paged.cpp sha
 target_link_libraries(fragments PRIVATE vkattn::vkattn)
 ")
 
-run(${CMAKE_COMMAND} --install "${VKATTN_BUILD}" --prefix "${WORK}/prefix" --config "${CONFIG}")
-run(${CMAKE_COMMAND} -S . -B build -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix" "-DCMAKE_BUILD_TYPE=${CONFIG}"
-    "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
-    "-DCMAKE_C_FLAGS=${C_FLAGS} -Wall -Wextra -Werror" "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Wno-missing-field-initializers -Werror")
-run(${CMAKE_COMMAND} --build build --config "${CONFIG}")
-
-expect_output(attention "the last query averages its keys to 63\\.5")
-expect_output(attention_c "query 3 averages its keys to 1\\.5")
-expect_output(layer "16 tokens of ones come out as 0\\.1024")
+install_vkattn()
+build("${WORK}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+expect_output("the last query averages its keys to 63\\.5" "${WORK}/build/attention")
+expect_output("query 3 averages its keys to 1\\.5" "${WORK}/build/attention_c")
+expect_output("16 tokens of ones come out as 0\\.1024" "${WORK}/build/layer")

@@ -1,0 +1,16 @@
+# Builds and runs the project beside this file, whose shared library must have nothing to show but the C interface, and must
+# not need a Vulkan loader to be loaded.
+include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
+build("${CMAKE_CURRENT_LIST_DIR}" "-DVKATTN_SOURCE=${VKATTN_SOURCE}" ${LAUNCHER})
+expect_output("1 -2 3 0.25" "${WORK}/build/consumer")
+file(GLOB library "${WORK}/build/vkattn/libvkattn.so.*.*.*")
+run(nm --dynamic --defined-only --extern-only --format=just-symbols "${library}")
+string(REGEX REPLACE "(^|\n)(vkattn_[a-z_0-9]+|_fini|_init)" "" others "${output}")
+string(STRIP "${others}" others)
+if(NOT others STREQUAL "")
+    message(FATAL_ERROR "libvkattn.so shows symbols besides vkattn_*:\n${others}")
+endif()
+run(readelf --dynamic "${library}")
+if(output MATCHES "libvulkan" OR NOT output MATCHES "soname: .libvkattn\\.so\\.0")
+    message(FATAL_ERROR "libvkattn.so: expected soname libvkattn.so.0 and no libvulkan:\n${output}")
+endif()
