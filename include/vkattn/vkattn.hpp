@@ -1,6 +1,9 @@
 // vkattn.hpp: header-only C++20 over vkattn.h. Owning, move-only objects, spans and exceptions; no logic of its own, so
 // vkattn.h is the reference for what every call means, takes and refuses.
 //
+// Compiled without exceptions (-fno-exceptions), functions that can fail return Result<T> in place of T, and vkattn_result in
+// place of void; a constructor that fails leaves an object that tests false. vkattn_last_error has the message.
+//
 //     vkattn::Context context;
 //     vkattn_attention_desc desc{};
 //     desc.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 8, 128, 64});
@@ -21,11 +24,14 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace vkattn {
 // Keeps these inline symbols apart from those inside a statically linked library, and from other versions of this file.
 inline namespace v0 {
+
+#if defined(__cpp_exceptions)
 
 // A failed call: its result, and its message in what().
 class Error : public std::runtime_error {
@@ -39,28 +45,67 @@ class Error : public std::runtime_error {
     vkattn_result result_;
 };
 
+using Status = void; // what a function returns that can fail and has nothing else to return
+template <typename T>
+using Returned = T;
+
 // Throws Error with the message of vkattn_last_error unless result is VKATTN_SUCCESS.
-inline void check(vkattn_result result) {
+inline Status check(vkattn_result result) {
     if (result == VKATTN_SUCCESS) return;
     const std::string message = vkattn_last_error();
     throw Error(result, message.empty() ? vkattn_result_name(result) : message);
 }
 
+namespace detail {
+template <typename T>
+T returned(vkattn_result result, T value) {
+    check(result);
+    return value;
+}
+inline void require_constructed(vkattn_result result) { check(result); }
+} // namespace detail
+
+#else
+
+// What a function made, or the result that says why it could not.
+template <typename T>
+struct [[nodiscard]] Result {
+    vkattn_result result;
+    T value; // empty unless result is VKATTN_SUCCESS
+
+    explicit operator bool() const noexcept { return result == VKATTN_SUCCESS; }
+    T &operator*() noexcept { return value; }
+    const T &operator*() const noexcept { return value; }
+    T *operator->() noexcept { return &value; }
+    const T *operator->() const noexcept { return &value; }
+};
+
+using Status = vkattn_result;
+template <typename T>
+using Returned = Result<T>;
+
+[[nodiscard]] inline Status check(vkattn_result result) { return result; }
+
+namespace detail {
+template <typename T>
+Result<T> returned(vkattn_result result, T value) {
+    return {result, std::move(value)};
+}
+inline void require_constructed(vkattn_result) {}
+} // namespace detail
+
+#endif
+
 // Describes a tensor: sizes and strides outermost first, strides and offset in elements; no strides means contiguous.
-// Throws Error if shape has not 1 to 4 dimensions, or if strides has another number of them (unless it is empty).
+// A shape that has not 1 to 4 dimensions, or strides of another number (unless none), are refused by whatever takes the tensor.
 inline vkattn_tensor tensor(vkattn_type type, std::span<const std::uint64_t> shape,
                             std::span<const std::uint64_t> strides = {}, std::uint64_t offset = 0) {
-    if (shape.empty() || shape.size() > 4)
-        throw Error(VKATTN_ERROR_INVALID_ARGUMENT,
-                    "shape has " + std::to_string(shape.size()) + " dimensions, expected 1 to 4");
-    if (!strides.empty() && strides.size() != shape.size())
-        throw Error(VKATTN_ERROR_INVALID_ARGUMENT, "strides has " + std::to_string(strides.size()) +
-                                                       " dimensions, expected " + std::to_string(shape.size()));
     vkattn_tensor described{};
     described.type = type;
-    described.rank = static_cast<std::uint32_t>(shape.size());
-    std::ranges::copy(shape, described.shape);
-    std::ranges::copy(strides, described.strides);
+    const bool agree = strides.empty() || strides.size() == shape.size();
+    described.rank = agree ? static_cast<std::uint32_t>(shape.size()) : 0; // 0 and above 4 are no ranks
+    std::ranges::copy(shape.first(std::min<std::size_t>(shape.size(), 4)), described.shape);
+    std::ranges::copy(strides.first(std::min<std::size_t>(strides.size(), 4)), described.strides);
     described.offset = offset;
     return described;
 }
@@ -72,15 +117,15 @@ inline vkattn_tensor tensor(vkattn_type type, std::initializer_list<std::uint64_
 }
 
 // Lists every Vulkan device with its facts, in the order of the loader. Throws Error if there is no Vulkan loader.
-inline std::vector<vkattn_device_facts> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
+inline Returned<std::vector<vkattn_device_facts>> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
     std::uint32_t count = 0;
-    check(vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr));
+    vkattn_result result = vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr);
     std::vector<vkattn_device_facts> facts(count);
-    if (count == 0) return facts;
-    check(vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data()));
+    if (result == VKATTN_SUCCESS && count != 0)
+        result = vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data());
     // A device may have been unplugged between the two calls.
     facts.resize(std::min<std::size_t>(facts.size(), count));
-    return facts;
+    return detail::returned(result, std::move(facts));
 }
 
 // A contiguous range of values that may be copied byte by byte: a vector, an array, a span.
@@ -94,20 +139,20 @@ class Buffer {
     // Creates a buffer of bytes > 0; its contents are undefined.
     Buffer(vkattn_context context, std::uint64_t bytes) {
         vkattn_buffer created = nullptr;
-        check(vkattn_buffer_create(context, bytes, &created));
+        detail::require_constructed(vkattn_buffer_create(context, bytes, &created));
         handle_.reset(created);
     }
 
     // Copies all values into the buffer, from offset_bytes on, and waits.
     template <ValueRange Range>
-    void write(const Range &values, std::uint64_t offset_bytes = 0) {
-        check(vkattn_buffer_write(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
+    Status write(const Range &values, std::uint64_t offset_bytes = 0) {
+        return check(vkattn_buffer_write(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
     }
 
     // Fills values from the buffer, from offset_bytes on, and waits.
     template <ValueRange Range>
-    void read(Range &&values, std::uint64_t offset_bytes = 0) const {
-        check(vkattn_buffer_read(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
+    Status read(Range &&values, std::uint64_t offset_bytes = 0) const {
+        return check(vkattn_buffer_read(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
     }
 
     // Returns the Vulkan handle, owned by the buffer.
@@ -115,6 +160,7 @@ class Buffer {
 
     // Returns the C handle, owned by this object.
     vkattn_buffer get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   private:
     template <typename Range>
@@ -159,29 +205,31 @@ class Plan {
 
     // Records the dispatches into a command buffer that is recording. The barriers around them are the caller's, see
     // vkattn_record; pool is needed only where requirements() asks for descriptor sets.
-    void record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,
-                VkDescriptorPool pool = VK_NULL_HANDLE) const {
+    Status record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,
+                  VkDescriptorPool pool = VK_NULL_HANDLE) const {
         const vkattn_record_info info{command_buffer, pool, bindings.data(),
                                       static_cast<std::uint32_t>(bindings.size())};
-        check(vkattn_record(get(), &info));
+        return check(vkattn_record(get(), &info));
     }
-    void record(VkCommandBuffer command_buffer, std::initializer_list<vkattn_binding> bindings,
-                VkDescriptorPool pool = VK_NULL_HANDLE) const {
-        record(command_buffer, std::span(bindings.begin(), bindings.size()), pool);
+    Status record(VkCommandBuffer command_buffer, std::initializer_list<vkattn_binding> bindings,
+                  VkDescriptorPool pool = VK_NULL_HANDLE) const {
+        return record(command_buffer, std::span(bindings.begin(), bindings.size()), pool);
     }
 
     // Records, submits and waits. Returns the milliseconds on the GPU, negative where the queue has no timestamps.
-    double run(std::span<const vkattn_binding> bindings) const {
+    Returned<double> run(std::span<const vkattn_binding> bindings) const {
         double gpu_ms = -1.0;
-        check(vkattn_run(get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), &gpu_ms));
-        return gpu_ms;
+        const vkattn_result result =
+            vkattn_run(get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), &gpu_ms);
+        return detail::returned(result, gpu_ms);
     }
-    double run(std::initializer_list<vkattn_binding> bindings) const {
+    Returned<double> run(std::initializer_list<vkattn_binding> bindings) const {
         return run(std::span(bindings.begin(), bindings.size()));
     }
 
     // Returns the C handle, owned by this object.
     vkattn_plan get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   private:
     struct Destroy {
@@ -196,20 +244,21 @@ class Layer {
     // Uploads the weights, which may be freed afterwards.
     Layer(vkattn_context context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights) {
         vkattn_layer created = nullptr;
-        check(vkattn_layer_create(context, &config, weights.data(), static_cast<std::uint32_t>(weights.size()),
-                                  &created));
+        detail::require_constructed(vkattn_layer_create(context, &config, weights.data(),
+                                                        static_cast<std::uint32_t>(weights.size()), &created));
         handle_.reset(created);
     }
 
     // Plans one use of the layer: the whole layer records as one plan.
-    Plan plan(const vkattn_layer_call &call) const {
+    Returned<Plan> plan(const vkattn_layer_call &call) const {
         vkattn_plan created = nullptr;
-        check(vkattn_layer_plan(get(), &call, &created));
-        return Plan(created);
+        const vkattn_result result = vkattn_layer_plan(get(), &call, &created);
+        return detail::returned(result, Plan(created));
     }
 
     // Returns the C handle, owned by this object.
     vkattn_layer get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   private:
     struct Destroy {
@@ -226,20 +275,23 @@ class Cache {
 
     std::uint64_t bytes() const { return vkattn_cache_bytes(get()); }
     // Of as many sequences as `lengths` has room for, which must be the batch.
-    void lengths(std::span<std::uint32_t> lengths) const { check(vkattn_cache_lengths(get(), lengths.data())); }
-    void reserve(std::uint32_t tokens) const { check(vkattn_cache_reserve(get(), tokens)); }
-    void rewind(std::uint32_t sequence, std::uint32_t length) const {
-        check(vkattn_cache_rewind(get(), sequence, length));
+    Status lengths(std::span<std::uint32_t> lengths) const {
+        return check(vkattn_cache_lengths(get(), lengths.data()));
     }
-    void copy_sequence_to(std::uint32_t sequence, const Cache &to, std::uint32_t to_sequence) const {
-        check(vkattn_cache_copy_sequence(get(), sequence, to.get(), to_sequence));
+    Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), tokens)); }
+    Status rewind(std::uint32_t sequence, std::uint32_t length) const {
+        return check(vkattn_cache_rewind(get(), sequence, length));
     }
-    void read(vkattn_cache_part part, std::uint32_t sequence, std::span<float> values) const {
-        check(vkattn_cache_read(get(), part, sequence, values.data(), values.size()));
+    Status copy_sequence_to(std::uint32_t sequence, const Cache &to, std::uint32_t to_sequence) const {
+        return check(vkattn_cache_copy_sequence(get(), sequence, to.get(), to_sequence));
+    }
+    Status read(vkattn_cache_part part, std::uint32_t sequence, std::span<float> values) const {
+        return check(vkattn_cache_read(get(), part, sequence, values.data(), values.size()));
     }
 
     // Returns the C handle, owned by this object.
     vkattn_cache get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   private:
     struct Destroy {
@@ -254,7 +306,7 @@ class Context {
     // Creates a context on a device of its own, or around the caller's if info.device is set.
     explicit Context(const vkattn_context_info &info = {}) {
         vkattn_context created = nullptr;
-        check(vkattn_context_create(&info, &created));
+        detail::require_constructed(vkattn_context_create(&info, &created));
         handle_.reset(created);
     }
 
@@ -262,35 +314,35 @@ class Context {
     explicit Context(const std::string &device_selector) : Context(with_selector(device_selector.c_str())) {}
 
     // Returns the device's facts, as the context uses it.
-    vkattn_device_facts facts() const {
+    Returned<vkattn_device_facts> facts() const {
         vkattn_device_facts known{};
-        check(vkattn_context_facts(get(), &known));
-        return known;
+        const vkattn_result result = vkattn_context_facts(get(), &known);
+        return detail::returned(result, known);
     }
 
     // What the context has learned, for vkattn_context_info.saved_data of a later run.
-    std::vector<std::uint8_t> save() const {
+    Returned<std::vector<std::uint8_t>> save() const {
         std::uint64_t bytes = 0;
-        check(vkattn_context_save(get(), &bytes, nullptr));
+        vkattn_result result = vkattn_context_save(get(), &bytes, nullptr);
         std::vector<std::uint8_t> data(bytes);
-        check(vkattn_context_save(get(), &bytes, data.data()));
-        return data;
+        if (result == VKATTN_SUCCESS) result = vkattn_context_save(get(), &bytes, data.data());
+        return detail::returned(result, std::move(data));
     }
 
     // Checks the numbers of every kernel; what fails is off for this context.
-    std::vector<vkattn_check> self_test() const {
+    Returned<std::vector<vkattn_check>> self_test() const {
         std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
         auto count = static_cast<std::uint32_t>(checks.size());
-        check(vkattn_self_test(get(), &count, checks.data()));
-        checks.resize(std::min<std::size_t>(count, checks.size()));
-        return checks;
+        const vkattn_result result = vkattn_self_test(get(), &count, checks.data());
+        checks.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, checks.size()) : 0);
+        return detail::returned(result, std::move(checks));
     }
 
     // Measures what the device reaches at most.
-    vkattn_peaks measure_peaks() const {
+    Returned<vkattn_peaks> measure_peaks() const {
         vkattn_peaks peaks{};
-        check(vkattn_measure_peaks(get(), &peaks));
-        return peaks;
+        const vkattn_result result = vkattn_measure_peaks(get(), &peaks);
+        return detail::returned(result, peaks);
     }
 
     // Creates a storage buffer of bytes > 0.
@@ -300,50 +352,50 @@ class Context {
     Buffer buffer(const vkattn_tensor &held) const { return Buffer(get(), vkattn_tensor_bytes(&held)); }
 
     // Creates a cache on the device.
-    Cache cache(const vkattn_cache_info &info) const {
+    Returned<Cache> cache(const vkattn_cache_info &info) const {
         vkattn_cache created = nullptr;
-        check(vkattn_cache_create(get(), &info, &created));
-        return Cache(created);
+        const vkattn_result result = vkattn_cache_create(get(), &info, &created);
+        return detail::returned(result, Cache(created));
     }
 
     // Checks an attention problem, chooses its kernel and builds its pipelines.
-    Plan attention_plan(const vkattn_attention_desc &desc) const {
+    Returned<Plan> attention_plan(const vkattn_attention_desc &desc) const {
         vkattn_plan created = nullptr;
-        check(vkattn_attention_plan(get(), &desc, &created));
-        return Plan(created);
+        const vkattn_result result = vkattn_attention_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
     }
 
     // Builds what plans of these problems need, on so many threads.
-    void prewarm(std::span<const vkattn_attention_desc> descs, std::uint32_t threads = 1) const {
-        check(vkattn_prewarm(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));
+    Status prewarm(std::span<const vkattn_attention_desc> descs, std::uint32_t threads = 1) const {
+        return check(vkattn_prewarm(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));
     }
 
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
-    std::vector<vkattn_candidate> tune(const vkattn_attention_desc &desc) const {
+    Returned<std::vector<vkattn_candidate>> tune(const vkattn_attention_desc &desc) const {
         std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
         auto count = static_cast<std::uint32_t>(candidates.size());
-        check(vkattn_tune(get(), &desc, &count, candidates.data()));
-        candidates.resize(std::min<std::size_t>(count, candidates.size()));
-        return candidates;
+        const vkattn_result result = vkattn_tune(get(), &desc, &count, candidates.data());
+        candidates.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, candidates.size()) : 0);
+        return detail::returned(result, std::move(candidates));
     }
 
-    Plan kv_append_plan(const vkattn_kv_append_desc &desc) const {
+    Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
         vkattn_plan created = nullptr;
-        check(vkattn_kv_append_plan(get(), &desc, &created));
-        return Plan(created);
+        const vkattn_result result = vkattn_kv_append_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
     }
 
-    Plan merge_plan(const vkattn_merge_desc &desc) const {
+    Returned<Plan> merge_plan(const vkattn_merge_desc &desc) const {
         vkattn_plan created = nullptr;
-        check(vkattn_merge_plan(get(), &desc, &created));
-        return Plan(created);
+        const vkattn_result result = vkattn_merge_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
     }
 
     // Bytes of workspace of a call of such a layer.
-    std::uint64_t layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
+    Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
         std::uint64_t bytes = 0;
-        check(vkattn_layer_workspace(get(), &config, &call, &bytes));
-        return bytes;
+        const vkattn_result result = vkattn_layer_workspace(get(), &config, &call, &bytes);
+        return detail::returned(result, bytes);
     }
 
     // Creates a layer from named weights in host memory, which may be freed afterwards.
@@ -353,6 +405,7 @@ class Context {
 
     // Returns the C handle, owned by this object.
     vkattn_context get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
 
   private:
     static vkattn_context_info with_selector(const char *selector) {
