@@ -13,14 +13,11 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan1)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers")
 
-set(CPACK_SOURCE_GENERATOR TGZ)
-set(CPACK_SOURCE_PACKAGE_FILE_NAME vkattn-${PROJECT_VERSION})
-set(CPACK_SOURCE_INSTALLED_DIRECTORIES
-    ${PROJECT_SOURCE_DIR} / ${PROJECT_BINARY_DIR}/generated/vkattn_shaders /shaders/compiled/vkattn_shaders)
-set(CPACK_SOURCE_IGNORE_FILES "/[.]git/" "/[.]cache/" "/build[^/]*/" "/CMakeLists.txt.user$")
 include(CPack)
 
 add_custom_target(source_package
-    COMMAND ${CMAKE_CPACK_COMMAND} --config ${PROJECT_BINARY_DIR}/CPackSourceConfig.cmake -B ${PROJECT_BINARY_DIR}
+    COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADERS=${PROJECT_BINARY_DIR}/generated/vkattn_shaders
+            -DOUTPUT=${PROJECT_BINARY_DIR} -DNAME=vkattn-${PROJECT_VERSION}
+            -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
     COMMENT "Packing the source with compiled shaders" VERBATIM)
 add_dependencies(source_package vkattn_shaders)
