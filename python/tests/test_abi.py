@@ -1,0 +1,44 @@
+"""The ctypes structures are those of the headers: a C program says where each member lies."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from vkattn import _abi
+
+INCLUDE = pathlib.Path(__file__).parents[2] / "include"
+
+
+def test_every_member_lies_where_the_headers_say(tmp_path):
+    lines = []
+    for structure in _abi.STRUCTURES:
+        name = structure.__name__
+        lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+        lines += [f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));' for field, _ in structure._fields_]
+    source = tmp_path / "layout.c"
+    source.write_text("#include <stddef.h>\n#include <stdio.h>\n#include <vkattn/estimate.h>\nint main(void) {\n"
+                      + "\n".join(lines) + "\nreturn 0;\n}\n")
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-I", INCLUDE, source, "-o", tmp_path / "layout"], check=True)
+    said = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
+    expected = dict(line.split() for line in said.splitlines())
+    for structure in _abi.STRUCTURES:
+        assert int(expected[structure.__name__]) == _size(structure), structure.__name__
+        for field, _ in structure._fields_:
+            member = f"{structure.__name__}.{field}"
+            assert int(expected[member]) == getattr(structure, field).offset, member
+
+
+def _size(structure):
+    import ctypes
+    return ctypes.sizeof(structure)
+
+
+@pytest.mark.parametrize("names, prefix", [(_abi.TYPES, "VKATTN_TYPE_"), (_abi.ROLES, "VKATTN_ROLE_"),
+                                           (_abi.KERNELS, "VKATTN_KERNEL_"), (_abi.ACTIVATIONS, "VKATTN_ACTIVATION_")])
+def test_enumerations_have_the_headers_numbers(names, prefix, tmp_path):
+    source = tmp_path / "numbers.c"
+    source.write_text("#include <vkattn/vkattn.h>\n" + "\n".join(
+        f"_Static_assert({prefix}{name.upper()} == {number}, \"{name}\");" for name, number in names.items()))
+    subprocess.run([os.environ.get("CC", "cc"), "-I", INCLUDE, "-fsyntax-only", source], check=True)

@@ -1,0 +1,154 @@
+"""The package against NumPy in float64."""
+import threading
+
+import numpy
+import pytest
+
+import vkattn
+
+
+def random(*shape, dtype="float32", seed=0):
+    return numpy.random.default_rng(seed + sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def reference(query, key, value, mask=None, causal=False, scale=None):
+    """attention in float64; mask bool, True = attend, or added."""
+    query, key, value = (array.astype(numpy.float64) for array in (query, key, value))
+    group = query.shape[1] // key.shape[1]
+    key, value = numpy.repeat(key, group, axis=1), numpy.repeat(value, group, axis=1)
+    scores = query @ key.swapaxes(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = numpy.where(numpy.tri(*scores.shape[-2:], dtype=bool), scores, -numpy.inf)
+    highest = scores.max(axis=-1, keepdims=True)
+    weights = numpy.exp(scores - highest)
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights @ value / total, (highest + numpy.log(total))[..., 0]
+
+
+def nmse(actual, expected):
+    return ((actual - expected) ** 2).sum() / (expected ** 2).sum()
+
+
+@pytest.mark.parametrize("dtype, bound", [("float32", 1e-10), ("float16", 1e-6)])
+def test_grouped_causal_attention(dtype, bound):
+    query, key, value = random(2, 6, 19, 32, dtype=dtype), random(2, 3, 19, 32, dtype=dtype), random(2, 3, 19, 24, dtype=dtype)
+    output, lse = vkattn.attention(query, key, value, is_causal=True, enable_gqa=True, return_lse=True)
+    expected, expected_lse = reference(query, key, value, causal=True)
+    assert output.dtype == query.dtype and output.shape == (2, 6, 19, 24)
+    assert nmse(output, expected) < bound
+    assert nmse(lse, expected_lse) < bound
+
+
+@pytest.mark.parametrize("shape", [(7, 9), (1, 9), (4, 7, 9), (2, 1, 7, 9), (2, 4, 7, 9)])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masks_broadcast_from_the_right(shape, kind):
+    query, key, value = random(2, 4, 7, 16), random(2, 4, 9, 16), random(2, 4, 9, 16)
+    mask = random(*shape)
+    if kind == "bool":
+        mask = mask > -1
+        mask[..., 0] = True
+    expected, _ = reference(query, key, value, mask, scale=0.3)
+    assert nmse(vkattn.attention(query, key, value, attn_mask=mask, scale=0.3), expected) < 1e-10
+
+
+def test_fewer_dimensions_and_other_strides():
+    query, key, value = random(5, 16), random(9, 16), random(9, 16)
+    expected, _ = reference(query[None, None], key[None, None], value[None, None])
+    assert nmse(vkattn.attention(query, key, value), expected[0, 0]) < 1e-10
+    transposed = numpy.ascontiguousarray(query.T).T  # not contiguous
+    assert nmse(vkattn.attention(transposed, key, value), expected[0, 0]) < 1e-10
+
+
+def test_windows_lengths_and_padding():
+    query, key, value = random(2, 2, 6, 8), random(2, 2, 12, 8), random(2, 2, 12, 8)
+    i, j = numpy.ogrid[:6, :12]
+    window = (j >= i - 2) & (j <= i + 1)
+    expected, _ = reference(query, key, value, window)
+    assert nmse(vkattn.attention(query, key, value, window=(2, 1)), expected) < 1e-10
+    lengths = numpy.array([5, 12])
+    expected, _ = reference(query, key, value, j < lengths[:, None, None, None])
+    assert nmse(vkattn.attention(query, key, value, key_lengths=lengths), expected) < 1e-10
+    padding = numpy.arange(12) >= lengths[:, None]
+    assert nmse(vkattn.attention(query, key, value, key_padding_mask=padding), expected) < 1e-10
+
+
+def test_mistakes_are_named():
+    query, key = random(1, 4, 3, 8), random(1, 2, 3, 8)
+    with pytest.raises(ValueError, match="enable_gqa=True"):
+        vkattn.attention(query, key, key)
+    with pytest.raises(TypeError, match="query: dtype int64"):
+        vkattn.attention(query.astype(int), query, query)
+    with pytest.raises(ValueError, match="query: 1 dimensions"):
+        vkattn.attention(query.ravel(), query, query)
+    with pytest.raises(ValueError, match="kernel: 'fast', expected one of auto"):
+        vkattn.attention(query, query, query, kernel="fast")
+    with pytest.raises(vkattn.InvalidArgumentError, match="key"):
+        vkattn.attention(query, random(1, 4, 3, 9), query)
+    with pytest.raises(vkattn.InvalidArgumentError, match="dropout_p"):
+        vkattn.attention(query, query, query, dropout_p=1.5)
+    with pytest.raises(vkattn.NoDeviceError, match="no such"):
+        vkattn.Context("no such device")
+
+
+def test_layer_with_cache_goes_on_where_it_was():
+    width, heads = 32, 4
+    weights = {f"{name}.weight": random(width, width, seed=seed) / 8 for seed, name in
+               enumerate(("q_proj", "k_proj", "v_proj", "out_proj"))}
+    layer = vkattn.Layer("mha", weights, embed_dim=width, num_heads=heads)
+    tokens = random(1, 6, width)
+    whole = layer(tokens, is_causal=True)
+    cache = layer.cache(16, key_type="f32")
+    steps = numpy.concatenate([layer(tokens[:, i:i + 1], cache=cache, is_causal=True) for i in range(6)], axis=1)
+    assert nmse(steps, whole.astype(numpy.float64)) < 1e-10
+    assert cache.lengths == [6] and cache.nbytes >= 2 * 16 * width * 4
+    cache.rewind(0, 3)
+    assert nmse(layer(tokens[:, 3:], cache=cache, is_causal=True), whole[:, 3:].astype(numpy.float64)) < 1e-10
+    with pytest.raises(vkattn.InvalidArgumentError, match="out_proj"):
+        vkattn.Layer("mha", {"q_proj.weight": weights["q_proj.weight"]}, embed_dim=width, num_heads=heads)
+    with pytest.raises(TypeError, match="heads: no member"):
+        vkattn.Layer("mha", weights, embed_dim=width, heads=heads)
+
+
+def test_estimates():
+    small = vkattn.estimate("gqa-8", d_model=4096, num_heads=32, context_len=4096)
+    assert small.cache_bytes_per_token == 2 * 8 * 128 * 2
+    config = vkattn.layer_config("mha", embed_dim=4096, num_heads=32, num_kv_heads=8)
+    assert vkattn.estimate(config, context_len=4096) == small
+    with pytest.raises(vkattn.InvalidArgumentError, match="gqa-"):
+        vkattn.estimate("gqa-5", d_model=4096, num_heads=32)
+
+
+def test_contexts_devices_and_what_they_learn():
+    assert vkattn.version().count(".") == 2
+    assert len(vkattn.devices()) >= 1
+    context = vkattn.Context(0)
+    assert context.facts["name"] == vkattn.devices()[0]["name"]
+    assert {kernel.name for kernel in context.facts["kernels"]} >= {"flash", "decode", "unfused"}
+    assert all(check.passed for check in context.self_test() if check.name.startswith("flash"))
+    query = random(1, 2, 5, 16)
+    candidates = context.tune(vkattn.problem(query, query, query))
+    assert sum(candidate.kept for candidate in candidates) == 1
+    again = vkattn.Context(0, saved=context.save())
+    expected, _ = reference(query, query, query)
+    assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10
+    with pytest.warns(UserWarning, match="saved_data"):
+        vkattn.Context(0, saved=b"nothing of the kind")
+
+
+def test_threads_share_a_context():
+    query = random(1, 2, 33, 16)
+    expected, _ = reference(query, query, query, causal=True)
+    errors = []
+
+    def work():
+        for _ in range(5):
+            errors.append(nmse(vkattn.attention(query, query, query, is_causal=True), expected))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 20 and max(errors) < 1e-10

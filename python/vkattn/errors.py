@@ -1,0 +1,36 @@
+"""Failures of the library as exceptions, with its own message: one line that names the argument and what was expected."""
+
+
+class VkattnError(RuntimeError):
+    """A call that failed; `result` is its vkattn_result."""
+    result = None
+
+
+class InvalidArgumentError(VkattnError, ValueError):
+    """An argument breaks its contract."""
+
+
+class UnsupportedError(VkattnError, NotImplementedError):
+    """A right request that this device or this build cannot serve."""
+
+
+class NoDeviceError(VkattnError):
+    """No Vulkan loader, no driver, or no device of the name."""
+
+
+class OutOfMemoryError(VkattnError, MemoryError):
+    """Not enough memory, of the host or of the device."""
+
+
+class DeviceLostError(VkattnError):
+    """The device is gone: so is everything that was made with its context."""
+
+
+_KINDS = {-1: InvalidArgumentError, -2: UnsupportedError, -3: NoDeviceError, -4: NoDeviceError, -5: OutOfMemoryError,
+          -6: OutOfMemoryError, -7: DeviceLostError}
+
+
+def raise_error(result, message):
+    error = _KINDS.get(result, VkattnError)(message)
+    error.result = result
+    raise error

@@ -1,0 +1,125 @@
+"""Layers with their weights on the device, and caches of earlier tokens."""
+import collections
+import ctypes
+
+import numpy
+
+from . import _abi
+from .arrays import as_array, describe
+from .context import Handle, _library, call, default_context
+
+_ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
+                 "activation": _abi.ACTIVATIONS}
+
+
+def _number(value, names, what):
+    if not isinstance(value, str):
+        return value
+    if value not in names:
+        raise ValueError(f"{what}: {value!r}, expected one of {', '.join(names)}")
+    return names[value]
+
+
+def layer_config(kind, **members):
+    """A vkattn_layer_config from its members by name; enumerations by their lower-case names; rope_scaling as a dict."""
+    known = {name for name, _ in _abi.LayerConfig._fields_}
+    config = _abi.LayerConfig()
+    for name, value in {"kind": kind, **members}.items():
+        if name not in known:
+            raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
+        if name == "rope_scaling":
+            value = _abi.RopeScaling(**{**value, "kind": _number(value["kind"], _abi.ROPE_SCALINGS, "rope_scaling")})
+        setattr(config, name, _number(value, _ENUMERATIONS.get(name, {}), name))
+    return config
+
+
+class Layer:
+    """A layer, for instance Layer("mha", {"q_proj.weight": ...}, embed_dim=512, num_heads=8).
+
+    weights: arrays by the names that vkattn_layer_create lists, [out, in]; uploaded once.
+    """
+
+    def __init__(self, kind, weights, *, context=None, **config):
+        self.context = context or default_context()
+        self.config = layer_config(kind, **config)
+        arrays = {name: as_array(array, name) for name, array in weights.items()}
+        raw_weights = (_abi.Weight * max(len(arrays), 1))(*(
+            _abi.Weight(name.encode(), describe(array, name), array.ctypes.data) for name, array in arrays.items()))
+        raw = ctypes.c_void_p()
+        call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)
+        self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
+        self._plans = collections.OrderedDict()
+
+    def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, key_padding_mask=None, key_lengths=None,
+                 is_causal=False, window=None, causal_alignment="top_left", past_len=0, output_shape=None, kernel="auto"):
+        """Computes the layer: query [B,Lq,width] in, the same shape out (output_shape where the layer changes it).
+
+        cache: a Cache that the tokens are appended to, and attended with what it holds. Masks as in attention().
+        """
+        arrays = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
+        inputs = {role: as_array(array, role) for role, array in arrays.items() if array is not None}
+        if key_padding_mask is not None:
+            inputs["key_padding_mask"] = as_array(key_padding_mask, "key_padding_mask", numpy.bool_)
+        if key_lengths is not None:
+            inputs["key_lengths"] = as_array(key_lengths, "key_lengths", numpy.int32)
+        query = inputs["query"]
+        outputs = {"output": numpy.empty(output_shape or query.shape, query.dtype)}
+        layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len, window_left=-1,
+                                    window_right=-1, causal_alignment={"top_left": 0, "bottom_right": 1}[causal_alignment])
+        for role, array in {**inputs, **outputs}.items():
+            setattr(layer_call, role, describe(array, role))
+        if is_causal:
+            layer_call.mask_flags |= _abi.MASK_CAUSAL
+        if window is not None:
+            layer_call.mask_flags |= _abi.MASK_WINDOW
+            layer_call.window_left, layer_call.window_right = (-1 if width is None else width for width in window)
+        parents, plans = [self._handle], self._plans
+        if cache is not None:  # whose plans go with it
+            layer_call.cache = cache.handle.raw
+            parents.append(cache.handle)
+            plans = cache.plans.setdefault(self._handle, collections.OrderedDict())
+
+        def make_plan():
+            raw = ctypes.c_void_p()
+            call("vkattn_layer_plan", self._handle.raw, layer_call, raw)
+            return raw
+
+        self.context.run(plans, bytes(layer_call), make_plan, inputs, outputs, parents)
+        return outputs["output"]
+
+    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None):
+        """An empty cache of the layer's sizes; types f32, f16, bf16, q8_0, q4_0."""
+        return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type)
+
+
+class Cache:
+    """Keys and values of earlier tokens on the device; made by Layer.cache."""
+
+    def __init__(self, *, layer, capacity, batch, key_type, value_type):
+        key = _number(key_type, _abi.TYPES, "key_type")
+        info = _abi.CacheInfo(layer=layer._handle.raw, batch=batch, capacity=capacity, key_type=key,
+                              value_type=key if value_type is None else _number(value_type, _abi.TYPES, "value_type"))
+        raw = ctypes.c_void_p()
+        call("vkattn_cache_create", layer.context.raw, info, raw)
+        self.handle, self.batch = Handle(raw, "vkattn_cache_destroy", layer.context.handle), batch
+        self.plans = {}  # by layer
+
+    @property
+    def nbytes(self):
+        """Bytes of device memory."""
+        return _library.vkattn_cache_bytes(self.handle.raw)
+
+    @property
+    def lengths(self):
+        """Tokens that each sequence holds."""
+        numbers = (ctypes.c_uint32 * self.batch)()
+        call("vkattn_cache_lengths", self.handle.raw, numbers)
+        return list(numbers)
+
+    def rewind(self, sequence, length):
+        """Forgets all tokens of a sequence but its first `length`."""
+        call("vkattn_cache_rewind", self.handle.raw, sequence, length)
+
+    def copy_sequence(self, sequence, to, to_sequence):
+        """Makes a sequence of another cache hold what this one's holds."""
+        call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
