@@ -55,10 +55,11 @@ bool all_guard(std::span<const std::uint8_t> bytes) {
     return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == kGapByte; });
 }
 
-void check_result(const char *what, const HostTensor &actual, const std::vector<double> &expected, double bound) {
+void note_difference(std::string &complaints, const char *what, const HostTensor &actual,
+                     const std::vector<double> &expected, double bound) {
     if (!actual.present()) return;
     const Comparison comparison = compare(what, actual.shape(), expected, actual.floats(), bound);
-    CHECK_MESSAGE(comparison.passed, comparison.report);
+    if (!comparison.passed) complaints += comparison.report + "\n";
 }
 
 } // namespace
@@ -98,20 +99,30 @@ vkattn_binding TestDevice::upload(vkattn_role role, std::span<const std::uint8_t
     return vkattn::bind(role, buffer, region_offset(role));
 }
 
-void TestDevice::download(vkattn_role role, std::span<std::uint8_t> contents) {
+std::string TestDevice::download(vkattn_role role, std::span<std::uint8_t> contents) {
     const std::uint64_t offset = region_offset(role);
     std::vector<std::uint8_t> bytes(offset + contents.size() + kGuardBytes);
     rooms_.at(role).buffer.read(bytes);
     const std::span all(bytes);
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), contents.size(), contents.begin());
-    CHECK_MESSAGE(all_guard(all.first(offset)), "written before the region of role " << role);
-    CHECK_MESSAGE(all_guard(all.last(kGuardBytes)), "written past the region of role " << role);
+    std::string complaints;
+    if (!all_guard(all.first(offset))) complaints += "written before the region of role " + std::to_string(role) + "\n";
+    if (!all_guard(all.last(kGuardBytes)))
+        complaints += "written past the region of role " + std::to_string(role) + "\n";
+    return complaints;
 }
 
 void TestDevice::run(const vkattn::Plan &plan, std::span<const Region> regions) {
+    const std::string complaints = try_run(plan, regions);
+    CHECK_MESSAGE(complaints.empty(), complaints);
+}
+
+std::string TestDevice::try_run(const vkattn::Plan &plan, std::span<const Region> regions) {
+    std::string complaints;
     std::vector<vkattn_binding> bindings;
     for (const Region &region : regions) {
-        CHECK(vkattn_tensor_bytes(&region.tensor->view()) == region.tensor->bytes().size());
+        if (vkattn_tensor_bytes(&region.tensor->view()) != region.tensor->bytes().size())
+            complaints += "vkattn_tensor_bytes is off for role " + std::to_string(region.role) + "\n";
         if (region.access == Access::kWrite) region.tensor->poison_as_output();
         // What lies around an input is NaN, so that a read past its end shows.
         const std::uint8_t guard = region.access == Access::kRead ? kPoisonByte : kGapByte;
@@ -122,11 +133,12 @@ void TestDevice::run(const vkattn::Plan &plan, std::span<const Region> regions) 
     plan.run(bindings);
     for (const Region &region : regions) {
         if (region.access == Access::kRead) continue;
-        download(region.role, region.tensor->bytes());
-        if (region.access != Access::kWrite) continue;
-        CHECK_MESSAGE(region.tensor->damaged_gap_bytes() == 0, "gaps of role " << region.role << " were written");
+        complaints += download(region.role, region.tensor->bytes());
+        if (region.access == Access::kWrite && region.tensor->damaged_gap_bytes() != 0)
+            complaints += "gaps of role " + std::to_string(region.role) + " were written\n";
     }
-    if (!workspace.empty()) download(VKATTN_ROLE_WORKSPACE, workspace);
+    if (!workspace.empty()) complaints += download(VKATTN_ROLE_WORKSPACE, workspace);
+    return complaints;
 }
 
 TestDevice &test_device() {
@@ -187,7 +199,9 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     return desc;
 }
 
-void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan) {
+namespace {
+
+std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults &results) {
     std::vector<Region> regions;
     const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
         // Inputs are only read: the cast spares a second kind of Region.
@@ -206,27 +220,42 @@ void run_attention(const AttentionProblem &problem, AttentionResults &results, c
     add(VKATTN_ROLE_LOG_SUM_EXP, results.log_sum_exp, Access::kWrite);
     add(VKATTN_ROLE_ATTN_WEIGHTS, results.attn_weights, Access::kWrite);
     add(VKATTN_ROLE_QK_MATMUL_OUTPUT, results.qk_matmul_output, Access::kWrite);
-    test_device().run(plan, regions);
+    return regions;
 }
 
-void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
-                     vkattn_kernel kernel) {
-    INFO("kernel ", kernel_text(kernel));
+} // namespace
+
+void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan) {
+    test_device().run(plan, regions_of(problem, results));
+}
+
+std::string try_attention(const AttentionProblem &problem, const AttentionReference &reference,
+                          AttentionResults &results, vkattn_kernel kernel) {
     const vkattn::Plan plan = test_device().context().attention_plan(describe(problem, results, kernel));
-    if (kernel != VKATTN_KERNEL_AUTO) CHECK(plan.report().kernel == kernel);
-    run_attention(problem, results, plan);
+    std::string complaints;
+    if (kernel != VKATTN_KERNEL_AUTO && plan.report().kernel != kernel) complaints += "another kernel was taken\n";
+    complaints += test_device().try_run(plan, regions_of(problem, results));
     const double largest = reference.largest_score;
-    check_result(
-        "output", results.output, reference.output,
+    note_difference(
+        complaints, "output", results.output, reference.output,
         nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
     // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32. Matrix units take quantised keys
     // rounded to f16: each score is off by some 2^-13.
     const double f32 = nmse_bound({VKATTN_TYPE_F32});
     const bool rounded = is_matrix_kernel(kernel) && problem.key.type() != problem.query.type();
-    check_result("log_sum_exp", results.log_sum_exp, reference.log_sum_exp, rounded ? 100 * f32 : f32);
-    check_result("attn_weights", results.attn_weights, reference.attn_weights, nmse_bound({VKATTN_TYPE_F32}, largest));
-    check_result("qk_matmul_output", results.qk_matmul_output, reference.scores,
-                 problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
+    note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp, rounded ? 100 * f32 : f32);
+    note_difference(complaints, "attn_weights", results.attn_weights, reference.attn_weights,
+                    nmse_bound({VKATTN_TYPE_F32}, largest));
+    note_difference(complaints, "qk_matmul_output", results.qk_matmul_output, reference.scores,
+                    problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
+    return complaints;
+}
+
+void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
+                     vkattn_kernel kernel) {
+    INFO("kernel ", kernel_text(kernel));
+    const std::string complaints = try_attention(problem, reference, results, kernel);
+    CHECK_MESSAGE(complaints.empty(), complaints);
 }
 
 bool is_matrix_kernel(vkattn_kernel kernel) {

@@ -45,11 +45,13 @@ class TestDevice {
     // Binds every region between guard bytes, poisons outputs and the workspace, runs, downloads, and checks that
     // guards and gaps are as they were.
     void run(const vkattn::Plan &plan, std::span<const Region> regions);
+    // The same; returns what is wrong, one line each, "" for nothing.
+    std::string try_run(const vkattn::Plan &plan, std::span<const Region> regions);
 
   private:
     vkattn::Buffer &room(vkattn_role role, std::uint64_t bytes);
     vkattn_binding upload(vkattn_role role, std::span<const std::uint8_t> contents, std::uint8_t guard);
-    void download(vkattn_role role, std::span<std::uint8_t> contents);
+    std::string download(vkattn_role role, std::span<std::uint8_t> contents);
 
     vkattn::Context context_;
     vkattn_device_facts facts_;
@@ -111,7 +113,9 @@ bool has_matrix_kernels();
 // The same numbers, rounded to f16 where they were wider, for the matrix kernels.
 AttentionProblem in_f16(const AttentionProblem &problem);
 
-// Plans, runs, and compares every result with the reference.
+// Plans, runs, and compares every result with the reference; returns what is wrong, one line each, "" for nothing.
+std::string try_attention(const AttentionProblem &problem, const AttentionReference &reference,
+                          AttentionResults &results, vkattn_kernel kernel);
 void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
                      vkattn_kernel kernel);
 
