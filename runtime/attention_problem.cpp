@@ -257,7 +257,10 @@ ProblemClass class_of(const AttentionProblem &problem) {
                           present(problem.cu_seqlens_q),
                           present(problem.cu_seqlens_k),
                           present(problem.block_table),
-                          problem.dropout_p > 0};
+                          problem.dropout_p > 0,
+                          problem.batch_invariant,
+                          present(problem.attn_weights),
+                          present(problem.qk_matmul_output)};
     for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
     problems.log2_rows = static_cast<uint32_t>(std::bit_width(rows_of(problem) - 1));
     problems.log2_keys = static_cast<uint32_t>(std::bit_width(problem.kv_len - 1));

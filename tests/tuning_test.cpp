@@ -101,6 +101,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a choice serves problems of about the size, and n
     CHECK(!by_tuning(plan_of(1025, false)));
     CHECK(!by_tuning(plan_of(512, false)));
     CHECK(!by_tuning(plan_of(700, true)));
+
+    vkattn_attention_desc invariant = describe(problem_of(decode, 300), results, decode.kernel);
+    invariant.batch_invariant = 1;
+    device.context().tune(invariant); // of a single kernel: no choice for others
+    CHECK(!by_tuning(plan_of(300, false)));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a kernel with other numbers is not kept") {
@@ -129,6 +134,8 @@ TEST_CASE_FIXTURE(DeviceTest, "paged, packed and masked problems are tuned with 
     desc.key_lengths = vkattn::tensor(VKATTN_TYPE_I32, {3});
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    for (const vkattn_candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
+    desc.max_seqlen_q = 3; // then some rows are of no sequence
     for (const vkattn_candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
 
     vkattn_attention_desc masked{};

@@ -3,6 +3,7 @@ import numpy
 
 from . import _abi
 
+_ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
 _TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32"}
 
 
@@ -30,3 +31,15 @@ def describe(array, name):
     tensor.rank = array.ndim
     tensor.shape[:array.ndim] = array.shape
     return tensor
+
+
+def set_masks(desc, is_causal, window, causal_alignment):
+    """Writes what hides keys by position into the description of an operator or of a layer's call."""
+    if causal_alignment not in _ALIGNMENTS:
+        raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
+    desc.causal_alignment = _ALIGNMENTS[causal_alignment]
+    desc.mask_flags = _abi.MASK_CAUSAL if is_causal else 0
+    desc.window_left = desc.window_right = -1
+    if window is not None:
+        desc.mask_flags |= _abi.MASK_WINDOW
+        desc.window_left, desc.window_right = (-1 if width is None else width for width in window)

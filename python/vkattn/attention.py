@@ -4,7 +4,7 @@ import ctypes
 import numpy
 
 from . import _abi
-from .arrays import as_array, describe
+from .arrays import as_array, describe, set_masks
 from .context import call, default_context
 
 _OPTIONAL = ("attn_mask", "key_padding_mask", "key_lengths", "alibi_slopes", "sinks")
@@ -42,15 +42,10 @@ class Problem:
             self.outputs["log_sum_exp"] = numpy.empty(query.shape[:3], numpy.float32)
         desc = self.desc = _abi.AttentionDesc(
             scale=0.0 if scale is None else scale, softcap=softcap, dropout_p=dropout_p, dropout_seed=dropout_seed,
-            window_left=-1, window_right=-1, kernel=_abi.KERNELS[kernel],
-            causal_alignment={"top_left": 0, "bottom_right": 1}[causal_alignment])
+            kernel=_abi.KERNELS[kernel])
+        set_masks(desc, is_causal, window, causal_alignment)
         for role, array in {**self.inputs, **self.outputs}.items():
             setattr(desc, role, describe(array, role))
-        if is_causal:
-            desc.mask_flags |= _abi.MASK_CAUSAL
-        if window is not None:
-            desc.mask_flags |= _abi.MASK_WINDOW
-            desc.window_left, desc.window_right = (-1 if width is None else width for width in window)
 
 
 def problem(query, key, value, **arguments):

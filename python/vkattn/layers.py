@@ -5,7 +5,7 @@ import ctypes
 import numpy
 
 from . import _abi
-from .arrays import as_array, describe
+from .arrays import as_array, describe, set_masks
 from .context import Handle, _library, call, default_context
 
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
@@ -64,15 +64,10 @@ class Layer:
             inputs["key_lengths"] = as_array(key_lengths, "key_lengths", numpy.int32)
         query = inputs["query"]
         outputs = {"output": numpy.empty(output_shape or query.shape, query.dtype)}
-        layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len, window_left=-1,
-                                    window_right=-1, causal_alignment={"top_left": 0, "bottom_right": 1}[causal_alignment])
+        layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len)
+        set_masks(layer_call, is_causal, window, causal_alignment)
         for role, array in {**inputs, **outputs}.items():
             setattr(layer_call, role, describe(array, role))
-        if is_causal:
-            layer_call.mask_flags |= _abi.MASK_CAUSAL
-        if window is not None:
-            layer_call.mask_flags |= _abi.MASK_WINDOW
-            layer_call.window_left, layer_call.window_right = (-1 if width is None else width for width in window)
         parents, plans = [self._handle], self._plans
         if cache is not None:  # whose plans go with it
             layer_call.cache = cache.handle.raw
