@@ -1,6 +1,7 @@
 #include "bench_report.hpp"
 
 #include "commands.hpp"
+#include "csv.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -148,26 +149,9 @@ void print_json(std::ostream &out, const BenchReport &report) {
 }
 
 void print_csv(std::ostream &out, const BenchReport &report) {
-    const nlohmann::ordered_json columns = json_of(report.points.front(), report);
-    const auto print_row = [&](const auto &value_of) {
-        const char *separator = "";
-        for (const auto &column : columns.items()) {
-            out << separator << value_of(column.key());
-            separator = ",";
-        }
-        out << "\n";
-    };
-    print_row([](const std::string &name) { return name; });
-    for (const BenchPoint &point : report.points) {
-        const nlohmann::ordered_json row = json_of(point, report);
-        // JSON's strings, for they quote commas; a quote within one is doubled
-        print_row([&](const std::string &name) {
-            if (!row[name].is_string()) return row[name].dump();
-            std::string text = "\"";
-            for (const char c : row[name].get<std::string>()) text += c == '"' ? "\"\"" : std::string(1, c);
-            return text + "\"";
-        });
-    }
+    std::vector<nlohmann::ordered_json> rows;
+    for (const BenchPoint &point : report.points) rows.push_back(json_of(point, report));
+    write_csv(out, rows);
 }
 
 svg::LineChart bench_chart(const BenchReport &report) {

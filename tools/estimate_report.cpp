@@ -1,5 +1,6 @@
 #include "estimate_report.hpp"
 
+#include "csv.hpp"
 #include "input_error.hpp"
 
 #include <nlohmann/json.hpp>
@@ -256,15 +257,6 @@ Json to_json(const Estimate &estimate) {
     return json;
 }
 
-std::string csv_cell(const Json &value) {
-    if (value.is_null()) return "";
-    if (!value.is_string()) return value.dump();
-    std::string quoted = "\"";
-    for (const char character : value.get_ref<const std::string &>())
-        quoted += character == '"' ? "\"\"" : std::string(1, character);
-    return quoted + "\"";
-}
-
 } // namespace
 
 std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use) {
@@ -337,19 +329,9 @@ void print_json(std::ostream &out, std::span<const Estimate> estimates) {
 }
 
 void print_csv(std::ostream &out, std::span<const Estimate> estimates) {
-    bool is_first_line = true;
-    for (const Estimate &estimate : estimates) {
-        std::string names;
-        std::string cells;
-        const Json json = to_json(estimate);
-        for (const auto &[name, value] : json.items()) {
-            names += (names.empty() ? "" : ",") + name;
-            cells += (cells.empty() ? "" : ",") + csv_cell(value);
-        }
-        if (is_first_line) out << names << '\n';
-        out << cells << '\n';
-        is_first_line = false;
-    }
+    std::vector<Json> rows;
+    for (const Estimate &estimate : estimates) rows.push_back(to_json(estimate));
+    write_csv(out, rows);
 }
 
 } // namespace vkattn::tools
