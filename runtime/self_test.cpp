@@ -58,14 +58,9 @@ struct Output {
 
 // "" if the numbers are near enough.
 std::string compare(const std::vector<float> &actual, const std::vector<double> &expected, vkattn_type type) {
-    double error = 0.0, size = 0.0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-        const double difference = static_cast<double>(actual[i]) - expected[i];
-        error += difference * difference;
-        size += expected[i] * expected[i];
-    }
-    if (error <= most_error(type) * size) return ""; // false for NaN
-    return text("wrong numbers, NMSE ", error / size, ", expected at most ", most_error(type));
+    const double error = nmse(actual, expected);
+    if (error <= most_error(type)) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error, ", expected at most ", most_error(type));
 }
 
 struct Sizes {

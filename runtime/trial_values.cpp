@@ -97,4 +97,14 @@ std::vector<float> read_numbers(Buffer &buffer, const vkattn_tensor &tensor) {
     return numbers;
 }
 
+double nmse(std::span<const float> actual, std::span<const double> expected) {
+    double error = 0.0, size = 0.0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+        const double difference = static_cast<double>(actual[i]) - expected[i];
+        error += difference * difference;
+        size += expected[i] * expected[i];
+    }
+    return error == 0.0 ? 0.0 : error / size;
+}
+
 } // namespace vkattn

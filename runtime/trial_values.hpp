@@ -3,6 +3,7 @@
 #include "runtime/context/memory.hpp"
 #include "runtime/tensor.hpp"
 
+#include <span>
 #include <vector>
 
 namespace vkattn {
@@ -30,5 +31,8 @@ void fill_with_numbers(Buffer &buffer, const vkattn_tensor &tensor, TrialNumbers
 
 // Every element of a normalised 4-D tensor of F32, F16 or BF16, the last dimension fastest.
 std::vector<float> read_numbers(Buffer &buffer, const vkattn_tensor &tensor);
+
+// Normalised mean squared error: squared differences over squares. NaN where a number is.
+double nmse(std::span<const float> actual, std::span<const double> expected);
 
 } // namespace vkattn

@@ -206,25 +206,20 @@ class Search {
     TrialBuffers buffers_;
     std::vector<std::unique_ptr<Trial>> trials_; // of each candidate
     std::vector<Candidate> candidates_;
-    std::vector<float> expected_; // the first trial's output
+    std::vector<double> expected_; // the first trial's output
 };
 
-// NMSE against the untuned plan's numbers.
+// "" if the numbers are the untuned plan's, which are those of the first candidate.
 std::string Search::compare_output() {
-    const std::vector<float> actual = read_numbers(buffers_.output(), problem_.output);
-    if (expected_.empty()) {
-        expected_ = actual;
-        return "";
-    }
-    double error = 0.0, size = 0.0;
-    for (size_t i = 0; i < actual.size(); ++i) {
-        const double expected = expected_[i];
-        if (std::isnan(expected_[i]) && std::isnan(actual[i])) continue; // of no sequence, and not written
-        error += (actual[i] - expected) * (actual[i] - expected);
-        size += expected * expected;
-    }
-    if (error <= kMostError * size) return "";
-    return text("other numbers than untuned, NMSE ", error / size, ", expected at most ", kMostError);
+    std::vector<float> actual = read_numbers(buffers_.output(), problem_.output);
+    if (expected_.empty()) expected_.assign(actual.begin(), actual.end());
+    std::vector<double> expected = expected_;
+    for (size_t i = 0; i < actual.size(); ++i)
+        if (std::isnan(expected[i]) && std::isnan(actual[i]))
+            expected[i] = actual[i] = 0; // of no sequence, not written
+    const double error = nmse(actual, expected);
+    if (error <= kMostError) return "";
+    return text("other numbers than untuned, NMSE ", error, ", expected at most ", kMostError);
 }
 
 void Search::measure(std::unique_ptr<Trial> trial) {
