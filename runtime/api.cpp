@@ -9,8 +9,11 @@
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/embedding.hpp"
 #include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
+#include "runtime/ops/norm.hpp"
 #include "runtime/ops/peaks.hpp"
 #include "runtime/prewarm.hpp"
 #include "runtime/saved_state.hpp"
@@ -307,6 +310,36 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
         require_given(desc, "desc");
         std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
         add_merge(made->plan, check_merge(*desc));
+        return made;
+    });
+}
+
+vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        plan_linear(made->plan, *desc);
+        return made;
+    });
+}
+
+vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        plan_norm(made->plan, *desc);
+        return made;
+    });
+}
+
+vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        plan_embedding(made->plan, *desc);
         return made;
     });
 }

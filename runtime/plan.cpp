@@ -36,7 +36,13 @@ constexpr const char *kRoleNames[] = {"workspace",
                                       "cu_seqlens_k",
                                       "block_table",
                                       "partial_output",
-                                      "partial_log_sum_exp"};
+                                      "partial_log_sum_exp",
+                                      "input",
+                                      "weight",
+                                      "bias",
+                                      "multiplier",
+                                      "residual",
+                                      "tokens"};
 static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.

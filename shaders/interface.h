@@ -187,7 +187,8 @@ struct AttentionPush {
 #define BINDING_LINEAR_BIAS 2
 #define BINDING_LINEAR_OUTPUT 3
 #define BINDING_LINEAR_RESIDUAL 4
-#define LINEAR_BINDINGS 5
+#define BINDING_LINEAR_MULTIPLIER 5
+#define LINEAR_BINDINGS 6
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
@@ -220,7 +221,8 @@ struct AttentionPush {
     X(11, MATRIX_M, 16)                                                                                                \
     X(12, MATRIX_N, 16)                                                                                                \
     X(13, MATRIX_K, 16)                                                                                                \
-    X(14, ALIGNED, 0)
+    X(14, ALIGNED, 0)                                                                                                  \
+    X(15, MULTIPLIER_FORMAT, 0)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
@@ -236,6 +238,7 @@ struct LinearPush {
     uint bias_stride;         /* group */
     uint output_strides[5];   /* batch, position, head, element, group */
     uint residual_strides[2]; /* batch, position */
+    uint multiplier_strides[2];
 };
 
 /* ------------------------------------------------------------------ norm */
@@ -262,6 +265,29 @@ struct NormPush {
     uint input_strides[2]; /* batch, position */
     uint output_strides[2];
     float epsilon;
+};
+
+/* ------------------------------------------------------------------ embedding */
+
+#define BINDING_EMBEDDING_TOKENS 0
+#define BINDING_EMBEDDING_WEIGHT 1
+#define BINDING_EMBEDDING_OUTPUT 2
+#define EMBEDDING_BINDINGS 3
+
+#define EMBEDDING_WORKGROUP_SIZE 64
+
+#define EMBEDDING_CONSTANTS(X)                                                                                         \
+    X(0, WEIGHT_FORMAT, 1)                                                                                             \
+    X(1, OUTPUT_FORMAT, 1)                                                                                             \
+    X(2, OUTPUT_PAIRS, 0)
+
+struct EmbeddingPush {
+    uint bases[4];
+    uint rows; /* of weight */
+    uint features;
+    uint token_strides[2]; /* batch, position */
+    uint row_stride;
+    uint output_strides[2];
 };
 
 /* ------------------------------------------------------------------ rope */
@@ -405,6 +431,9 @@ struct AttentionConstants {
 struct LinearConstants {
     LINEAR_CONSTANTS(VKATTN_CONSTANT)
 };
+struct EmbeddingConstants {
+    EMBEDDING_CONSTANTS(VKATTN_CONSTANT)
+};
 struct NormConstants {
     NORM_CONSTANTS(VKATTN_CONSTANT)
 };
@@ -426,6 +455,7 @@ struct AdvanceConstants {
 static_assert(sizeof(AttentionParameters) == 176);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
+static_assert(sizeof(EmbeddingPush) <= 128);
 static_assert(sizeof(NormPush) <= 128);
 static_assert(sizeof(RopePush) <= 128);
 static_assert(sizeof(AppendPush) <= 128);

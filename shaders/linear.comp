@@ -1,6 +1,6 @@
-// output = activation(input W^T + bias) + residual, f32 accumulation.
+// output = activation(input W^T + bias) * multiplier + residual, f32 accumulation.
 //
-// input [B,L,in], W [out,in], bias [out], residual [B,L,out]
+// input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
 // grid: (output tiles, row tiles, groups); a workgroup of 8 x 8 computes LINEAR_TILE^2 values, 4 x 4 an invocation
 // shared memory: 2 * LINEAR_TILE * (STEP + 1) f32 = 4352 bytes

@@ -275,10 +275,15 @@ inline void fill_normal(HostTensor &tensor, std::mt19937 &random, float deviatio
     for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, normal(random));
 }
 
-inline HostTensor normal_tensor(vkattn_type type, Shape shape, std::mt19937 &random, float deviation = 1.0f) {
-    HostTensor tensor(type, std::move(shape));
+inline HostTensor normal_tensor(vkattn_type type, Shape shape, Shape strides, std::mt19937 &random,
+                                float deviation = 1.0f) {
+    HostTensor tensor(type, std::move(shape), std::move(strides));
     fill_normal(tensor, random, deviation);
     return tensor;
+}
+
+inline HostTensor normal_tensor(vkattn_type type, Shape shape, std::mt19937 &random, float deviation = 1.0f) {
+    return normal_tensor(type, std::move(shape), {}, random, deviation);
 }
 
 inline HostTensor tensor_of(vkattn_type type, Shape shape, std::span<const float> values) {

@@ -3,6 +3,7 @@
 #define VKATTN_LAYERS_H
 
 #include <vkattn/attention.h>
+#include <vkattn/operators.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,15 +22,6 @@ typedef enum vkattn_layer_kind {
     VKATTN_LAYER_KIND_COUNT = 7,
     VKATTN_LAYER_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_layer_kind;
-
-typedef enum vkattn_activation {
-    VKATTN_ACTIVATION_NONE = 0,
-    VKATTN_ACTIVATION_RELU = 1,
-    VKATTN_ACTIVATION_GELU = 2, /* the exact (erf) form */
-    VKATTN_ACTIVATION_SILU = 3,
-    VKATTN_ACTIVATION_LEAKY_RELU = 4, /* slope 0.01 */
-    VKATTN_ACTIVATION_MAX_ENUM = 0x7fffffff
-} vkattn_activation;
 
 typedef enum vkattn_mla_form {
     VKATTN_MLA_NAIVE = 0,  /* per-head K and V are expanded from the latent */
@@ -219,6 +211,7 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
  * attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
  *   vkattn_attention_desc, with Lk counting the past
+ * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
  *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
  *   The plan must be destroyed before the cache
@@ -237,6 +230,7 @@ typedef struct vkattn_layer_call {
     vkattn_tensor key_padding_mask;
     vkattn_tensor key_lengths;
     vkattn_tensor attn_weights;
+    vkattn_tensor residual;
     uint32_t mask_flags;
     vkattn_causal_alignment causal_alignment;
     int32_t window_left;

@@ -24,5 +24,6 @@
 #include <vkattn/attention.h>
 #include <vkattn/core.h>
 #include <vkattn/layers.h>
+#include <vkattn/operators.h>
 
 #endif

@@ -391,6 +391,24 @@ class Context {
         return detail::returned(result, Plan(created));
     }
 
+    Returned<Plan> linear_plan(const vkattn_linear_desc &desc) const {
+        vkattn_plan created = nullptr;
+        const vkattn_result result = vkattn_linear_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
+    }
+
+    Returned<Plan> norm_plan(const vkattn_norm_desc &desc) const {
+        vkattn_plan created = nullptr;
+        const vkattn_result result = vkattn_norm_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
+    }
+
+    Returned<Plan> embedding_plan(const vkattn_embedding_desc &desc) const {
+        vkattn_plan created = nullptr;
+        const vkattn_result result = vkattn_embedding_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
+    }
+
     // Bytes of workspace of a call of such a layer.
     Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
         std::uint64_t bytes = 0;

@@ -9,6 +9,7 @@
 #include "vkattn_shaders/coopmat2_bf16.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/decode_keys.spv.hpp"
+#include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
 #include "vkattn_shaders/flash_shuffle.spv.hpp"
@@ -63,6 +64,7 @@ const ModuleInfo kModules[] = {
     {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
     {"linear_coopmat", linear_coopmat_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
     {"linear_coopmat_bf16", linear_coopmat_bf16_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
+    {"embedding", embedding_spv, EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0},
     {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
     {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
     {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},

@@ -29,6 +29,7 @@ enum class Module : uint32_t {
     kLinearVector,
     kLinearCoopmat,
     kLinearCoopmatBf16,
+    kEmbedding,
     kNorm,
     kRope,
     kKvAppend,

@@ -10,13 +10,6 @@
 namespace vkattn {
 namespace {
 
-void require_float(const vkattn_tensor &tensor, const char *name) {
-    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
-            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
-}
-
-std::string size_or(uint64_t size, const char *letter) { return size == 0 ? letter : std::to_string(size); }
-
 View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t batch, uint64_t heads, uint64_t len,
                           uint64_t width) {
     const char *name = role_name(role);
@@ -33,34 +26,17 @@ View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t
 
 } // namespace
 
-vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
-                             uint64_t width) {
-    require(present(given), name, ": absent, expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
-    const vkattn_tensor tensor = normalised(given, name);
-    require_float(tensor, name);
-    require(tensor.rank == 3 && tensor.shape[2] == width && (batch == 0 || tensor.shape[0] == batch) &&
-                (len == 0 || tensor.shape[1] == len),
-            name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",",
-            width, "]");
-    require(width == 1 || tensor.strides[2] == 1, name, ": last stride ", tensor.strides[2], ", expected 1");
-    return tensor;
+vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
+    return checked_output_tokens(call.output, batch, len, width);
 }
 
-vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
-    const vkattn_tensor output = checked_tokens(call.output, "output", batch, len, width);
-    require(!overlaps_itself(output),
-            "output: strides make elements overlap, expected each element to have its own place");
-    return output;
+View checked_residual(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
+    if (!present(call.residual)) return {};
+    return role_view(checked_tokens(call.residual, "residual", batch, len, width), VKATTN_ROLE_RESIDUAL);
 }
 
 void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer) {
     require(!present(first) && !present(second), names, ": given, expected none for layer ", layer);
-}
-
-View role_view(const vkattn_tensor &tensor, vkattn_role role) {
-    View view{tensor, {}};
-    view.source.role = role;
-    return view;
 }
 
 View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape) {

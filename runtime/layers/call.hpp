@@ -3,22 +3,20 @@
 #include "runtime/cache.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/tokens.hpp"
 
 namespace vkattn {
 
 // What the layers share: reading a vkattn_layer_call, and views of its tensors, of the workspace and of each other.
 
-// The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
-vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
-                             uint64_t width);
-
-// The layer's output [B,L,width]: checked_tokens, and no two elements share a place.
+// The layer's output [B,L,width].
 vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
+
+// The call's residual [B,L,width], or an absent view.
+View checked_residual(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
 
 // Fails, naming the first, if any of the pair is given: for layers that have no such tensors.
 void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer);
-
-View role_view(const vkattn_tensor &tensor, vkattn_role role);
 
 // F32, contiguous.
 View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape);

@@ -216,6 +216,9 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }
 
 void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    const vkattn_layer_kind kind = layer.config().kind;
+    require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
+            "residual: given, expected none but for MHA and MLA");
     kind_of(layer.config()).plan(plan, layer, call);
     Cache *cache = cache_of(call);
     if (cache == nullptr) return;

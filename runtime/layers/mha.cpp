@@ -128,6 +128,7 @@ void plan_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
     const vkattn_tensor query = checked_tokens(call.query, "query", 0, 0, width);
     MhaParts parts;
     parts.output = role_view(checked_output(call, query.shape[0], query.shape[1], width), VKATTN_ROLE_OUTPUT);
+    parts.residual = checked_residual(call, query.shape[0], query.shape[1], width);
     add_mha(plan, layer, call, parts);
 }
 

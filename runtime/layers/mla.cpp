@@ -195,8 +195,9 @@ void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
 void plan_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
     const uint64_t width = layer.config().embed_dim;
     const View tokens = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
-    const vkattn_tensor output = checked_output(call, tokens.tensor.shape[0], tokens.tensor.shape[1], width);
-    add_mla(plan, layer, call, "", tokens, role_view(output, VKATTN_ROLE_OUTPUT), {});
+    const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
+    const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
+    add_mla(plan, layer, call, "", tokens, output, checked_residual(call, batch, len, width));
 }
 
 } // namespace vkattn

@@ -2,6 +2,7 @@
 
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
+#include "runtime/ops/tokens.hpp"
 #include "runtime/tensor.hpp"
 
 #include <algorithm>
@@ -96,6 +97,7 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     constants.BIAS_FORMAT = format_of(epilogue.bias);
     constants.OUTPUT_FORMAT = format_of(output);
     constants.RESIDUAL_FORMAT = format_of(epilogue.residual);
+    constants.MULTIPLIER_FORMAT = format_of(epilogue.multiplier);
     constants.ACTIVATION = static_cast<uint32_t>(epilogue.activation);
     constants.OUTPUT_PAIRS = in_pairs(output.tensor, push);
 
@@ -117,6 +119,7 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     bind(plan, step, BINDING_LINEAR_BIAS, epilogue.bias);
     bind(plan, step, BINDING_LINEAR_OUTPUT, output);
     bind(plan, step, BINDING_LINEAR_RESIDUAL, epilogue.residual);
+    bind(plan, step, BINDING_LINEAR_MULTIPLIER, epilogue.multiplier);
     step.written_binding = BINDING_LINEAR_OUTPUT;
 }
 
@@ -135,6 +138,7 @@ void add_linear(Plan &plan, const View &input, const View &weight, const View &o
         push.input_strides[dim] = word(x.strides[dim]);
         push.weight_strides[dim] = word(w.strides[dim]);
         push.residual_strides[dim] = word(epilogue.residual.tensor.strides[dim]);
+        push.multiplier_strides[dim] = word(epilogue.multiplier.tensor.strides[dim]);
     }
     push.output_strides[0] = word(y.strides[0]);
     push.output_strides[1] = word(y.strides[heads ? 2 : 1]);
@@ -165,6 +169,27 @@ void add_latent_up_projection(Plan &plan, const View &input, const View &weight,
     LinearEpilogue epilogue;
     epilogue.bias = bias;
     add_product(plan, push, x.shape[1], input, weight, output, epilogue);
+}
+
+void plan_linear(Plan &plan, const vkattn_linear_desc &desc) {
+    require(present(desc.weight), "weight: absent, expected [out,in]");
+    const vkattn_tensor weight = normalised(desc.weight, "weight");
+    require_float(weight, "weight");
+    require(weight.rank == 2, "weight: shape ", shape_text(weight), ", expected [out,in]");
+    require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
+            "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
+    const vkattn_tensor input = checked_tokens(desc.input, "input", 0, 0, weight.shape[1]);
+    const uint64_t batch = input.shape[0], len = input.shape[1], out = weight.shape[0];
+    const auto optional = [&](const vkattn_tensor &given, const char *name, vkattn_role role) {
+        return present(given) ? role_view(checked_tokens(given, name, batch, len, out), role) : View{};
+    };
+    LinearEpilogue epilogue;
+    epilogue.bias = role_view(checked_vector(desc.bias, "bias", out), VKATTN_ROLE_BIAS);
+    epilogue.activation = desc.activation;
+    epilogue.multiplier = optional(desc.multiplier, "multiplier", VKATTN_ROLE_MULTIPLIER);
+    epilogue.residual = optional(desc.residual, "residual", VKATTN_ROLE_RESIDUAL);
+    add_linear(plan, role_view(input, VKATTN_ROLE_INPUT), role_view(weight, VKATTN_ROLE_WEIGHT),
+               role_view(checked_output_tokens(desc.output, batch, len, out), VKATTN_ROLE_OUTPUT), epilogue);
 }
 
 } // namespace vkattn

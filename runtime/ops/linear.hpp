@@ -4,14 +4,15 @@
 
 namespace vkattn {
 
-// What follows the product: bias, then activation, then residual, each optional.
+// What follows the product: bias, then activation, then multiplier, then residual, each optional.
 struct LinearEpilogue {
     View bias; // [out] contiguous
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
-    View residual; // [B,L,out], last stride 1; may be the output
+    View multiplier; // [B,L,out], last stride 1; may be the output
+    View residual;   // the same
 };
 
-// output = activation(input weight^T + bias) + residual, f32 accumulation.
+// output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation.
 //
 // input [B,L,in], last stride 1; weight [out,in], any strides
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
@@ -25,5 +26,8 @@ void add_linear(Plan &plan, const View &input, const View &weight, const View &o
 // strides; bias [H,out], element stride 1, may be absent; output [B,H,L,out]. Lifts latents to heads and folds heads
 // into latents.
 void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output);
+
+// The caller's product, checked.
+void plan_linear(Plan &plan, const vkattn_linear_desc &desc);
 
 } // namespace vkattn

@@ -1,6 +1,10 @@
 #include "runtime/ops/norm.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/ops/tokens.hpp"
+#include "runtime/tensor.hpp"
+
+#include <cmath>
 
 namespace vkattn {
 
@@ -9,11 +13,9 @@ void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const Vie
     gpu::NormPush push{};
     push.features = static_cast<uint32_t>(input.tensor.shape[2]);
     push.epsilon = epsilon;
-    bool even = output.tensor.offset % 2 == 0;
     for (uint32_t dim = 0; dim < 2; ++dim) {
         push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);
         push.output_strides[dim] = static_cast<uint32_t>(output.tensor.strides[dim]);
-        even = even && output.tensor.strides[dim] % 2 == 0;
     }
     gpu::NormConstants constants;
     constants.SUBTRACTS_MEAN = norm == Norm::kLayer;
@@ -21,20 +23,32 @@ void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const Vie
     constants.WEIGHT_FORMAT = static_cast<uint32_t>(weight.tensor.type);
     constants.BIAS_FORMAT = static_cast<uint32_t>(bias.tensor.type);
     constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.tensor.type);
-    constants.OUTPUT_PAIRS = even;
+    constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
     Step &step = plan.add_step(plan.pipeline(Module::kNorm, constants), push);
-    for (uint32_t axis = 0; axis < 2; ++axis) {
-        const uint64_t groups = input.tensor.shape[1 - axis];
-        if (groups > plan.context().caps().max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, "norm: ", groups, " workgroups on axis ", axis, ", expected at most ",
-                 plan.context().caps().max_workgroup_count[axis]);
-        step.groups[axis] = static_cast<uint32_t>(groups);
-    }
+    set_token_grid(plan, step, input.tensor, "norm");
     bind(plan, step, BINDING_NORM_INPUT, input);
     bind(plan, step, BINDING_NORM_WEIGHT, weight);
     bind(plan, step, BINDING_NORM_BIAS, bias);
     bind(plan, step, BINDING_NORM_OUTPUT, output);
     step.written_binding = BINDING_NORM_OUTPUT;
+}
+
+void plan_norm(Plan &plan, const vkattn_norm_desc &desc) {
+    require(desc.kind == VKATTN_NORM_RMS || desc.kind == VKATTN_NORM_LAYER, "kind: ", static_cast<int>(desc.kind),
+            ", expected a vkattn_norm_kind");
+    require(std::isfinite(desc.epsilon) && desc.epsilon >= 0, "epsilon: ", desc.epsilon,
+            ", expected a finite number, 0 or above");
+    const vkattn_tensor weight = normalised(desc.weight, "weight");
+    require(present(weight) && weight.rank == 1, "weight: shape ", shape_text(weight), ", expected [N]");
+    const uint64_t features = weight.shape[0];
+    const vkattn_tensor input = checked_tokens(desc.input, "input", 0, 0, features);
+    const vkattn_tensor output = checked_output_tokens(desc.output, input.shape[0], input.shape[1], features);
+    const bool rms = desc.kind == VKATTN_NORM_RMS;
+    const float epsilon = desc.epsilon != 0 ? desc.epsilon : rms ? 1e-6f : 1e-5f;
+    add_norm(plan, rms ? Norm::kRms : Norm::kLayer, epsilon, role_view(input, VKATTN_ROLE_INPUT),
+             role_view(checked_vector(weight, "weight", features), VKATTN_ROLE_WEIGHT),
+             role_view(checked_vector(desc.bias, "bias", features), VKATTN_ROLE_BIAS),
+             role_view(output, VKATTN_ROLE_OUTPUT));
 }
 
 } // namespace vkattn

@@ -11,4 +11,7 @@ enum class Norm { kRms, kLayer };
 void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
               const View &output);
 
+// The caller's norm, checked.
+void plan_norm(Plan &plan, const vkattn_norm_desc &desc);
+
 } // namespace vkattn

@@ -17,6 +17,9 @@ layout(set = 0, binding = BINDING_LINEAR_WEIGHT, std430) readonly buffer WeightV
 #endif
 layout(set = 0, binding = BINDING_LINEAR_BIAS, std430) readonly buffer BiasBuffer { uint bias_words[]; };
 layout(set = 0, binding = BINDING_LINEAR_RESIDUAL, std430) readonly buffer ResidualBuffer { uint residual_words[]; };
+layout(set = 0, binding = BINDING_LINEAR_MULTIPLIER, std430) readonly buffer MultiplierBuffer {
+    uint multiplier_words[];
+};
 layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { uint output_words[]; };
 
 #define WORDS input_words
@@ -47,6 +50,13 @@ layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { u
 #define LOAD_QUANTISED load_quantised_residual
 #include "load.glsl"
 
+#define WORDS multiplier_words
+#define BINDING BINDING_LINEAR_MULTIPLIER
+#define LOAD load_multiplier
+#define LOAD4 load_multiplier4
+#define LOAD_QUANTISED load_quantised_multiplier
+#include "load.glsl"
+
 #include "activation.glsl"
 #include "round.glsl"
 
@@ -71,13 +81,17 @@ uint output_element(uint row, uint o) {
            gl_WorkGroupID.z * push.output_strides[4];
 }
 
-uint residual_element(uint row, uint o) {
-    return row / push.positions * push.residual_strides[0] + row % push.positions * push.residual_strides[1] + o;
+uint token_element(const uint strides[2], uint row, uint o) {
+    return row / push.positions * strides[0] + row % push.positions * strides[1] + o;
 }
 
-// What becomes of a sum: bias, activation, residual.
+// What becomes of a sum: bias, activation, multiplier, residual.
 float finish(float sum, uint row, uint o) {
     if (BIAS_FORMAT != FORMAT_NONE) sum += load_bias(BIAS_FORMAT, o + gl_WorkGroupID.z * push.bias_stride);
     sum = activate(ACTIVATION, sum);
-    return RESIDUAL_FORMAT != FORMAT_NONE ? sum + load_residual(RESIDUAL_FORMAT, residual_element(row, o)) : sum;
+    if (MULTIPLIER_FORMAT != FORMAT_NONE)
+        sum *= load_multiplier(MULTIPLIER_FORMAT, token_element(push.multiplier_strides, row, o));
+    if (RESIDUAL_FORMAT != FORMAT_NONE)
+        sum += load_residual(RESIDUAL_FORMAT, token_element(push.residual_strides, row, o));
+    return sum;
 }

@@ -1,0 +1,44 @@
+#include "runtime/ops/embedding.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/ops/tokens.hpp"
+#include "runtime/tensor.hpp"
+
+namespace vkattn {
+namespace {
+
+uint32_t word(uint64_t value) { return static_cast<uint32_t>(value); }
+
+} // namespace
+
+void plan_embedding(Plan &plan, const vkattn_embedding_desc &desc) {
+    const vkattn_tensor tokens = normalised(desc.tokens, "tokens");
+    require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
+            shape_text(tokens), ", expected I32 [B,L]");
+    const vkattn_tensor weight = normalised(desc.weight, "weight");
+    require_float(weight, "weight");
+    require(weight.rank == 2 && (weight.shape[1] == 1 || weight.strides[1] == 1), "weight: shape ", shape_text(weight),
+            ", last stride ", weight.strides[1], ", expected [rows,N] with last stride 1");
+    const vkattn_tensor output = checked_output_tokens(desc.output, tokens.shape[0], tokens.shape[1], weight.shape[1]);
+
+    gpu::EmbeddingPush push{};
+    push.rows = word(weight.shape[0]);
+    push.features = word(weight.shape[1]);
+    push.row_stride = word(weight.strides[0]);
+    for (uint32_t dim = 0; dim < 2; ++dim) {
+        push.token_strides[dim] = word(tokens.strides[dim]);
+        push.output_strides[dim] = word(output.strides[dim]);
+    }
+    gpu::EmbeddingConstants constants;
+    constants.WEIGHT_FORMAT = static_cast<uint32_t>(weight.type);
+    constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.type);
+    constants.OUTPUT_PAIRS = rows_start_even(output);
+    Step &step = plan.add_step(plan.pipeline(Module::kEmbedding, constants), push);
+    set_token_grid(plan, step, output, "embedding");
+    bind(plan, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
+    bind(plan, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));
+    bind(plan, step, BINDING_EMBEDDING_OUTPUT, role_view(output, VKATTN_ROLE_OUTPUT));
+    step.written_binding = BINDING_EMBEDDING_OUTPUT;
+}
+
+} // namespace vkattn

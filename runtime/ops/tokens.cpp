@@ -1,0 +1,66 @@
+#include "runtime/ops/tokens.hpp"
+
+#include "runtime/error.hpp"
+#include "runtime/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+std::string size_or(uint64_t size, const char *letter) { return size == 0 ? letter : std::to_string(size); }
+
+} // namespace
+
+void require_float(const vkattn_tensor &tensor, const char *name) {
+    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
+            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+}
+
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
+                             uint64_t width) {
+    require(present(given), name, ": absent, expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
+    const vkattn_tensor tensor = normalised(given, name);
+    require_float(tensor, name);
+    require(tensor.rank == 3 && tensor.shape[2] == width && (batch == 0 || tensor.shape[0] == batch) &&
+                (len == 0 || tensor.shape[1] == len),
+            name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",",
+            width, "]");
+    require(width == 1 || tensor.strides[2] == 1, name, ": last stride ", tensor.strides[2], ", expected 1");
+    return tensor;
+}
+
+vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, uint64_t len, uint64_t width) {
+    const vkattn_tensor output = checked_tokens(given, "output", batch, len, width);
+    require(!overlaps_itself(output),
+            "output: strides make elements overlap, expected each element to have its own place");
+    return output;
+}
+
+vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size) {
+    const vkattn_tensor tensor = normalised(given, name);
+    if (!present(tensor)) return tensor;
+    require_float(tensor, name);
+    require(tensor.rank == 1 && tensor.shape[0] == size && is_contiguous(tensor), name, ": shape ", shape_text(tensor),
+            ", expected [", size, "] contiguous");
+    return tensor;
+}
+
+void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op) {
+    const DeviceCaps &caps = plan.context().caps();
+    for (uint32_t axis = 0; axis < 2; ++axis) {
+        const uint64_t groups = tokens.shape[1 - axis];
+        if (groups > caps.max_workgroup_count[axis])
+            fail(VKATTN_ERROR_UNSUPPORTED, op, ": ", groups, " workgroups on axis ", axis, ", expected at most ",
+                 caps.max_workgroup_count[axis]);
+        step.groups[axis] = static_cast<uint32_t>(groups);
+    }
+}
+
+View role_view(const vkattn_tensor &tensor, vkattn_role role) {
+    View view{tensor, {}};
+    view.source.role = role;
+    return view;
+}
+
+} // namespace vkattn

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtime/plan.hpp"
+
+namespace vkattn {
+
+// Tensors that callers give to layers and operators: tokens [B,L,width], vectors, and the roles that they are bound for.
+
+// Fails, naming it, unless the tensor is F32, F16 or BF16.
+void require_float(const vkattn_tensor &tensor, const char *name);
+
+// The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
+vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
+                             uint64_t width);
+
+// The same of "output", and no two elements share a place.
+vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, uint64_t len, uint64_t width);
+
+// The tensor, normalised; fails, naming it, unless it is absent or floats [size], contiguous.
+vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size);
+
+View role_view(const vkattn_tensor &tensor, vkattn_role role);
+
+// The grid of a kernel that gives each token of [B,L,N] a workgroup. Fails, naming the operator, where the device's
+// workgroup counts are too small.
+void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op);
+
+} // namespace vkattn

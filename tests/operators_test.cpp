@@ -1,0 +1,258 @@
+// linear, norm and embedding as callers plan them: against float64, in every type, with odd sizes and gaps between rows.
+#include "compare.hpp"
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+using namespace vkattn_test;
+
+namespace {
+
+constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
+// [batch,len,width] with a gap behind every row.
+HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::uint64_t width, std::mt19937 &random) {
+    return normal_tensor(type, {batch, len, width}, {len * (width + 3), width + 3, 1}, random);
+}
+
+double activated(vkattn_activation activation, double x) {
+    switch (activation) {
+    case VKATTN_ACTIVATION_RELU:
+        return std::max(x, 0.0);
+    case VKATTN_ACTIVATION_GELU:
+        return x * 0.5 * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case VKATTN_ACTIVATION_SILU:
+        return x / (1.0 + std::exp(-x));
+    case VKATTN_ACTIVATION_LEAKY_RELU:
+        return x > 0 ? x : 0.01 * x;
+    default:
+        return x;
+    }
+}
+
+struct LinearProblem {
+    HostTensor input, weight, bias, multiplier, residual;
+    vkattn_activation activation = VKATTN_ACTIVATION_NONE;
+};
+
+LinearProblem linear_problem(vkattn_type type, std::uint64_t len, std::uint64_t in, std::uint64_t out) {
+    std::mt19937 random(static_cast<unsigned>(91 + in));
+    LinearProblem problem;
+    problem.input = rows(type, 2, len, in, random);
+    problem.weight = normal_tensor(type, {out, in}, random, 1.0f / std::sqrt(static_cast<float>(in)));
+    return problem;
+}
+
+void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_type type) {
+    std::mt19937 random(17);
+    const std::uint64_t len = problem.input.shape()[1], out = problem.weight.shape()[0];
+    problem.activation = activation;
+    problem.bias = normal_tensor(type, {out}, random);
+    problem.multiplier = rows(type, 2, len, out, random);
+    problem.residual = rows(type, 2, len, out, random);
+}
+
+std::vector<double> reference(const LinearProblem &p) {
+    const std::uint64_t out = p.weight.shape()[0], in = p.weight.shape()[1];
+    const std::vector<double> x = p.input.values(), w = p.weight.values();
+    std::vector<double> result(x.size() / in * out);
+    for (std::uint64_t i = 0; i < result.size(); ++i) {
+        double sum = p.bias.present() ? static_cast<double>(p.bias.get(i % out)) : 0.0;
+        for (std::uint64_t f = 0; f < in; ++f) sum += x[i / out * in + f] * w[i % out * in + f];
+        sum = activated(p.activation, sum);
+        if (p.multiplier.present()) sum *= static_cast<double>(p.multiplier.get(i));
+        result[i] = p.residual.present() ? sum + static_cast<double>(p.residual.get(i)) : sum;
+    }
+    return result;
+}
+
+vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
+    vkattn_linear_desc desc{};
+    desc.input = p.input.view();
+    desc.weight = p.weight.view();
+    desc.bias = p.bias.view();
+    desc.multiplier = p.multiplier.view();
+    desc.residual = p.residual.view();
+    desc.output = output.view();
+    desc.activation = p.activation;
+    return desc;
+}
+
+void check_linear(LinearProblem &p, vkattn_type output_type) {
+    const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
+    HostTensor output(output_type, {2, len, out}, {len * (out + 5), out + 5, 1});
+    const vkattn::Plan plan = test_device().context().linear_plan(describe(p, output));
+    std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &p.input, Access::kRead},
+                                   {VKATTN_ROLE_WEIGHT, &p.weight, Access::kRead},
+                                   {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    if (p.bias.present()) regions.push_back({VKATTN_ROLE_BIAS, &p.bias, Access::kRead});
+    if (p.multiplier.present()) regions.push_back({VKATTN_ROLE_MULTIPLIER, &p.multiplier, Access::kRead});
+    if (p.residual.present()) regions.push_back({VKATTN_ROLE_RESIDUAL, &p.residual, Access::kRead});
+    test_device().run(plan, regions);
+    const Comparison result =
+        compare("output", output.shape(), reference(p), output.floats(), nmse_bound({output_type}));
+    CHECK_MESSAGE(result.passed, result.report);
+}
+
+std::string message_of(const std::function<void()> &call) {
+    try {
+        call();
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("operators");
+
+TEST_CASE_FIXTURE(DeviceTest, "linear in every type, for few rows and many") {
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t len : {1, 37})
+            for (const auto &[in, out] : {std::pair{1, 1}, {7, 33}, {64, 96}}) {
+                LinearProblem problem =
+                    linear_problem(type, len, static_cast<std::uint64_t>(in), static_cast<std::uint64_t>(out));
+                check_linear(problem, type);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier and residual") {
+    for (const vkattn_activation activation : {VKATTN_ACTIVATION_NONE, VKATTN_ACTIVATION_RELU, VKATTN_ACTIVATION_GELU,
+                                               VKATTN_ACTIVATION_SILU, VKATTN_ACTIVATION_LEAKY_RELU})
+        for (const std::uint64_t len : {1, 19}) {
+            LinearProblem problem = linear_problem(VKATTN_TYPE_F16, len, 40, 30);
+            add_epilogue(problem, activation, VKATTN_TYPE_F16);
+            check_linear(problem, VKATTN_TYPE_F32);
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear onto its own residual and multiplier") {
+    const auto type = VKATTN_TYPE_F32;
+    LinearProblem problem = linear_problem(type, 6, 24, 10);
+    std::mt19937 random(5);
+    for (const bool multiplies : {false, true}) {
+        problem.residual = multiplies ? HostTensor() : rows(type, 2, 6, 10, random);
+        problem.multiplier = multiplies ? rows(type, 2, 6, 10, random) : HostTensor();
+        HostTensor &own = multiplies ? problem.multiplier : problem.residual;
+        const vkattn::Context &context = test_device().context();
+        const vkattn::Plan plan = context.linear_plan(describe(problem, own));
+        vkattn::Buffer input(context.get(), problem.input.bytes().size());
+        vkattn::Buffer weight(context.get(), problem.weight.bytes().size());
+        vkattn::Buffer both(context.get(), own.bytes().size());
+        input.write(problem.input.bytes());
+        weight.write(problem.weight.bytes());
+        both.write(own.bytes());
+        const std::vector<double> expected = reference(problem);
+        plan.run({vkattn::bind(VKATTN_ROLE_INPUT, input), vkattn::bind(VKATTN_ROLE_WEIGHT, weight),
+                  vkattn::bind(multiplies ? VKATTN_ROLE_MULTIPLIER : VKATTN_ROLE_RESIDUAL, both),
+                  vkattn::bind(VKATTN_ROLE_OUTPUT, both)});
+        both.read(own.bytes());
+        const Comparison result = compare("output", own.shape(), expected, own.floats(), nmse_bound({type}));
+        CHECK_MESSAGE(result.passed, result.report);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "norms in every type") {
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t width : {1, 5, 192})
+            for (const vkattn_norm_kind kind : {VKATTN_NORM_RMS, VKATTN_NORM_LAYER}) {
+                std::mt19937 random(static_cast<unsigned>(width));
+                HostTensor input = rows(type, 2, 3, width, random), weight = normal_tensor(type, {width}, random),
+                           bias = normal_tensor(type, {width}, random);
+                HostTensor output(type, {2, 3, width}, {3 * (width + 2), width + 2, 1});
+                vkattn_norm_desc desc{};
+                desc.input = input.view();
+                desc.weight = weight.view();
+                desc.bias = bias.view();
+                desc.output = output.view();
+                desc.kind = kind;
+                desc.epsilon = 0.25f;
+                const std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &input, Access::kRead},
+                                                     {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                                     {VKATTN_ROLE_BIAS, &bias, Access::kRead},
+                                                     {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+                test_device().run(test_device().context().norm_plan(desc), regions);
+                std::vector<double> expected = input.values();
+                for (std::uint64_t row = 0; row < 6; ++row) {
+                    double *x = &expected[row * width];
+                    const auto size = static_cast<double>(width);
+                    double mean = 0, squares = 0;
+                    for (std::uint64_t i = 0; i < width; ++i) mean += kind == VKATTN_NORM_LAYER ? x[i] / size : 0;
+                    for (std::uint64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean) / size;
+                    for (std::uint64_t i = 0; i < width; ++i)
+                        x[i] = (x[i] - mean) / std::sqrt(squares + 0.25) * static_cast<double>(weight.get(i)) +
+                               static_cast<double>(bias.get(i));
+                }
+                const Comparison result =
+                    compare("output", output.shape(), expected, output.floats(), nmse_bound({type}));
+                CHECK_MESSAGE(result.passed, result.report);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "embedding gives the tokens' rows, and zeros for tokens that lie") {
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t width : {1, 7, 130}) {
+            std::mt19937 random(3);
+            HostTensor weight = normal_tensor(type, {5, width}, {width + 1, 1}, random);
+            HostTensor tokens(VKATTN_TYPE_I32, {2, 4}, {1, 2}); // transposed
+            const int numbers[8] = {4, 0, -1, 3, 5, 2, 1 << 30, -(1 << 30)};
+            for (std::uint64_t i = 0; i < 8; ++i) tokens.set(i, static_cast<float>(numbers[i]));
+            HostTensor output(type, {2, 4, width}, {4 * (width + 2), width + 2, 1});
+            vkattn_embedding_desc desc{};
+            desc.tokens = tokens.view();
+            desc.weight = weight.view();
+            desc.output = output.view();
+            const std::vector<Region> regions = {{VKATTN_ROLE_TOKENS, &tokens, Access::kRead},
+                                                 {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                                 {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+            test_device().run(test_device().context().embedding_plan(desc), regions);
+            for (std::uint64_t i = 0; i < 8 * width; ++i) {
+                const int token = numbers[i / width];
+                const bool known = token >= 0 && token < 5;
+                const float expected = known ? weight.get(static_cast<std::uint64_t>(token) * width + i % width) : 0.0f;
+                REQUIRE(output.get(i) == expected);
+            }
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
+    const vkattn::Context &context = test_device().context();
+    const LinearProblem good = linear_problem(VKATTN_TYPE_F32, 3, 8, 6);
+    const HostTensor output(VKATTN_TYPE_F32, {2, 3, 6});
+    const auto refused = [&](const std::function<void(vkattn_linear_desc &)> &spoil) {
+        vkattn_linear_desc desc = describe(good, output);
+        spoil(desc);
+        return message_of([&] { context.linear_plan(desc); });
+    };
+    CHECK(refused([](auto &d) { d.weight = {}; }) == "weight: absent, expected [out,in]");
+    CHECK(refused([](auto &d) { d.input.shape[2] = 7; }) == "input: shape [2,3,7], expected [B,L,8]");
+    CHECK(refused([](auto &d) { d.output.shape[2] = 7; }) == "output: shape [2,3,7], expected [2,3,6]");
+    CHECK(refused([](auto &d) {
+              d.residual = vkattn::tensor(VKATTN_TYPE_F32, {2, 4, 6});
+          }) == "residual: shape [2,4,6], expected [2,3,6]");
+    CHECK(refused([](auto &d) {
+              d.multiplier = vkattn::tensor(VKATTN_TYPE_I32, {2, 3, 6});
+          }) == "multiplier: type I32, expected F32, F16 or BF16");
+    CHECK(refused([](auto &d) { d.bias = vkattn::tensor(VKATTN_TYPE_F32, {7}); }) ==
+          "bias: shape [7], expected [6] contiguous");
+    CHECK(refused([](auto &d) { d.activation = static_cast<vkattn_activation>(9); }) ==
+          "activation: 9, expected a vkattn_activation");
+
+    vkattn_norm_desc norm{};
+    CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("weight: shape"));
+    norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {6});
+    norm.input = norm.output = output.view();
+    norm.epsilon = -1.0f;
+    CHECK(message_of([&] { context.norm_plan(norm); }) == "epsilon: -1, expected a finite number, 0 or above");
+
+    vkattn_embedding_desc embedding{};
+    embedding.tokens = vkattn::tensor(VKATTN_TYPE_F32, {2, 3});
+    CHECK(message_of([&] { context.embedding_plan(embedding); }) ==
+          "tokens: type F32, shape [2,3], expected I32 [B,L]");
+}
+
+TEST_SUITE_END();
