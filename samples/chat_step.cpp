@@ -1,84 +1,13 @@
 // A prompt, then token after token with one recorded command buffer: the cache's lengths live on the device, so that submitting
 // the same commands again goes on with the next token.
 #include "random_values.hpp"
-
-#include <vkattn/vkattn.hpp>
-#include <vulkan/vulkan.h>
+#include "recorded_plans.hpp"
 
 #include <cstdio>
 
 namespace {
 
 constexpr std::uint32_t kWidth = 64, kHeads = 4, kKvHeads = 2, kPrompt = 20, kTokens = 12;
-
-void check(VkResult result) {
-    if (result != VK_SUCCESS) throw std::runtime_error("Vulkan: " + std::to_string(result));
-}
-
-// The application's part: a command buffer with the plan of a step, submitted again and again.
-class RecordedStep {
-  public:
-    RecordedStep(const vkattn::Context &context, const vkattn::Plan &plan, std::vector<vkattn_binding> bindings) {
-        vkattn::check(vkattn_context_handles(context.get(), nullptr, nullptr, &device_, &queue_, &family_));
-        VkCommandPoolCreateInfo pool{};
-        pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-        pool.queueFamilyIndex = family_;
-        check(vkCreateCommandPool(device_, &pool, nullptr, &pool_));
-        VkCommandBufferAllocateInfo allocate{};
-        allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-        allocate.commandPool = pool_;
-        allocate.commandBufferCount = 1;
-        check(vkAllocateCommandBuffers(device_, &allocate, &commands_));
-        const vkattn_requirements needs = plan.requirements();
-        if (needs.descriptor_sets > 0) make_descriptor_pool(needs);
-        if (needs.workspace_bytes > 0) {
-            workspace_.emplace_back(context.buffer(needs.workspace_bytes));
-            bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace_.back()));
-        }
-        VkCommandBufferBeginInfo begin{};
-        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-        check(vkBeginCommandBuffer(commands_, &begin));
-        plan.record(commands_, bindings, descriptors_);
-        check(vkEndCommandBuffer(commands_));
-    }
-    ~RecordedStep() {
-        vkDestroyDescriptorPool(device_, descriptors_, nullptr);
-        vkDestroyCommandPool(device_, pool_, nullptr);
-    }
-    RecordedStep(const RecordedStep &) = delete;
-    RecordedStep &operator=(const RecordedStep &) = delete;
-
-    void submit_and_wait() {
-        VkSubmitInfo submit{};
-        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-        submit.commandBufferCount = 1;
-        submit.pCommandBuffers = &commands_;
-        check(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE));
-        check(vkQueueWaitIdle(queue_));
-    }
-
-  private:
-    void make_descriptor_pool(const vkattn_requirements &needs) {
-        std::vector<VkDescriptorPoolSize> sizes = {
-            {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, needs.storage_buffer_descriptors}};
-        if (needs.uniform_buffer_descriptors > 0)
-            sizes.push_back({VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, needs.uniform_buffer_descriptors});
-        VkDescriptorPoolCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
-        create.maxSets = needs.descriptor_sets;
-        create.poolSizeCount = static_cast<std::uint32_t>(sizes.size());
-        create.pPoolSizes = sizes.data();
-        check(vkCreateDescriptorPool(device_, &create, nullptr, &descriptors_));
-    }
-
-    VkDevice device_ = VK_NULL_HANDLE;
-    VkQueue queue_ = VK_NULL_HANDLE;
-    std::uint32_t family_ = 0;
-    VkCommandPool pool_ = VK_NULL_HANDLE;
-    VkDescriptorPool descriptors_ = VK_NULL_HANDLE;
-    VkCommandBuffer commands_ = VK_NULL_HANDLE;
-    std::vector<vkattn::Buffer> workspace_; // none or one
-};
 
 vkattn::Layer make_layer(const vkattn::Context &context) {
     vkattn_layer_config config{};
@@ -133,8 +62,8 @@ int main() try {
     const vkattn::Plan plan = layer.plan(call_of(1, cache.get()));
     vkattn::Buffer token = context.buffer(kWidth * sizeof(float));
     const vkattn::Buffer output = context.buffer(kWidth * sizeof(float));
-    RecordedStep step(context, plan,
-                      {vkattn::bind(VKATTN_ROLE_QUERY, token), vkattn::bind(VKATTN_ROLE_OUTPUT, output)});
+    RecordedPlans step(context,
+                       {{plan, {vkattn::bind(VKATTN_ROLE_QUERY, token), vkattn::bind(VKATTN_ROLE_OUTPUT, output)}}});
     std::vector<float> answer(kWidth);
     for (std::uint32_t i = kPrompt; i < kPrompt + kTokens; ++i) {
         token.write(std::span(tokens).subspan(i * kWidth, kWidth));

@@ -1,7 +1,5 @@
 #include "checkpoint_case.hpp"
 
-#include "checkpoint.hpp"
-#include "hugging_face_config.hpp"
 #include "input_error.hpp"
 
 #include <algorithm>
@@ -191,16 +189,19 @@ void add_input(const std::string &file, CaseFile &result) {
 
 } // namespace
 
+TensorMap read_attention_weights(Checkpoint &checkpoint, const ModelAttention &attention, std::uint32_t layer) {
+    return WeightReader(checkpoint, find_prefix(checkpoint, attention.names, layer), attention).read();
+}
+
 CaseFile read_checkpoint_case(const CheckpointOptions &options) {
     const ModelAttention attention = read_model_attention(config_of(options), options.layer);
     Checkpoint checkpoint(options.model);
-    const std::string prefix = find_prefix(checkpoint, attention.names, options.layer);
     CaseFile result;
     result.file = options.input;
     result.op = attention.layer.kind == VKATTN_LAYER_MLA ? "mla" : "mha";
     result.layer = attention.layer;
     result.mask = attention.mask;
-    result.tensors = WeightReader(checkpoint, prefix, attention).read();
+    result.tensors = read_attention_weights(checkpoint, attention, options.layer);
     add_input(options.input, result);
     return result;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "case_file.hpp"
+#include "checkpoint.hpp"
+#include "hugging_face_config.hpp"
 
 #include <filesystem>
 
@@ -13,6 +15,10 @@ struct CheckpointOptions {
     std::uint32_t layer = 0;
     std::string input; // safetensors: hidden_states [B,L,width], and masks and caches by their case-file names
 };
+
+// Reads the weights of a layer's attention, under the library's names. Throws InputError: names what is missing and what is
+// not known.
+TensorMap read_attention_weights(Checkpoint &checkpoint, const ModelAttention &attention, std::uint32_t layer);
 
 // Reads the config, the layer's weights under the library's names, and the input. Throws InputError: names what is
 // missing and what is not known.
