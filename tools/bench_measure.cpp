@@ -1,28 +1,16 @@
 #include "bench_measure.hpp"
 
+#include "terminal.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <random>
-
-#ifdef _WIN32
-#include <io.h>
-#else
-#include <unistd.h>
-#endif
 
 namespace vkattn::tools {
 namespace {
 
 // Random values are repeated after this many, a prime: rows of any head size then differ.
 constexpr std::size_t kRandomPeriod = 65'521;
-
-bool stderr_is_terminal() {
-#ifdef _WIN32
-    return _isatty(_fileno(stderr)) != 0;
-#else
-    return isatty(STDERR_FILENO) != 0;
-#endif
-}
 
 } // namespace
 
@@ -69,7 +57,7 @@ Statistics statistics(std::vector<double> values) {
 }
 
 void show_progress(std::uint32_t done, std::uint32_t total) {
-    if (!stderr_is_terminal()) return;
+    if (!is_terminal(stderr)) return;
     std::fprintf(stderr, "\r%u / %u runs%s", done, total, done == total ? "\n" : "");
     std::fflush(stderr);
 }

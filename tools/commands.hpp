@@ -53,6 +53,15 @@ struct CheckOptions {
     bool json = false;
 };
 
+struct ShowOptions {
+    std::string case_file;
+    std::string output_file; // PNG; "": none
+    std::string tokens_file; // one token a line, for each key; "": numbers
+    std::uint32_t sequence = 0;
+    std::vector<std::uint32_t> heads; // none: the first ones
+    bool map = false;                 // also where the output is no terminal
+};
+
 struct SelftestOptions {
     bool json = false;
 };
@@ -77,6 +86,7 @@ struct BenchOptions : ShapeOptions {
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation);
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation);
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
+int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation);
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);

@@ -21,6 +21,7 @@ struct Options {
     DevicesOptions devices;
     RunOptions run;
     CheckOptions check;
+    ShowOptions show;
     SelftestOptions selftest;
     TuneOptions tune;
     BenchOptions bench;
@@ -124,6 +125,18 @@ void add_check(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+void add_show(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("show", "Draw the attention weights of a case file");
+    ShowOptions &show = options.show;
+    command->add_option("case", show.case_file, "Case file (.safetensors)")->required();
+    command->add_option("-o,--output", show.output_file, "Draw every head, and their mean, to this PNG file");
+    command->add_option("--tokens", show.tokens_file, "File of the keys' texts, one a line; default: numbers");
+    command->add_option("--sequence", show.sequence, "Sequence of the batch, from 0; default 0");
+    command->add_option("--heads", show.heads, "Heads to draw, such as 0,5; default: the first 15")->delimiter(',');
+    command->add_flag("--map", show.map, "Print a map of characters even if this is no terminal");
+    add_common(*command, options.common);
+}
+
 void add_selftest(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand("selftest", "Check the numbers of every kernel that the device can run");
     command->add_flag("--json", options.selftest.json, "Print a JSON object");
@@ -176,6 +189,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("devices")) return devices_command(options.common, options.devices, validation);
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
+    if (app.got_subcommand("show")) return show_command(options.common, options.show, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
     if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
@@ -208,6 +222,7 @@ int parse_and_run(int argc, char **argv) {
     add_devices(app, options);
     add_run(app, options);
     add_check(app, options);
+    add_show(app, options);
     add_selftest(app, options);
     add_tune(app, options);
     add_bench(app, options);
