@@ -1,10 +1,7 @@
-// vkattn bench --variants: layers of the same width side by side, measured: a causal prefill and one decode step.
-#include "attention_shape.hpp"
-#include "bench_measure.hpp"
-#include "commands.hpp"
-#include "input_error.hpp"
+#include "bench_variants.hpp"
 
-#include <vkattn/estimate.h>
+#include "attention_shape.hpp"
+#include "input_error.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -17,14 +14,6 @@ namespace vkattn::tools {
 namespace {
 
 constexpr std::uint32_t kDefaultRepeat = 5;
-
-struct VariantResult {
-    std::string name;
-    vkattn_estimate_result estimate{};
-    Statistics prefill, decode; // milliseconds
-    std::string prefill_kernel, decode_kernel;
-    bool by_gpu = false;
-};
 
 vkattn_layer_config config_of(const std::string &name, const BenchOptions &options) {
     vkattn_layer_config config{};
@@ -210,20 +199,29 @@ void print_table(const std::vector<VariantResult> &results, const vkattn_device_
 
 } // namespace
 
-int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
+void check_variants(const BenchOptions &options) {
     for (const std::string &name : options.variants) config_of(name, options);
     type_named("--dtype", options.shape.dtype);
-    const Context context = make_context(common, validation);
+}
+
+std::vector<VariantResult> measure_variants(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
     std::vector<VariantResult> results;
     try {
         for (const std::string &name : options.variants) {
-            results.push_back(measure_variant(context, name, options, kernel_of(common.kernel)));
+            results.push_back(measure_variant(context, name, options, kernel));
             show_progress(static_cast<std::uint32_t>(results.size()),
                           static_cast<std::uint32_t>(options.variants.size()));
         }
     } catch (const Error &error) {
         throw InputError("bench --variants " + options.variants[results.size()], error.what());
     }
+    return results;
+}
+
+int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
+    check_variants(options);
+    const Context context = make_context(common, validation);
+    const std::vector<VariantResult> results = measure_variants(context, options, kernel_of(common.kernel));
     if (options.json)
         print_json(results, context.facts(), options);
     else

@@ -1,3 +1,4 @@
+#include "bench_html.hpp"
 #include "bench_report.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
@@ -33,9 +34,52 @@ void print(const BenchReport &report, const BenchOptions &options) {
         print_text(std::cout, report);
 }
 
+// The problem with other lengths, each q_len with the kv_len of its place.
+BenchOptions with_lengths(BenchOptions options, std::vector<std::uint32_t> q_lens, std::vector<std::uint32_t> kv_lens) {
+    options.q_lens = std::move(q_lens);
+    options.kv_lens = std::move(kv_lens);
+    options.roofline = true;
+    return options;
+}
+
+BenchPage measure_page(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
+    const std::vector<std::uint32_t> prompts = {128, 256, 512, 1024};
+    const bool sweeps = options.kv_lens.size() > 1;
+    BenchPage page;
+    page.decode = measure_all(
+        context,
+        with_lengths(options, {1}, sweeps ? options.kv_lens : std::vector<std::uint32_t>{1024, 2048, 4096, 8192}),
+        kernel);
+    BenchOptions prefill = with_lengths(options, prompts, prompts);
+    prefill.shape.causal = true;
+    prefill.roofline = false; // measured once
+    page.prefill = measure_all(context, prefill, kernel);
+    page.prefill.peaks = page.decode.peaks;
+    page.variants = measure_variants(context, options, kernel);
+    page.variants_title = "Width " + std::to_string(options.d_model) + ", " + std::to_string(options.shape.heads) +
+                          " heads, a prompt of " + std::to_string(options.len) + " tokens and a step after it, " +
+                          options.shape.dtype + ".";
+    return page;
+}
+
+int bench_page(const CommonOptions &common, BenchOptions options, ValidationLog &validation) {
+    if (options.variants.empty()) options.variants = {"mha", "mqa", "gqa-4", "mla"};
+    check_variants(options);
+    const Context context = make_context(common, validation);
+    try {
+        write_text(options.html_file, html_page(measure_page(context, options, kernel_of(common.kernel))));
+    } catch (const Error &error) {
+        throw InputError("bench --html", error.what());
+    }
+    std::cout << "written " << options.html_file << "\n";
+    save_context(context, common);
+    return kExitSuccess;
+}
+
 } // namespace
 
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
+    if (!options.html_file.empty()) return bench_page(common, options, validation);
     if (!options.variants.empty()) return bench_variants(common, options, validation);
     check_options(options, shapes_of(options).size());
     const vkattn_kernel kernel = kernel_of(common.kernel);

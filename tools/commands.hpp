@@ -81,6 +81,7 @@ struct BenchOptions : ShapeOptions {
     bool json = false;
     bool csv = false;
     std::string svg_file;
+    std::string html_file;
 };
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation);

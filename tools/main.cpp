@@ -179,6 +179,8 @@ void add_bench(CLI::App &app, Options &options) {
     CLI::Option *json = command->add_flag("--json", bench.json, "Print a JSON object, of several lengths an array");
     command->add_flag("--csv", bench.csv, "Print comma-separated values")->excludes(json);
     command->add_option("--svg", bench.svg_file, "Draw time against length to this file; for several lengths");
+    command->add_option("--html", bench.html_file,
+                        "Write one page: device, kernels, roofline, sweeps of keys and prompts, variants");
     command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');
     add_size(*command, "--d-model", bench.d_model, "Width of the variants; default 2048");
     add_size(*command, "--len", bench.len, "Prompt of the variants, and their cache at the decode step; default 2048");
