@@ -145,6 +145,8 @@ typedef struct vkattn_candidate {
     char reason[128];    /* why it cannot be used; "" if it can */
 } vkattn_candidate;
 
+#define VKATTN_MAX_CANDIDATES 128
+
 /* Measures which kernel and which tiles are the fastest for an attention problem on this device, on the context's queue and
  * on buffers of its own that hold every tensor of the description, and waits: some tenths of a second, and some seconds
  * where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts; lengths,
@@ -152,7 +154,6 @@ typedef struct vkattn_candidate {
  * vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
  * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan takes
  * untuned. candidates may be NULL. */
-#define VKATTN_MAX_CANDIDATES 128
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates);
 
