@@ -68,6 +68,10 @@ void Cache::reserve(uint32_t tokens) {
     for (uint32_t &length : host_lengths_) length += tokens;
 }
 
+void Cache::release(uint32_t tokens) {
+    for (uint32_t &length : host_lengths_) length -= tokens;
+}
+
 void Cache::rewind(uint32_t sequence, uint32_t length) {
     require_sequence(sequence);
     require(length <= host_lengths_[sequence], "length: ", length, ", expected at most the ", host_lengths_[sequence],

@@ -35,6 +35,8 @@ class Cache {
 
     // Counts an append of so many tokens to every sequence. Fails before anything is counted if one has no room.
     void reserve(uint32_t tokens);
+    // Takes back what reserve counted, if it was not submitted.
+    void release(uint32_t tokens);
 
     void rewind(uint32_t sequence, uint32_t length);
     void copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_sequence);

@@ -309,10 +309,17 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
     }
     match(all); // before anything is created
     if (cache_ != nullptr) cache_->reserve(appended_tokens_);
-    const TemporaryPool pool(context_, requirements());
-    return submit_and_time(context_, [&](VkCommandBuffer commands) {
-        record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});
-    });
+    try {
+        const TemporaryPool pool(context_, requirements());
+        return submit_and_time(context_, [&](VkCommandBuffer commands) {
+            record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});
+        });
+    } catch (const std::exception &error) { // nothing was submitted, unless the device was lost on the way
+        const auto *known = dynamic_cast<const Error *>(&error);
+        if (cache_ != nullptr && (known == nullptr || known->result() != VKATTN_ERROR_DEVICE_LOST))
+            cache_->release(appended_tokens_);
+        throw;
+    }
 }
 
 } // namespace vkattn

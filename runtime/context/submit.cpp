@@ -33,7 +33,7 @@ class Submission {
                                  &barrier, 0, nullptr, 0, nullptr);
         check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
         submit();
-        check(vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX), "vkWaitForFences");
+        wait();
     }
 
   private:
@@ -63,6 +63,14 @@ class Submission {
         const VkResult result = vk_.vkQueueSubmit(context_.queue(), 1, &submit, fence_);
         context_.unlock_queue();
         check(result, "vkQueueSubmit");
+    }
+
+    // What the device still works on must not be destroyed: a wait that fails for want of memory is tried again.
+    void wait() {
+        VkResult result = VK_TIMEOUT;
+        for (int tries = 0; tries < 100 && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++tries)
+            result = vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX);
+        check(result, "vkWaitForFences");
     }
 
     void destroy() noexcept {
@@ -97,11 +105,14 @@ class Timer {
     }
     void stop(VkCommandBuffer commands) { stamp(commands, 1); }
 
+    // Negative if there is no memory to tell: what was timed is done all the same.
     double milliseconds() const {
         uint64_t ticks[2] = {};
-        check(context_.vk().vkGetQueryPoolResults(context_.device(), pool_, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
-                                                  VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-              "vkGetQueryPoolResults");
+        const VkResult result =
+            context_.vk().vkGetQueryPoolResults(context_.device(), pool_, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
+                                                VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+        if (result == VK_ERROR_DEVICE_LOST) check(result, "vkGetQueryPoolResults");
+        if (result != VK_SUCCESS) return -1.0;
         return static_cast<double>(ticks[1] - ticks[0]) * context_.caps().timestamp_period_ns * 1e-6;
     }
 

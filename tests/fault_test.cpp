@@ -1,0 +1,414 @@
+// Failing devices: each Vulkan call of a small program fails once, with each error that the specification allows it; then
+// each allocation of host memory. Every failure must come back as the right result with a message, leave nothing behind,
+// and the same call must work when it is made again.
+#include "compare.hpp"
+#include "device.hpp"
+
+#include "runtime/context/functions.hpp"
+
+#include <doctest/doctest.h>
+#include <vulkan/vulkan.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+using namespace vkattn_test;
+
+namespace {
+
+// ---------------------------------------------------------------- Vulkan, failing on demand
+
+std::mutex state_mutex;
+struct State {
+    std::int64_t calls = 0;    // that can fail, so far
+    std::int64_t fails_at = 0; // the number of the one that fails; 0: none
+    VkResult error = VK_SUCCESS;
+    std::string failed;              // its name, once it has failed
+    std::map<std::string, int> live; // handles, by type
+} state;
+
+thread_local int driver_depth = 0; // inside Vulkan, whose allocations are its own
+
+struct InDriver {
+    InDriver() { ++driver_depth; }
+    ~InDriver() { --driver_depth; }
+};
+
+// What a call may return besides success, as far as the specification says so for the functions that vkattn uses.
+std::vector<VkResult> errors_of(std::string_view name) {
+    std::vector<VkResult> errors = {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY};
+    const auto also = [&](std::initializer_list<VkResult> more) { errors.insert(errors.end(), more); };
+    if (name == "vkCreateInstance")
+        also({VK_ERROR_INITIALIZATION_FAILED, VK_ERROR_LAYER_NOT_PRESENT, VK_ERROR_INCOMPATIBLE_DRIVER});
+    if (name == "vkCreateDevice")
+        also({VK_ERROR_INITIALIZATION_FAILED, VK_ERROR_EXTENSION_NOT_PRESENT, VK_ERROR_FEATURE_NOT_PRESENT,
+              VK_ERROR_TOO_MANY_OBJECTS, VK_ERROR_DEVICE_LOST});
+    if (name == "vkEnumeratePhysicalDevices") also({VK_ERROR_INITIALIZATION_FAILED});
+    if (name == "vkQueueSubmit" || name == "vkWaitForFences" || name == "vkGetQueryPoolResults")
+        also({VK_ERROR_DEVICE_LOST});
+    if (name == "vkAllocateMemory") also({VK_ERROR_TOO_MANY_OBJECTS});
+    if (name == "vkMapMemory") also({VK_ERROR_MEMORY_MAP_FAILED});
+    if (name == "vkAllocateDescriptorSets") also({VK_ERROR_FRAGMENTED_POOL, VK_ERROR_OUT_OF_POOL_MEMORY});
+    if (name == "vkCreateDescriptorPool") also({VK_ERROR_FRAGMENTATION});
+    if (name == "vkCreateComputePipelines" || name == "vkCreateShaderModule") also({VK_ERROR_INVALID_SHADER_NV});
+    return errors;
+}
+
+// Whether this is the call that fails.
+bool fails(const char *name) {
+    const std::lock_guard lock(state_mutex);
+    if (++state.calls != state.fails_at) return false;
+    const std::vector<VkResult> errors = errors_of(name);
+    if (std::ranges::find(errors, state.error) == errors.end()) return false;
+    state.failed = name;
+    return true;
+}
+
+template <class... Arguments>
+void count_handle(std::string_view name, bool succeeded, const Arguments &...arguments) {
+    const std::lock_guard lock(state_mutex);
+    const auto all = std::tie(arguments...);
+    if (succeeded && name.starts_with("vkCreate")) ++state.live[std::string(name.substr(8))];
+    if (succeeded && name == "vkCreateComputePipelines") --state.live["ComputePipelines"], ++state.live["Pipeline"];
+    if (succeeded && name == "vkAllocateMemory") ++state.live["Memory"];
+    if constexpr (sizeof...(Arguments) >= 2) {
+        const auto &handle = std::get<sizeof...(Arguments) - 2>(all);
+        if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(handle)>> ||
+                      std::is_integral_v<std::remove_cvref_t<decltype(handle)>>) {
+            const bool given = handle != std::remove_cvref_t<decltype(handle)>{};
+            if (given && name.starts_with("vkDestroy")) --state.live[std::string(name.substr(9))];
+            if (given && name == "vkFreeMemory") --state.live["Memory"];
+        }
+    }
+}
+
+// The driver that does nothing reports the least that a device must have.
+void raise_limits(VkPhysicalDeviceLimits &limits) {
+    for (std::uint32_t *limit : {&limits.maxPerStageDescriptorStorageBuffers, &limits.maxDescriptorSetStorageBuffers,
+                                 &limits.maxPerStageResources})
+        *limit = std::max(*limit, 64u);
+}
+
+template <class Tag, class Result, class... Arguments>
+VKAPI_ATTR Result VKAPI_CALL wrapped(Arguments... arguments) {
+    const InDriver inside;
+    if constexpr (std::is_same_v<Result, VkResult>) {
+        if (fails(Tag::name)) return state.error;
+        const VkResult result = Tag::next(arguments...);
+        count_handle(Tag::name, result == VK_SUCCESS, arguments...);
+        return result;
+    } else {
+        count_handle(Tag::name, true, arguments...);
+        if constexpr (std::is_same_v<Result, void>) {
+            Tag::next(arguments...);
+            const auto all = std::tie(arguments...);
+            if constexpr (std::string_view(Tag::name) == "vkGetPhysicalDeviceProperties")
+                raise_limits(std::get<1>(all)->limits);
+            if constexpr (std::string_view(Tag::name) == "vkGetPhysicalDeviceProperties2")
+                raise_limits(std::get<1>(all)->properties.limits);
+        } else {
+            return Tag::next(arguments...);
+        }
+    }
+}
+
+template <class Tag, class Result, class... Arguments>
+PFN_vkVoidFunction hook(Result(VKAPI_PTR *next)(Arguments...)) {
+    Tag::next = next;
+    return reinterpret_cast<PFN_vkVoidFunction>(&wrapped<Tag, Result, Arguments...>);
+}
+
+#define TAG(function)                                                                                                  \
+    struct Tag_##function {                                                                                            \
+        static constexpr const char *name = #function;                                                                 \
+        static inline PFN_##function next = nullptr;                                                                   \
+    };
+VKATTN_GLOBAL_FUNCTIONS(TAG)
+VKATTN_INSTANCE_FUNCTIONS(TAG)
+VKATTN_DEVICE_FUNCTIONS(TAG)
+VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(TAG)
+VKATTN_MATRIX_FUNCTIONS(TAG)
+VKATTN_OPTIONAL_DEVICE_FUNCTIONS(TAG)
+#undef TAG
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name);
+
+PFN_vkVoidFunction hooked(PFN_vkVoidFunction real, std::string_view name) {
+    if (real == nullptr) return nullptr;
+    if (name == "vkGetDeviceProcAddr") {
+        Tag_vkGetDeviceProcAddr::next = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&device_function);
+    }
+#define HOOK(function)                                                                                                 \
+    if (name == #function) return hook<Tag_##function>(reinterpret_cast<PFN_##function>(real));
+    VKATTN_GLOBAL_FUNCTIONS(HOOK)
+    VKATTN_INSTANCE_FUNCTIONS(HOOK)
+    VKATTN_DEVICE_FUNCTIONS(HOOK)
+    VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(HOOK)
+    VKATTN_MATRIX_FUNCTIONS(HOOK)
+    VKATTN_OPTIONAL_DEVICE_FUNCTIONS(HOOK)
+#undef HOOK
+    return real;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name) {
+    const InDriver inside;
+    return hooked(Tag_vkGetDeviceProcAddr::next(device, name), name);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance, const char *name) {
+    const InDriver inside;
+    return hooked(vkGetInstanceProcAddr(instance, name), name);
+}
+
+// ---------------------------------------------------------------- host memory, failing on demand
+
+std::atomic<std::int64_t> allocations{0};           // of the library, since they are counted
+std::atomic<std::int64_t> allocation_that_fails{0}; // 0: none
+thread_local bool counts_allocations = false;
+
+bool allocation_fails() {
+    if (!counts_allocations || driver_depth != 0) return false;
+    return ++allocations == allocation_that_fails;
+}
+
+} // namespace
+
+// GCC takes the pair below for a mismatch where it inlines one of them.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+void *operator new(std::size_t bytes) {
+    void *memory = allocation_fails() ? nullptr : std::malloc(bytes != 0 ? bytes : 1);
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+#pragma GCC diagnostic pop
+
+namespace {
+
+// ---------------------------------------------------------------- the program
+
+constexpr std::uint64_t kHeads = 4, kKvHeads = 2, kKeys = 300, kSize = 32, kWidth = kHeads * kSize;
+
+// A call of the library: fails once at most, with the result that the injected error stands for, and works when repeated.
+class Caller {
+  public:
+    explicit Caller(vkattn_result expected) : expected_(expected) {}
+
+    void operator()(const char *name, const std::function<vkattn_result()> &call) {
+        counts_allocations = true;
+        const vkattn_result result = call();
+        counts_allocations = false;
+        if (result == VKATTN_SUCCESS) return;
+        const std::string message = vkattn_last_error();
+        INFO(std::string(name), ": ", message, " (", state.failed, ")");
+        REQUIRE_FALSE(failed);
+        failed = true;
+        CHECK_FALSE(message.empty());
+        CHECK(message.find('\n') == std::string::npos);
+        if (expected_ != VKATTN_ERROR_VULKAN) CHECK(result == expected_);
+        if (expected_ == VKATTN_ERROR_VULKAN) {
+            const bool says_what = result == VKATTN_ERROR_VULKAN || result == VKATTN_ERROR_NO_VULKAN ||
+                                   result == VKATTN_ERROR_UNSUPPORTED || result == VKATTN_ERROR_NO_DEVICE || result == VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
+            CHECK(says_what);
+        }
+        REQUIRE(call() == VKATTN_SUCCESS);
+    }
+
+    bool failed = false;
+
+  private:
+    vkattn_result expected_;
+};
+
+vkattn_result result_of(VkResult error) {
+    switch (error) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+        return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+        return VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
+    case VK_ERROR_DEVICE_LOST:
+        return VKATTN_ERROR_DEVICE_LOST;
+    default:
+        return VKATTN_ERROR_VULKAN;
+    }
+}
+
+struct Objects {
+    vkattn_context context = nullptr;
+    vkattn_plan attention = nullptr, append = nullptr, step = nullptr;
+    vkattn_layer layer = nullptr;
+    vkattn_cache cache = nullptr;
+    std::array<vkattn_buffer, 4> buffers{};
+
+    Objects() = default;
+    Objects(const Objects &) = delete;
+    Objects &operator=(const Objects &) = delete;
+    ~Objects() {
+        for (const vkattn_plan plan : {attention, append, step}) vkattn_plan_destroy(plan);
+        for (const vkattn_buffer buffer : buffers) vkattn_buffer_destroy(buffer);
+        vkattn_cache_destroy(cache);
+        vkattn_layer_destroy(layer);
+        vkattn_context_destroy(context);
+    }
+};
+
+vkattn_attention_desc attention_desc() {
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F32, {1, kHeads, 1, kSize});
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F32, {1, kKvHeads, kKeys, kSize});
+    return desc;
+}
+
+void plan_and_run_attention(Objects &o, Caller &call) {
+    const vkattn_attention_desc desc = attention_desc();
+    call("prewarm", [&] { return vkattn_prewarm(o.context, &desc, 1, 1); });
+    call("attention_plan", [&] { return vkattn_attention_plan(o.context, &desc, &o.attention); });
+    const vkattn_tensor *tensors[] = {&desc.query, &desc.key, &desc.value, &desc.output};
+    const vkattn_role roles[] = {VKATTN_ROLE_QUERY, VKATTN_ROLE_KEY, VKATTN_ROLE_VALUE, VKATTN_ROLE_OUTPUT};
+    std::array<vkattn_binding, 4> bindings{};
+    for (std::size_t i = 0; i < 4; ++i) {
+        call("buffer_create",
+             [&] { return vkattn_buffer_create(o.context, vkattn_tensor_bytes(tensors[i]), &o.buffers[i]); });
+        bindings[i] = {roles[i], vkattn_buffer_handle(o.buffers[i]), 0};
+    }
+    const std::vector<float> alike(kKvHeads * kKeys * kSize, 0.5f);
+    for (std::size_t i = 0; i < 3; ++i)
+        call("buffer_write",
+             [&] { return vkattn_buffer_write(o.buffers[i], 0, alike.data(), vkattn_tensor_bytes(tensors[i])); });
+    call("run", [&] { return vkattn_run(o.attention, bindings.data(), 4, nullptr); });
+}
+
+void make_layer_and_step(Objects &o, Caller &call) {
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_MHA;
+    config.embed_dim = kWidth;
+    config.num_heads = kHeads;
+    config.rope_theta = 10000.0f;
+    const std::vector<float> values(kWidth * kWidth, 0.01f);
+    std::vector<vkattn_weight> weights;
+    for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
+        weights.push_back({name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data()});
+    call("layer_create", [&] { return vkattn_layer_create(o.context, &config, weights.data(), 4, &o.layer); });
+    vkattn_cache_info info{};
+    info.layer = o.layer;
+    info.batch = 1;
+    info.capacity = 8;
+    info.key_type = info.value_type = VKATTN_TYPE_F16;
+    call("cache_create", [&] { return vkattn_cache_create(o.context, &info, &o.cache); });
+    vkattn_layer_call step{};
+    step.query = step.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, kWidth});
+    step.mask_flags = VKATTN_MASK_CAUSAL;
+    step.cache = o.cache;
+    call("layer_plan", [&] { return vkattn_layer_plan(o.layer, &step, &o.step); });
+    const std::array<vkattn_binding, 2> bindings = {{{VKATTN_ROLE_QUERY, vkattn_buffer_handle(o.buffers[1]), 0},
+                                                     {VKATTN_ROLE_OUTPUT, vkattn_buffer_handle(o.buffers[2]), 0}}};
+    call("layer run", [&] { return vkattn_run(o.step, bindings.data(), 2, nullptr); });
+    std::vector<float> keys(kWidth * 8);
+    std::uint32_t length = 0;
+    call("cache_lengths", [&] { return vkattn_cache_lengths(o.cache, &length); });
+    // However often the step was tried; whether a lost device did it, nobody can tell.
+    const bool lost = state.error == VK_ERROR_DEVICE_LOST && !state.failed.empty();
+    CHECK((length == 1 || (lost && length == 2)));
+    call("cache_read", [&] { return vkattn_cache_read(o.cache, VKATTN_CACHE_KEYS, 0, keys.data(), kWidth * length); });
+    call("cache_rewind", [&] { return vkattn_cache_rewind(o.cache, 0, 0); });
+}
+
+// Returns whether a call of the library failed. real: what the device computes counts.
+bool run_program(vkattn_result expected, bool real) {
+    Caller call(expected);
+    {
+        Objects o;
+        vkattn_context_info info{};
+        const std::string selector = device_selector();
+        info.get_instance_proc_addr = instance_function;
+        info.device_selector = selector.c_str();
+        info.device_traits = "self_test=0";
+        call("context_create", [&] { return vkattn_context_create(&info, &o.context); });
+        plan_and_run_attention(o, call);
+        std::vector<float> output(kHeads * kSize);
+        call("buffer_read", [&] { return vkattn_buffer_read(o.buffers[3], 0, output.data(), output.size() * 4); });
+        if (real)
+            for (const float value : output) CHECK(std::abs(value - 0.5f) < 1e-5f);
+        make_layer_and_step(o, call);
+        std::uint64_t bytes = 0;
+        call("context_save", [&] { return vkattn_context_save(o.context, &bytes, nullptr); });
+    }
+    for (const auto &[type, count] : state.live) CHECK_MESSAGE(count == 0, type, " ", count);
+    return call.failed;
+}
+
+void reset(std::int64_t fails_at, VkResult error) {
+    state = {};
+    state.fails_at = fails_at;
+    state.error = error;
+}
+
+// The driver that does nothing: what it "computes" is not looked at, and every call can be tried in a second.
+bool is_null_driver() {
+    const char *name = std::getenv("VK_ICD_FILENAMES");
+    return name != nullptr && std::string_view(name).find("null_driver") != std::string_view::npos;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("faults");
+
+TEST_CASE("every Vulkan call fails once") {
+    const bool real = !is_null_driver();
+    reset(0, VK_SUCCESS);
+    REQUIRE_FALSE(run_program(VKATTN_SUCCESS, real));
+    const std::int64_t calls = state.calls, step = real ? 7 : 1;
+    REQUIRE(calls > 50);
+    std::set<std::string> tolerated;
+    int injected = 0;
+    for (const VkResult error :
+         {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY, VK_ERROR_DEVICE_LOST,
+          VK_ERROR_INITIALIZATION_FAILED, VK_ERROR_LAYER_NOT_PRESENT, VK_ERROR_INCOMPATIBLE_DRIVER,
+          VK_ERROR_EXTENSION_NOT_PRESENT, VK_ERROR_FEATURE_NOT_PRESENT, VK_ERROR_TOO_MANY_OBJECTS,
+          VK_ERROR_MEMORY_MAP_FAILED, VK_ERROR_FRAGMENTED_POOL, VK_ERROR_OUT_OF_POOL_MEMORY, VK_ERROR_FRAGMENTATION,
+          VK_ERROR_INVALID_SHADER_NV})
+        for (std::int64_t at = 1 + error % step; at <= calls; at += step) {
+            reset(at, error);
+            INFO("call ", at, ", VkResult ", static_cast<int>(error));
+            const bool failed = run_program(result_of(error), real);
+            if (state.failed.empty()) continue; // no error of that call
+            ++injected;
+            if (!failed) tolerated.insert(state.failed);
+        }
+    std::string names;
+    for (const std::string &name : tolerated) names += " " + name;
+    MESSAGE(injected << " of " << calls << " calls and their errors; done without:" << names);
+    CHECK(injected > (real ? 20 : 200));
+}
+
+TEST_CASE("every allocation of host memory fails once") {
+    const bool real = !is_null_driver();
+    reset(0, VK_SUCCESS);
+    allocations = allocation_that_fails = 0;
+    run_program(VKATTN_SUCCESS, real);
+    const std::int64_t count = allocations, step = real ? 211 : 7;
+    REQUIRE(count > 100);
+    for (std::int64_t at = 1; at <= count; at += step) {
+        INFO("allocation ", at, " of ", count);
+        reset(0, VK_SUCCESS);
+        allocations = 0;
+        allocation_that_fails = at;
+        run_program(VKATTN_ERROR_OUT_OF_HOST_MEMORY, real);
+        allocation_that_fails = 0;
+    }
+    const std::int64_t tried = (count + step - 1) / step;
+    MESSAGE(tried << " of " << count << " allocations");
+}
+
+TEST_SUITE_END();
