@@ -8,4 +8,8 @@ else()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
         add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
     endif()
+    # To GCC, -Wconversion is without it in C++.
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        add_compile_options(-Wno-sign-conversion)
+    endif()
 endif()

@@ -64,6 +64,18 @@ vkattn_result create(Object **out, const char *name, Make &&make) {
     });
 }
 
+// Creates the plan that build(Plan &) makes of a description.
+template <class Desc, class Build>
+vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        build(made->plan);
+        return made;
+    });
+}
+
 } // namespace
 
 const char *vkattn_version(void) {
@@ -245,13 +257,9 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
 void vkattn_plan_destroy(vkattn_plan plan) { std::default_delete<vkattn_plan_opaque>()(plan); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+    return create_plan(context, desc, plan, [&](Plan &own) {
         const AttentionProblem problem = check_attention(*desc);
-        add_attention(made->plan, problem, roles_of(problem));
-        return made;
+        add_attention(own, problem, roles_of(problem));
     });
 }
 
@@ -284,64 +292,36 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+    return create_plan(context, desc, plan, [&](Plan &own) {
         const KvAppend append = check_kv_append(*desc);
         const auto bound = [](const vkattn_tensor &tensor, vkattn_role role) {
             return View{tensor, {Source::Kind::kRole, role}};
         };
-        add_kv_append(made->plan, {.source = bound(append.source, VKATTN_ROLE_KEY),
-                                   .cache = bound(append.cache, VKATTN_ROLE_PRESENT_KEY),
-                                   .offset = append.offset,
-                                   .past_lengths = bound(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
-                                   .cu_seqlens = bound(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
-                                   .block_table = bound(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
-                                   .batch = append.batch,
-                                   .positions = append.positions});
-        return made;
+        add_kv_append(own, {.source = bound(append.source, VKATTN_ROLE_KEY),
+                            .cache = bound(append.cache, VKATTN_ROLE_PRESENT_KEY),
+                            .offset = append.offset,
+                            .past_lengths = bound(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
+                            .cu_seqlens = bound(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
+                            .block_table = bound(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
+                            .batch = append.batch,
+                            .positions = append.positions});
     });
 }
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
-        add_merge(made->plan, check_merge(*desc));
-        return made;
-    });
+    return create_plan(context, desc, plan, [&](Plan &own) { add_merge(own, check_merge(*desc)); });
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
-        plan_linear(made->plan, *desc);
-        return made;
-    });
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_linear(own, *desc); });
 }
 
 vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
-        plan_norm(made->plan, *desc);
-        return made;
-    });
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_norm(own, *desc); });
 }
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
-    return create(plan, "plan", [&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
-        plan_embedding(made->plan, *desc);
-        return made;
-    });
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_embedding(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

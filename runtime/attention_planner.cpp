@@ -184,6 +184,7 @@ bool choose_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Att
 
 // Whether what tuning found can still be followed.
 bool suits_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (problem.tile.kernel >= VKATTN_KERNEL_COUNT) return false;
     const auto kernel = static_cast<vkattn_kernel>(problem.tile.kernel);
     if (kernel == VKATTN_KERNEL_AUTO || kernel == VKATTN_KERNEL_UNFUSED || !is_supported(caps, kernel)) return false;
     if (problem.batch_invariant || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != kernel)) return false;

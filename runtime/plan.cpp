@@ -147,6 +147,12 @@ Plan::~Plan() {
     for (const UniformSlot &slot : uniforms_) context_.uniforms().give_back(slot);
 }
 
+void Plan::require_room_for_step() const {
+    constexpr size_t kMostSteps = 1 << 16;
+    if (steps_.size() >= kMostSteps)
+        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
+}
+
 void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
 
 uint64_t Plan::descriptor_alignment() const {

@@ -89,6 +89,7 @@ class Plan {
     template <class Push>
     Step &add_step(const Pipeline &pipeline, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
+        require_room_for_step();
         Step &step = steps_.emplace_back();
         step.pipeline = &pipeline;
         const auto *words = reinterpret_cast<const uint32_t *>(&push);
@@ -116,6 +117,8 @@ class Plan {
     size_t step_count() const { return steps_.size(); }
 
   private:
+    void require_room_for_step() const;
+
     using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
     struct Region {
         VkBuffer buffer;

@@ -45,20 +45,8 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
         hash.add(feature);
 }
 
-uint64_t identity_of(const DeviceCaps &caps) {
+uint64_t hash_of_shaders() {
     Hash hash;
-    hash.add(vkattn_version(), std::strlen(vkattn_version()));
-    hash.add(caps.name, std::strlen(caps.name));
-    hash.add(caps.driver_info, std::strlen(caps.driver_info));
-    hash.add(caps.vendor_id);
-    hash.add(caps.device_id);
-    hash.add(caps.driver_version);
-    hash.add(caps.device_uuid);
-    hash.add(caps.driver_uuid);
-    hash.add(caps.buffers_have_addresses);
-    hash.add(caps.push_descriptors);
-    hash.add(caps.traits);
-    add_features(hash, caps.features);
     for (size_t module = 0; module < static_cast<size_t>(Module::kCount); ++module) {
         const std::span<const uint32_t> code = module_code(static_cast<Module>(module));
         hash.add(code.data(), code.size_bytes());
@@ -93,6 +81,25 @@ std::vector<Record> records_of(std::span<const std::byte> bytes) {
 }
 
 } // namespace
+
+uint64_t identity_of(const DeviceCaps &caps) {
+    Hash hash;
+    hash.add(vkattn_version(), std::strlen(vkattn_version()));
+    hash.add(caps.name, std::strlen(caps.name));
+    hash.add(caps.driver_info, std::strlen(caps.driver_info));
+    hash.add(caps.vendor_id);
+    hash.add(caps.device_id);
+    hash.add(caps.driver_version);
+    hash.add(caps.device_uuid);
+    hash.add(caps.driver_uuid);
+    hash.add(caps.buffers_have_addresses);
+    hash.add(caps.push_descriptors);
+    hash.add(caps.traits);
+    add_features(hash, caps.features);
+    static const uint64_t shaders = hash_of_shaders();
+    hash.add(shaders);
+    return hash.value();
+}
 
 std::vector<std::byte> save_state(Context &context) {
     const std::vector<SavedVerdict> verdicts = context.verdicts().save();

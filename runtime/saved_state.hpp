@@ -21,6 +21,9 @@ struct SavedState {
     std::span<const std::byte> pipelines;
     std::string reason; // "": taken over
 };
+// What saved bytes must name to be taken over: the device, its driver and traits, this library and its shaders.
+uint64_t identity_of(const DeviceCaps &caps);
+
 SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps);
 
 } // namespace vkattn

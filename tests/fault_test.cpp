@@ -219,7 +219,8 @@ class Caller {
         if (expected_ != VKATTN_ERROR_VULKAN) CHECK(result == expected_);
         if (expected_ == VKATTN_ERROR_VULKAN) {
             const bool says_what = result == VKATTN_ERROR_VULKAN || result == VKATTN_ERROR_NO_VULKAN ||
-                                   result == VKATTN_ERROR_UNSUPPORTED || result == VKATTN_ERROR_NO_DEVICE || result == VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
+                                   result == VKATTN_ERROR_UNSUPPORTED || result == VKATTN_ERROR_NO_DEVICE ||
+                                   result == VKATTN_ERROR_OUT_OF_DEVICE_MEMORY;
             CHECK(says_what);
         }
         REQUIRE(call() == VKATTN_SUCCESS);

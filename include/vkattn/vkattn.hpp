@@ -360,9 +360,7 @@ class Context {
 
     // Checks an attention problem, chooses its kernel and builds its pipelines.
     Returned<Plan> attention_plan(const vkattn_attention_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_attention_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
+        return planned(vkattn_attention_plan, desc);
     }
 
     // Builds what plans of these problems need, on so many threads.
@@ -380,33 +378,17 @@ class Context {
     }
 
     Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_kv_append_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
+        return planned(vkattn_kv_append_plan, desc);
     }
 
-    Returned<Plan> merge_plan(const vkattn_merge_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_merge_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
-    }
+    Returned<Plan> merge_plan(const vkattn_merge_desc &desc) const { return planned(vkattn_merge_plan, desc); }
 
-    Returned<Plan> linear_plan(const vkattn_linear_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_linear_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
-    }
+    Returned<Plan> linear_plan(const vkattn_linear_desc &desc) const { return planned(vkattn_linear_plan, desc); }
 
-    Returned<Plan> norm_plan(const vkattn_norm_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_norm_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
-    }
+    Returned<Plan> norm_plan(const vkattn_norm_desc &desc) const { return planned(vkattn_norm_plan, desc); }
 
     Returned<Plan> embedding_plan(const vkattn_embedding_desc &desc) const {
-        vkattn_plan created = nullptr;
-        const vkattn_result result = vkattn_embedding_plan(get(), &desc, &created);
-        return detail::returned(result, Plan(created));
+        return planned(vkattn_embedding_plan, desc);
     }
 
     // Bytes of workspace of a call of such a layer.
@@ -430,6 +412,14 @@ class Context {
         vkattn_context_info info{};
         info.device_selector = selector;
         return info;
+    }
+
+    template <typename Desc>
+    Returned<Plan> planned(vkattn_result (*create)(vkattn_context, const Desc *, vkattn_plan *),
+                           const Desc &desc) const {
+        vkattn_plan created = nullptr;
+        const vkattn_result result = create(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
     }
 
     struct Destroy {

@@ -1,11 +1,14 @@
 #include "runtime/ops/attention_split.hpp"
 
+#include "runtime/error.hpp"
+
 #include <algorithm>
 
 namespace vkattn {
 namespace {
 
 constexpr uint64_t kLargestResidue = 256; // what binding may add: see require_bindable
+constexpr size_t kMostParts = 4096;
 
 bool fits(const vkattn_tensor &tensor, const DeviceCaps &caps) {
     if (!present(tensor)) return true;
@@ -64,10 +67,19 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
     const bool by_batch = problem.batch > 1;
     const bool by_head = problem.kv_heads > 1 && problem.kv_head_mapping == VKATTN_KV_HEADS_GROUPED;
     if (fits(problem, caps) || !is_dense(problem) || (!by_batch && !by_head)) return {problem};
+    const uint32_t count = by_batch ? problem.batch : problem.kv_heads;
+    const auto require_few = [&](size_t number) {
+        if (number > kMostParts)
+            fail(VKATTN_ERROR_UNSUPPORTED, "attention on ", caps.name, ": a tensor is above maxStorageBufferRange, ",
+                 caps.max_storage_buffer_range, " bytes, and ", number, " parts are too many, expected at most ",
+                 kMostParts);
+    };
+    require_few(count);
     std::vector<AttentionProblem> parts;
-    for (uint32_t i = 0; i < (by_batch ? problem.batch : problem.kv_heads); ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
         const AttentionProblem part = by_batch ? batch_entry(problem, i) : kv_head(problem, i);
         for (const AttentionProblem &smaller : split_to_bind(part, caps)) parts.push_back(smaller);
+        require_few(parts.size());
     }
     return parts;
 }

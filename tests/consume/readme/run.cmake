@@ -20,7 +20,8 @@ function(cut_block name)
 endfunction()
 
 include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
-foreach(name CMakeLists.txt hello_attention.cpp hello_attention.c record.cpp wrap.c layer.cpp kinds.cpp cache.cpp paged.cpp shared_prefix.cpp)
+foreach(name CMakeLists.txt hello_attention.cpp hello_attention.c record.cpp wrap.c layer.cpp kinds.cpp cache.cpp paged.cpp shared_prefix.cpp
+        feed_forward.cpp)
     cut_block(${name})
 endforeach()
 foreach(name hello_attention.cpp hello_attention.c)
@@ -35,7 +36,8 @@ add_executable(hello_attention_c hello_attention.c)
 target_link_libraries(hello_attention_c PRIVATE vkattn::vkattn)
 add_executable(layer layer.cpp)
 target_link_libraries(layer PRIVATE vkattn::vkattn)
-add_library(fragments OBJECT record.cpp wrap.c kinds.cpp cache.cpp paged.cpp shared_prefix.cpp)
+add_library(fragments OBJECT record.cpp wrap.c kinds.cpp cache.cpp paged.cpp shared_prefix.cpp
+    feed_forward.cpp)
 target_link_libraries(fragments PRIVATE vkattn::vkattn)
 ")
 

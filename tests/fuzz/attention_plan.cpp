@@ -1,0 +1,249 @@
+// Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's limits,
+// by a calculation of its own.
+#include "runtime/attention_planner.hpp"
+#include "runtime/context/kernel_support.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ops/attention_split.hpp"
+#include "runtime/tensor.hpp"
+
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+using namespace vkattn;
+
+void expect(bool condition, const char *what) {
+    if (condition) return;
+    std::fprintf(stderr, "not so: %s\n", what);
+    std::abort();
+}
+
+std::uint64_t some_size(FuzzedDataProvider &data) {
+    switch (data.ConsumeIntegralInRange(0, 3)) {
+    case 0:
+        return data.ConsumeIntegralInRange<std::uint64_t>(1, 8);
+    case 1:
+        return data.ConsumeIntegralInRange<std::uint64_t>(1, 600);
+    case 2:
+        return std::uint64_t{1} << data.ConsumeIntegralInRange(0, 33);
+    default:
+        return data.ConsumeIntegral<std::uint32_t>();
+    }
+}
+
+constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16,  VKATTN_TYPE_BF16, VKATTN_TYPE_BOOL,
+                                  VKATTN_TYPE_I32, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0, VKATTN_TYPE_NONE};
+
+vkattn_tensor some_tensor(FuzzedDataProvider &data, vkattn_type type, std::initializer_list<std::uint64_t> shape) {
+    vkattn_tensor tensor =
+        contiguous(data.ConsumeProbability<float>() < 0.9f ? type : data.PickValueInArray(kTypes), shape);
+    if (data.ConsumeBool()) return tensor;
+    for (std::uint32_t dim = 0; dim < tensor.rank; ++dim)
+        if (data.ConsumeBool()) tensor.strides[dim] = some_size(data) - 1;
+    if (data.ConsumeBool()) tensor.offset = some_size(data);
+    if (data.ConsumeProbability<float>() < 0.1f) tensor.shape[data.ConsumeIntegralInRange(0, 3)] = some_size(data);
+    return tensor;
+}
+
+vkattn_attention_desc some_description(FuzzedDataProvider &data) {
+    constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                       VKATTN_TYPE_Q4_0};
+    const std::uint64_t batch = some_size(data), kv_heads = some_size(data), group = data.ConsumeIntegralInRange(1, 32);
+    const std::uint64_t q_len = some_size(data), kv_len = some_size(data);
+    const std::uint64_t size = data.ConsumeIntegralInRange(1, 600),
+                        v_size = data.ConsumeBool() ? size : some_size(data);
+    const vkattn_type type = kStored[data.ConsumeIntegralInRange(0, 2)];
+    const vkattn_type key_type = data.PickValueInArray(kStored), value_type = data.PickValueInArray(kStored);
+    vkattn_attention_desc desc{};
+    const bool packed_q = data.ConsumeBool(), packed_k = data.ConsumeBool(), paged = data.ConsumeBool();
+    const std::uint64_t pages = some_size(data), page = std::uint64_t{1} << data.ConsumeIntegralInRange(0, 9);
+    desc.query = some_tensor(data, type, {packed_q ? 1 : batch, kv_heads * group, q_len, size});
+    desc.output = some_tensor(data, type, {packed_q ? 1 : batch, kv_heads * group, q_len, v_size});
+    desc.key = some_tensor(data, key_type,
+                           {paged      ? pages
+                            : packed_k ? 1
+                                       : batch,
+                            kv_heads, paged ? page : kv_len, size});
+    desc.value = some_tensor(data, value_type,
+                             {paged      ? pages
+                              : packed_k ? 1
+                                         : batch,
+                              kv_heads, paged ? page : kv_len, v_size});
+    if (data.ConsumeBool()) desc.value = {};
+    if (packed_q) desc.cu_seqlens_q = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
+    if (packed_k) desc.cu_seqlens_k = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
+    if (paged) desc.block_table = some_tensor(data, VKATTN_TYPE_I32, {batch, some_size(data)});
+    if (data.ConsumeBool()) desc.max_seqlen_q = static_cast<std::uint32_t>(some_size(data));
+    if (data.ConsumeBool()) desc.max_seqlen_k = static_cast<std::uint32_t>(some_size(data));
+    if (data.ConsumeBool()) desc.log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len});
+    if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, type, {q_len, kv_len});
+    if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, 1, q_len, kv_len});
+    if (data.ConsumeBool()) desc.key_padding_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, kv_len});
+    if (data.ConsumeBool()) desc.key_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
+    if (data.ConsumeBool()) desc.past_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
+    if (data.ConsumeBool()) desc.alibi_slopes = some_tensor(data, VKATTN_TYPE_F32, {kv_heads * group});
+    if (data.ConsumeBool()) desc.sinks = some_tensor(data, VKATTN_TYPE_F32, {kv_heads * group});
+    if (data.ConsumeProbability<float>() < 0.2f)
+        desc.attn_weights = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len, kv_len});
+    desc.mask_flags = data.ConsumeIntegralInRange(0u, 8u);
+    desc.window_left = data.ConsumeIntegral<std::int32_t>();
+    desc.window_right = data.ConsumeIntegral<std::int32_t>();
+    desc.past_len = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
+    desc.scale = data.ConsumeFloatingPoint<float>();
+    desc.softcap = data.ConsumeFloatingPointInRange(0.0f, 100.0f);
+    desc.dropout_p = data.ConsumeFloatingPointInRange(0.0f, 1.0f);
+    desc.batch_invariant = data.ConsumeBool();
+    desc.causal_alignment = static_cast<vkattn_causal_alignment>(data.ConsumeIntegralInRange(0, 2));
+    desc.kv_head_mapping = static_cast<vkattn_kv_head_mapping>(data.ConsumeIntegralInRange(0, 2));
+    desc.kernel = static_cast<vkattn_kernel>(data.ConsumeIntegralInRange(0, 6));
+    return desc;
+}
+
+DeviceCaps some_device(FuzzedDataProvider &data) {
+    DeviceCaps caps{};
+    caps.max_storage_buffer_range = (std::uint64_t{1} << data.ConsumeIntegralInRange(27, 32)) - 1;
+    caps.min_storage_buffer_offset_alignment = 16u << data.ConsumeIntegralInRange(0, 4);
+    caps.max_storage_buffers_per_stage = 64;
+    caps.max_push_constants_bytes = 128u << data.ConsumeIntegralInRange(0, 1);
+    caps.max_shared_memory_bytes = 16384u << data.ConsumeIntegralInRange(0, 3);
+    caps.max_workgroup_invocations = 128u << data.ConsumeIntegralInRange(0, 3);
+    for (std::uint32_t &count : caps.max_workgroup_count) count = data.ConsumeBool() ? 65535 : 0x7fffffff;
+    caps.subgroup_size = 1u << data.ConsumeIntegralInRange(0, 7);
+    caps.subgroup_features = data.ConsumeBool() ? 0xff : 0;
+    caps.buffers_have_addresses = data.ConsumeBool();
+    caps.features = {
+        true, true, data.ConsumeBool(), true, true, true, true, true, data.ConsumeBool(), true, data.ConsumeBool(),
+        true};
+    caps.subgroup_size_control = caps.features.subgroup_size_control;
+    caps.cooperative_matrix = data.ConsumeBool();
+    caps.cooperative_matrix_reductions = caps.cooperative_matrix != 0 && data.ConsumeBool();
+    caps.shader_float16 = caps.features.shader_float16;
+    caps.vulkan_memory_model = 1;
+    caps.matrix_shape_count = data.ConsumeIntegralInRange(0u, 3u);
+    for (std::uint32_t i = 0; i < caps.matrix_shape_count; ++i)
+        caps.matrix_shapes[i] = {8u << data.ConsumeIntegralInRange(0, 2), 8u << data.ConsumeIntegralInRange(0, 2),
+                                 8u << data.ConsumeIntegralInRange(0, 2),
+                                 data.ConsumeBool() ? VKATTN_TYPE_F16 : VKATTN_TYPE_BF16};
+    caps.traits.max_loop_iterations = data.ConsumeBool() ? 65536 : 0;
+    caps.traits.scalar_address_loads = data.ConsumeBool();
+    caps.traits.shuffled_address_loads = data.ConsumeBool();
+    caps.traits.widest_divergent_addresses = data.ConsumeBool() ? 8 : 0;
+    caps.traits.parallel_workgroups = data.ConsumeIntegralInRange(1u, 4096u);
+    caps.traits.max_dispatch_megaflops = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
+    caps.traits.unroll_matrices = data.ConsumeBool();
+    judge_kernels(caps);
+    return caps;
+}
+
+AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
+    AttentionTile tile;
+    if (data.ConsumeBool()) return tile;
+    for (std::uint32_t *member :
+         {&tile.kernel, &tile.rows, &tile.keys, &tile.dim_subgroups, &tile.matrix_shape, &tile.parts})
+        *member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
+    return tile;
+}
+
+// ---------------------------------------------------------------- what a plan may do, calculated from the shaders' text
+
+std::uint64_t up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
+
+std::uint64_t shared_bytes_of_tiles(const gpu::AttentionConstants &c) {
+    const std::uint64_t rows = c.WORKGROUP_SIZE / 8 * c.ROWS, pitch = 9;
+    return 16 * rows * pitch + 16 * 32 * pitch + 16 * rows * pitch + 4 * rows * pitch;
+}
+
+std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c, bool in_registers) {
+    const std::uint64_t rows = c.WORKGROUP_SIZE / (c.SUBGROUP_SIZE * c.DIM_SUBGROUPS) * c.MATRIX_N;
+    const std::uint64_t strip_dims = c.MATRIX_M * c.DIM_SUBGROUPS;
+    const std::uint64_t key_dims = up(c.HEAD_DIM, c.MATRIX_K), value_dims = up(c.V_HEAD_DIM, strip_dims);
+    const std::uint64_t key_chunk = std::min<std::uint64_t>(c.DIMS_OF_CHUNK, key_dims);
+    const std::uint64_t key_chunks = (c.HEAD_DIM + key_chunk - 1) / key_chunk;
+    const std::uint64_t value_chunk = std::min<std::uint64_t>(c.DIMS_OF_CHUNK, value_dims);
+    const bool whole = key_chunks * ((c.V_HEAD_DIM + value_chunk - 1) / value_chunk) == 1;
+    const std::uint64_t pitch = c.DIMS_OF_CHUNK / 8 + 1;
+    const std::uint64_t kv = c.KEYS_OF_TILE * pitch * (whole && c.VALUE_IN_KEY == 0 ? 2 : 1);
+    const std::uint64_t query = rows * (key_chunks * key_chunk / 8 + 1);
+    const std::uint64_t input = std::max(kv, (c.QUERY_IN_REGISTERS != 0 ? 0 : kv) + query);
+    const std::uint64_t strip = rows * c.DIM_SUBGROUPS * (c.MATRIX_M / 4 + 1);
+    const std::uint64_t scores = in_registers ? 0 : 4 * rows * (c.KEYS_OF_TILE + 4);
+    return 16 * std::max(input, strip) + 4 + 4 * rows + scores;
+}
+
+void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps) {
+    for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) {
+        if (dispatch.groups[0] == 0) continue;
+        for (int axis = 0; axis < 3; ++axis)
+            expect(dispatch.groups[axis] <= caps.max_workgroup_count[axis], "the grid fits the device");
+        expect(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations, "the workgroup fits the device");
+    }
+    if (choice.kernel == VKATTN_KERNEL_UNFUSED) return;
+    const gpu::AttentionConstants &c = choice.dispatches[0].constants;
+    expect(c.WORKGROUP_SIZE > 0, "a workgroup has invocations");
+    if (choice.body == FlashBody::kTiles)
+        expect(shared_bytes_of_tiles(c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
+    if (choice.body == FlashBody::kMatrices)
+        expect(shared_bytes_of_matrices(c, choice.kernel == VKATTN_KERNEL_COOPMAT2) <= caps.max_shared_memory_bytes,
+               "matrices fit into shared memory");
+    if (choice.body == FlashBody::kTiles) expect(c.WORKGROUP_SIZE % 8 == 0 && c.ROWS > 0, "a tile has whole rows");
+}
+
+bool can_be_bound(const AttentionProblem &problem, const AttentionChoice &choice, const DeviceCaps &caps) {
+    for (const vkattn_tensor *tensor :
+         {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
+          &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key, &choice.staged_value})
+        if (present(*tensor) &&
+            bytes_of(tensor->type, extent_elements(*tensor) - tensor->offset) > caps.max_storage_buffer_range)
+            return false;
+    return true;
+}
+
+void expect_room(const AttentionProblem &problem, const AttentionChoice &choice) {
+    // kernels count elements in 32 bits
+    for (const vkattn_tensor *tensor :
+         {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
+          &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key, &choice.staged_value})
+        if (present(*tensor))
+            expect(extent_elements(*tensor) - tensor->offset <= std::uint64_t{1} << 32,
+                   "elements are counted in 32 bits");
+    if (choice.kernel == VKATTN_KERNEL_UNFUSED) {
+        const std::uint64_t scores =
+            std::uint64_t{problem.batch} * problem.query_heads * problem.q_len * problem.kv_len;
+        expect(present(problem.attn_weights) || extent_elements(choice.scores) >= scores,
+               "there is room for the scores");
+        return;
+    }
+    expect(choice.keys_per_dispatch > 0 && choice.groups_per_dispatch > 0 && choice.parts > 0,
+           "a dispatch does something");
+    const bool several = choice.keys_per_dispatch < problem.kv_len;
+    if (choice.parts > 1 || several) {
+        const std::uint64_t rows = std::uint64_t{problem.batch} * problem.query_heads * problem.q_len;
+        const std::uint64_t state = 4 + up(problem.v_head_dim, 4);
+        expect(present(choice.scores) && extent_elements(choice.scores) >= rows * choice.parts * state,
+               "there is room for the parts' states");
+    }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
+    FuzzedDataProvider data(bytes, size);
+    const DeviceCaps caps = some_device(data);
+    try {
+        AttentionProblem problem = check_attention(some_description(data));
+        problem.tile = some_tile(data);
+        for (const AttentionProblem &part : split_to_bind(problem, caps)) {
+            const AttentionChoice choice = plan_attention(part, caps);
+            if (!can_be_bound(part, choice, caps)) return 0; // which binding says
+            expect_within_limits(choice, caps);
+            expect_room(part, choice);
+        }
+    } catch (const Error &error) {
+        expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
+               "what is refused is refused as a wrong or an unserved request");
+    }
+    return 0;
+}

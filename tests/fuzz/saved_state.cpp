@@ -1,0 +1,47 @@
+// What a context saved, as anybody may have changed it: as it comes, and behind a header that says it is whole.
+#include "runtime/context/tunings.hpp"
+#include "runtime/context/verdicts.hpp"
+#include "runtime/saved_state.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+std::uint64_t checksum_of(std::span<const std::byte> bytes) {
+    std::uint64_t value = 0xcbf29ce484222325u;
+    for (const std::byte byte : bytes) value = (value ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
+    return value;
+}
+
+void read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
+    const vkattn::SavedState state = vkattn::read_state(bytes, caps);
+    if (!state.reason.empty() && !(state.verdicts.empty() && state.tunings.empty() && state.pipelines.empty()))
+        std::abort();
+    vkattn::Tunings tunings;
+    tunings.load(state.tunings);
+    if (tunings.save().size() > state.tunings.size()) std::abort();
+    vkattn::Verdicts verdicts;
+    verdicts.load(state.verdicts);
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
+    static const vkattn::DeviceCaps caps{};
+    const std::span<const std::byte> given = std::as_bytes(std::span(data, size));
+    read(given, caps);
+    if (size < 16) return 0;
+    // magic, identity, checksum, and the sizes of three parts, the first two of which the input says
+    std::uint64_t header[6] = {0, vkattn::identity_of(caps), 0, 0, 0, 0};
+    std::memcpy(&header[0], "vkattn02", 8);
+    const std::span<const std::byte> content = given.subspan(16);
+    std::memcpy(&header[3], data, 16);
+    header[5] = content.size() - header[3] - header[4];
+    header[2] = checksum_of(content);
+    std::vector<std::byte> whole(sizeof header + content.size());
+    std::memcpy(whole.data(), header, sizeof header);
+    if (!content.empty()) std::memcpy(whole.data() + sizeof header, content.data(), content.size());
+    read(whole, caps);
+    return 0;
+}
