@@ -134,7 +134,8 @@ struct Lengths {
 };
 
 void check_features(std::initializer_list<const Feature *> chosen, std::span<const Lengths> all_lengths) {
-    for (const auto &[q_len, kv_len] : all_lengths) {
+    for (const Lengths &sizes : all_lengths) {
+        const std::size_t q_len = sizes.q_len, kv_len = sizes.kv_len;
         std::mt19937 random(static_cast<unsigned>(q_len * 1000 + kv_len));
         AttentionProblem problem = plain_problem(3, q_len, kv_len, random);
         std::string names;
@@ -256,7 +257,9 @@ TEST_CASE_FIXTURE(DeviceTest, "windows open to one side, of one key, and far fro
     };
     constexpr std::array<Window, 7> kWindows = {
         {{-1, -1, 0}, {5, -1, 0}, {-1, 2, 0}, {0, 0, 0}, {4, 0, 250}, {300, 300, 7}, {3, 0, 5000}}};
-    for (const auto &[left, right, past_len] : kWindows) {
+    for (const Window &window : kWindows) {
+        const auto left = window.left, right = window.right;
+        const std::uint32_t past_len = window.past_len;
         INFO("window ", left, " ", right, ", past ", past_len);
         std::mt19937 random(6);
         AttentionProblem problem = plain_problem(1, 40, 300, random);
@@ -280,7 +283,8 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "keys behind the last query are hidden where that is asked for") {
-    for (const auto &[q_len, kv_len] : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
+    for (const auto &sizes : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
+        const int q_len = sizes.first, kv_len = sizes.second;
         for (const std::uint32_t flags : {0u, 1u * VKATTN_MASK_CAUSAL, 1u * VKATTN_MASK_WINDOW}) {
             INFO("flags ", flags, ", Lq ", q_len, ", Lk ", kv_len);
             std::mt19937 random(10);

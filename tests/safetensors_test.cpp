@@ -98,7 +98,9 @@ TEST_CASE("a file comes back as it was written") {
     const Safetensors read = read_safetensors(path);
     CHECK(read.metadata == written.metadata);
     REQUIRE(read.tensors.size() == written.tensors.size());
-    for (const auto &[name, tensor] : written.tensors) {
+    for (const auto &entry : written.tensors) {
+        const std::string &name = entry.first;
+        const HostTensor &tensor = entry.second;
         INFO(name);
         CHECK(read.tensors.at(name).dtype == tensor.dtype);
         CHECK(read.tensors.at(name).shape == tensor.shape);

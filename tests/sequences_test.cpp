@@ -325,7 +325,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one plan serves any lengths up to its maxima") {
     const Batch first = make_batch(c, sequences, random);
     const vkattn::Plan plan = test_device().context().attention_plan(describe(c, first, VKATTN_KERNEL_AUTO));
     for (int turn = 0; turn < 3; ++turn) {
-        std::ranges::rotate(c.lengths, c.lengths.begin() + 2);
+        std::rotate(c.lengths.begin(), c.lengths.begin() + 2, c.lengths.end());
         sequences = make_sequences(c, random);
         Batch batch = make_batch(c, sequences, random);
         run(plan, batch);

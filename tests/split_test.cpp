@@ -74,7 +74,9 @@ TEST_CASE_FIXTURE(DeviceTest, "work above what a dispatch may do is shared by se
     results.output = HostTensor(VKATTN_TYPE_F32, {2, 4, 150, 16});
     const std::string tiles = "scalar_address_loads=0,shuffled_address_loads=0,max_dispatch_megaflops=";
     // 54 million operations in all, in 5 tiles of rows
-    for (const auto &[megaflops, fewest] : {std::pair{"20", 3u}, std::pair{"1", 5u}}) {
+    for (const auto &work : {std::pair{"20", 3u}, std::pair{"1", 5u}}) {
+        const std::string megaflops = work.first;
+        const unsigned fewest = work.second;
         const LimitedDevice limited((tiles + megaflops).c_str());
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
             INFO(megaflops, ", ", kernel_text(kernel));
