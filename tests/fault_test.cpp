@@ -9,16 +9,21 @@
 #include <doctest/doctest.h>
 #include <vulkan/vulkan.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <new>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 using namespace vkattn_test;
 

@@ -3,6 +3,7 @@
 #include "svg.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace vkattn::tools {
 namespace {

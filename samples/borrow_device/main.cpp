@@ -5,8 +5,14 @@
 #include <vkattn_shaders/sample_read.spv.hpp>
 #include <vulkan/vulkan_raii.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <span>
+#include <string_view>
+#include <vector>
 
 namespace {
 
