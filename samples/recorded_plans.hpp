@@ -38,6 +38,7 @@ class RecordedPlans {
         begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
         check(vkBeginCommandBuffer(commands_, &begin));
         for (const BoundPlan &bound : plans) record(bound);
+        make_visible_to_host();
         check(vkEndCommandBuffer(commands_));
     }
     ~RecordedPlans() {
@@ -91,6 +92,15 @@ class RecordedPlans {
         if (bound.plan.requirements().workspace_bytes > 0)
             bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace_.front()));
         bound.plan.record(commands_, bindings, descriptors_);
+    }
+
+    void make_visible_to_host() {
+        VkMemoryBarrier barrier{};
+        barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+        barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
+        barrier.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+        vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
+                             &barrier, 0, nullptr, 0, nullptr);
     }
 
     VkDevice device_ = VK_NULL_HANDLE;

@@ -1,6 +1,7 @@
 // Caches as objects: recordings that are replayed token by token, every storage type, and the host's side of them.
 #include "compare.hpp"
 #include "layer_cases.hpp"
+#include "samples/recorded_plans.hpp"
 
 #include <doctest/doctest.h>
 #include <vkattn/estimate.h>
@@ -14,63 +15,6 @@ namespace {
 
 constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
                                   VKATTN_TYPE_Q4_0};
-
-void require_vk(VkResult result) { REQUIRE(result == VK_SUCCESS); }
-
-// A plan recorded once into a command buffer of its own, to be submitted any number of times.
-class Recording {
-  public:
-    Recording(const vkattn::Plan &plan, std::span<const vkattn_binding> bindings) {
-        vkattn_context_handles(test_device().context().get(), nullptr, nullptr, &device_, &queue_, &family_);
-        const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, family_};
-        require_vk(vkCreateCommandPool(device_, &pool, nullptr, &commands_));
-        const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, commands_,
-                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-        require_vk(vkAllocateCommandBuffers(device_, &allocate, &buffer_));
-        make_descriptors(plan.requirements());
-        VkCommandBufferBeginInfo begin{};
-        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-        require_vk(vkBeginCommandBuffer(buffer_, &begin));
-        plan.record(buffer_, bindings, descriptors_);
-        const VkMemoryBarrier to_host{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
-                                      VK_ACCESS_HOST_READ_BIT};
-        vkCmdPipelineBarrier(buffer_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host,
-                             0, nullptr, 0, nullptr);
-        require_vk(vkEndCommandBuffer(buffer_));
-    }
-    ~Recording() {
-        vkDestroyDescriptorPool(device_, descriptors_, nullptr);
-        vkDestroyCommandPool(device_, commands_, nullptr);
-    }
-    Recording(const Recording &) = delete;
-    Recording &operator=(const Recording &) = delete;
-
-    void submit() const {
-        VkSubmitInfo submit{};
-        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-        submit.commandBufferCount = 1;
-        submit.pCommandBuffers = &buffer_;
-        require_vk(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE));
-        require_vk(vkQueueWaitIdle(queue_));
-    }
-
-  private:
-    void make_descriptors(const vkattn_requirements &needs) {
-        if (needs.descriptor_sets == 0) return;
-        const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, needs.storage_buffer_descriptors},
-                                              {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, needs.uniform_buffer_descriptors}};
-        const VkDescriptorPoolCreateInfo create{
-            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, needs.descriptor_sets, 2, sizes};
-        require_vk(vkCreateDescriptorPool(device_, &create, nullptr, &descriptors_));
-    }
-
-    VkDevice device_ = VK_NULL_HANDLE;
-    VkQueue queue_ = VK_NULL_HANDLE;
-    std::uint32_t family_ = 0;
-    VkCommandPool commands_ = VK_NULL_HANDLE;
-    VkCommandBuffer buffer_ = VK_NULL_HANDLE;
-    VkDescriptorPool descriptors_ = VK_NULL_HANDLE;
-};
 
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
                          vkattn_type values) {
@@ -118,15 +62,12 @@ HostTensor replay(const vkattn::Layer &layer, const vkattn::Cache &cache, const 
     const vkattn::Plan plan = layer.plan(cached_call(token, output, cache, VKATTN_MASK_CAUSAL));
     const vkattn::Context &context = test_device().context();
     vkattn::Buffer query = context.buffer(token.bytes().size()), result = context.buffer(output.bytes().size());
-    vkattn::Buffer workspace = context.buffer(std::max<std::uint64_t>(plan.requirements().workspace_bytes, 4));
-    std::vector<vkattn_binding> bindings{vkattn::bind(VKATTN_ROLE_QUERY, query),
-                                         vkattn::bind(VKATTN_ROLE_OUTPUT, result)};
-    if (plan.requirements().workspace_bytes > 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace));
-    const Recording recording(plan, bindings);
+    RecordedPlans recording(
+        context, {{plan, {vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_OUTPUT, result)}}});
     for (std::uint64_t position = first; position < shape[1]; ++position) {
         query.write(tokens_of(input, position, 1).bytes());
         cache.reserve(1);
-        recording.submit();
+        recording.submit_and_wait();
         result.read(output.bytes());
         for (std::uint64_t b = 0; b < shape[0]; ++b)
             for (std::uint64_t i = 0; i < shape[2]; ++i)

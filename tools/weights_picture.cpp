@@ -1,6 +1,7 @@
 #include "weights_picture.hpp"
 
 #include "input_error.hpp"
+#include "weights_map.hpp"
 
 #ifdef VKATTN_WITH_CAIRO
 
@@ -168,16 +169,8 @@ class Painter {
 
     // The largest weight of the entries that share the pixel.
     void paint_cell(const WeightsPanel &panel, std::size_t x, std::size_t y) {
-        const auto range = [](const Axis &axis, std::size_t cell) {
-            const std::size_t first = cell * axis.entries / axis.cells();
-            return std::pair{first, std::max(first + 1, (cell + 1) * axis.entries / axis.cells())};
-        };
-        const auto [first_key, end_key] = range(keys_, x);
-        const auto [first_query, end_query] = range(queries_, y);
-        double weight = 0;
-        for (std::size_t q = first_query; q < end_query; ++q)
-            for (std::size_t k = first_key; k < end_key; ++k)
-                weight = std::max(weight, panel.weights[q * picture_.keys + k]);
+        const double weight =
+            pooled_weight(panel.weights, picture_.queries, picture_.keys, queries_.cells(), keys_.cells(), y, x);
         const Colour colour = colour_of(largest_ > 0 ? std::sqrt(weight / largest_) : 0);
         cairo_set_source_rgb(cairo_.get(), colour.red, colour.green, colour.blue);
         const double left = std::floor(static_cast<double>(x) * keys_.cell());
