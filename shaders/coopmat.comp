@@ -240,7 +240,9 @@ void main() {
     start_rows();
     FOR_MATRICES(t, OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
     for (uint key = range.begin; key < range.end; key += KEYS_OF_TILE)
-        attend_tile(key, range.end, key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end));
+        attend_tile(key, range.end,
+                    key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end) &&
+                        keys_exist(gl_WorkGroupID.z, key, key + KEYS_OF_TILE));
     barrier(); // the tiles' last readers are done
     finish_rows();
     finish_states(part, last_row);

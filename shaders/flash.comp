@@ -239,7 +239,9 @@ void main() {
 
     start_rows(part);
     for (uint key = range.begin; key < range.end; key += KEYS)
-        attend_tile(key, range.end, key >= full.begin && key + KEYS <= min(full.end, range.end));
+        attend_tile(key, range.end,
+                    key >= full.begin && key + KEYS <= min(full.end, range.end) &&
+                        keys_exist(gl_WorkGroupID.z, key, key + KEYS));
     join_columns();
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + tile_row(r) > last_row) continue;

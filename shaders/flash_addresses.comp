@@ -118,6 +118,8 @@ void main() {
         bias_step(first_row, first);
         if (first < max(key, full.begin) || first + STEP > min(range.end, full.end))
             mask_step(first_row, first, key, range.end);
+        else
+            hide_missing_keys(gl_WorkGroupID.z, first);
         float rescale = soften_row(0);
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;

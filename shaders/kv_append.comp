@@ -1,5 +1,5 @@
-// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity are
-// dropped.
+// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity, or on a
+// page outside the pool, are dropped.
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past .. past + L - 1.
 // Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on, and
@@ -93,11 +93,10 @@ void append_pair(uint from, uint to, bool second) {
     store_cache2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], pair);
 }
 
-// (outermost index, row) of a position in paged rows; what the table says is held to the pool.
-uvec2 paged_row(uint batch, uint position) {
+// Where the block table says that a position's page lies.
+uint page_of(uint batch, uint position) {
     uint entry = batch * push.table_pages + min(position / PAGE_SIZE, push.table_pages - 1);
-    int page = block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry];
-    return uvec2(clamp(page, 0, int(push.pool_pages) - 1), position % PAGE_SIZE);
+    return uint(block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry]);
 }
 
 // The sequence's begin in packed rows, and its tokens.
@@ -130,8 +129,14 @@ void main() {
     uvec2 source = uvec2(batch, push.first + token);
     if (PACKED != PACKED_NONE) source = uvec2(0, min(packed.x + source.y, push.source_total - 1));
     uvec2 place = uvec2(batch, position);
-    if (PAGED == PAGED_SOURCE) source = paged_row(batch, push.first + token);
-    if (PAGED == PAGED_CACHE) place = paged_row(batch, position);
+    if (PAGED != PAGED_NONE) {
+        uint paged = PAGED == PAGED_SOURCE ? source.y : position;
+        uint page = page_of(batch, paged);
+        if (PAGED == PAGED_CACHE && page >= push.pool_pages) return;
+        uvec2 row = uvec2(min(page, push.pool_pages - 1), paged % PAGE_SIZE);
+        if (PAGED == PAGED_SOURCE) source = row; // of a page outside the pool some row: keys there are hidden
+        if (PAGED == PAGED_CACHE) place = row;
+    }
     uint from = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2] +
                 dim * push.source_strides[3];
     uint to = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2] +

@@ -81,11 +81,13 @@ typedef enum vkattn_score_stage {
  * cu_seqlens_k [B+1] I32: the same of keys: key [1,Hkv,total,D], value [1,Hkv,total,Dv]; Lk is max_seqlen_k (0: total)
  * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power of
  *        two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P; give
- *        key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read. Not with
- *        cu_seqlens_k
+ *        key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read. Keys on a
+ *        page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
  * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its queries.
  * Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up to the
- * maxima; whatever they say, nothing outside the tensors is read or written.
+ * maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk, cu_seqlens to
+ * 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below, and packed
+ * queries of no sequence are not written.
  *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
  * anything, NaN included. */
@@ -169,7 +171,8 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  *               max_seqlen (0: total)
  * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity is
  *               N * P
- * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped. */
+ * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so are
+ * those on a page outside the pool. */
 typedef struct vkattn_kv_append_desc {
     vkattn_tensor source;
     vkattn_tensor cache;

@@ -27,6 +27,15 @@ void mask_step(uint first_row, uint first_key, uint begin, uint end) {
     }
 }
 
+// Of keys that no mask hides, those that do not exist.
+void hide_missing_keys(uint batch, uint first_key) {
+    if (PAGE_SIZE == 0) return;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) {
+        bool exists = key_exists(batch, min(first_key + k, parameters.kv_len - 1));
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) s[r * STEP + k] = exists ? s[r * STEP + k] : HIDDEN;
+    }
+}
+
 // Scores become weights; returns the rescaling of what the row summed before.
 float soften_row(const uint r) {
     float maximum = states[r].maximum;

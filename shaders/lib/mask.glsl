@@ -49,7 +49,8 @@ KeyRange seen_by_any(uint batch, uint first, uint last) {
     return range;
 }
 
-// Keys inside it are visible to all query positions first .. last; empty where a mask must be looked up key by key.
+// Keys inside it are visible to all query positions first .. last, as far as they exist; empty where a mask must be looked
+// up key by key.
 KeyRange seen_by_all(uint batch, uint first, uint last) {
     if (has(FEATURE_KEY_PADDING) || MASK_FORMAT != FORMAT_NONE) return KeyRange(0, 0);
     uint end = key_length(batch);
@@ -102,6 +103,7 @@ bool hidden_by_boolean_mask(Row row, uint key) {
 // Adds the additive mask and hides the key where any mask does. `score` is in units of log 2.
 float mask_score(float score, Row row, uint key) {
     if (key >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
+    if (!key_exists(row.batch, key)) return HIDDEN;
     if (has(FEATURE_KEY_PADDING) && ignored_by_padding(row.batch, key)) return HIDDEN;
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;

@@ -24,11 +24,29 @@ uint query_row(uint batch, uint position) {
     return has(FEATURE_CU_SEQLENS_Q) ? min(packed_queries(batch).x + position, parameters.q_total - 1) : position;
 }
 
-// (outermost index, row) of K and V: a batch entry, or a page.
+// Where the block table says that a key's page lies.
+int page_of_key(uint batch, uint key) {
+    uint entry = batch * parameters.table_pages + min(key / max(PAGE_SIZE, 1), parameters.table_pages - 1);
+    return block_table[base_bytes(BINDING_BLOCK_TABLE) / 4 + entry];
+}
+
+// (outermost index, row) of K and V: a batch entry, or a page. Of a key that does not exist, some row of the pool.
 uvec2 key_row(uint batch, uint key) {
     if (has(FEATURE_CU_SEQLENS_K)) return uvec2(0, min(packed_keys(batch).x + key, parameters.kv_total - 1));
     if (PAGE_SIZE == 0) return uvec2(batch, key);
-    uint entry = batch * parameters.table_pages + min(key / max(PAGE_SIZE, 1), parameters.table_pages - 1);
-    int page = block_table[base_bytes(BINDING_BLOCK_TABLE) / 4 + entry];
-    return uvec2(clamp(page, 0, int(parameters.pool_pages) - 1), key % max(PAGE_SIZE, 1));
+    return uvec2(clamp(page_of_key(batch, key), 0, int(parameters.pool_pages) - 1), key % max(PAGE_SIZE, 1));
+}
+
+// A page outside the pool has no keys.
+bool key_exists(uint batch, uint key) {
+    return PAGE_SIZE == 0 || uint(page_of_key(batch, key)) < parameters.pool_pages;
+}
+
+// Of keys first .. end - 1, all of them.
+bool keys_exist(uint batch, uint first, uint end) {
+    if (PAGE_SIZE == 0) return true;
+    bool exist = true;
+    for (uint key = first; key < end; key = (key / max(PAGE_SIZE, 1) + 1) * PAGE_SIZE)
+        exist = exist && key_exists(batch, key);
+    return exist;
 }
