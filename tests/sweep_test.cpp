@@ -1,16 +1,14 @@
 // Problems drawn at random over what the operator attention takes, on every kernel that takes them, against the reference. A
 // failing draw is made smaller as long as it fails, and saved as a case file where it can be.
-//
-// VKATTN_SWEEP_PROBLEMS: how many (15); VKATTN_SWEEP_SEED: from which number on (1); a draw is reproduced by its number alone.
 #include "compare.hpp"
 #include "device.hpp"
+#include "random_draws.hpp"
 
 #include "safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <cstdlib>
 #include <functional>
 #include <sstream>
 
@@ -41,21 +39,6 @@ struct Draw {
 };
 
 bool quantised(const Draw &d) { return is_quantised(d.key) || is_quantised(d.value); }
-
-class Random {
-  public:
-    explicit Random(unsigned seed) : engine_(seed) {}
-    std::uint64_t up_to(std::uint64_t most) { return std::uniform_int_distribution<std::uint64_t>(1, most)(engine_); }
-    bool one_in(unsigned n) { return up_to(n) == 1; }
-    template <typename T>
-    T any(std::initializer_list<T> values) {
-        return values.begin()[up_to(values.size()) - 1];
-    }
-    std::mt19937 &engine() { return engine_; }
-
-  private:
-    std::mt19937 engine_;
-};
 
 Draw draw(unsigned seed) {
     Random random(seed);
@@ -219,7 +202,11 @@ Failure failure_of(const Draw &d) {
     return {};
 }
 
-// Steps to a smaller problem; those that change nothing are left out by the caller.
+void shorten(Draw &d, std::uint64_t kv_len) {
+    d.kv_len = kv_len;
+    d.mask_short = std::min(d.mask_short, kv_len - 1);
+}
+
 const std::vector<std::function<void(Draw &)>> &reductions() {
     static const std::vector<std::function<void(Draw &)>> all = {
         [](Draw &d) { d.mask = Mask::kNone; },
@@ -248,28 +235,13 @@ const std::vector<std::function<void(Draw &)>> &reductions() {
         [](Draw &d) { d.kv_heads = 1; },
         [](Draw &d) { d.group = 1; },
         [](Draw &d) { d.q_len = (d.q_len + 1) / 2; },
-        [](Draw &d) { d.kv_len = (d.kv_len + 1) / 2; },
+        [](Draw &d) { shorten(d, (d.kv_len + 1) / 2); },
         [](Draw &d) { d.head_dim = is_quantised(d.key) ? 32 : (d.head_dim + 1) / 2; },
         [](Draw &d) { d.v_head_dim = is_quantised(d.value) ? 32 : (d.v_head_dim + 1) / 2; },
         [](Draw &d) { d.q_len = std::max<std::uint64_t>(d.q_len, 2) - 1; },
-        [](Draw &d) { d.kv_len = std::max<std::uint64_t>(d.kv_len, 2) - 1; },
+        [](Draw &d) { shorten(d, std::max<std::uint64_t>(d.kv_len, 2) - 1); },
     };
     return all;
-}
-
-Draw smallest(Draw failing, const std::function<bool(const Draw &)> &fails) {
-    for (bool smaller = true; smaller;) {
-        smaller = false;
-        for (const auto &reduce : reductions()) {
-            Draw tried = failing;
-            reduce(tried);
-            tried.mask_short = std::min(tried.mask_short, tried.kv_len - 1);
-            if (tried == failing || !fails(tried)) continue;
-            failing = tried;
-            smaller = true;
-        }
-    }
-    return failing;
 }
 
 // "" where a case file cannot say what the draw says.
@@ -311,30 +283,21 @@ std::string save_case(const Draw &d) {
     return name;
 }
 
-unsigned environment_number(const char *name, unsigned otherwise) {
-    const char *value = std::getenv(name);
-    return value != nullptr ? static_cast<unsigned>(std::strtoul(value, nullptr, 10)) : otherwise;
-}
-
 } // namespace
 
 TEST_SUITE_BEGIN("sweep");
 
 TEST_CASE_FIXTURE(DeviceTest, "random problems on every kernel") {
-    const unsigned first = environment_number("VKATTN_SWEEP_SEED", 1),
-                   count = environment_number("VKATTN_SWEEP_PROBLEMS", 15);
-    for (unsigned seed = first; seed < first + count; ++seed) {
+    sweep([](unsigned seed) {
         const Draw drawn = draw(seed);
         const Failure failure = failure_of(drawn);
-        if (failure.complaints.empty()) continue;
-        const auto fails = [&](const Draw &d) {
+        if (failure.complaints.empty()) return std::string();
+        const Draw small = smallest(drawn, reductions(), [&](const Draw &d) {
             return !failure_of(d, failure.kernel, reference_attention(problem_of(d))).complaints.empty();
-        };
-        const Draw small = smallest(drawn, fails);
-        FAIL_CHECK("VKATTN_SWEEP_SEED=" << seed << ", kernel " << kernel_text(failure.kernel) << ": "
-                                        << failure.complaints << "as small as it fails: " << text(small)
-                                        << "; saved: " << save_case(small));
-    }
+        });
+        return "kernel " + kernel_text(failure.kernel) + ": " + failure.complaints +
+               "as small as it fails: " + text(small) + "; saved: " + save_case(small);
+    });
 }
 
 TEST_CASE("what fails is made smaller") {
@@ -345,7 +308,7 @@ TEST_CASE("what fails is made smaller") {
     expected.seed = seed;
     expected.kv_len = 17;
     expected.causal = true;
-    Draw small = smallest(draw(seed), fails);
+    Draw small = smallest(draw(seed), reductions(), fails);
     small.window_left = small.window_right = -1; // of no window
     CHECK(text(small) == text(expected));
 }

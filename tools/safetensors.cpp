@@ -2,17 +2,15 @@
 
 #include "float_formats.hpp"
 #include "input_error.hpp"
+#include "output_file.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <random>
 
 namespace vkattn::tools {
 namespace {
@@ -92,55 +90,6 @@ std::string header_text(const Safetensors &content) {
     return text;
 }
 
-struct CloseFile {
-    void operator()(std::FILE *file) const { std::fclose(file); }
-};
-
-// A new file beside its final name, removed again unless it is committed.
-class PendingFile {
-  public:
-    explicit PendingFile(const fs::path &target) : source_(target.string()), target_(target) {
-        std::error_code error;
-        if (fs::is_symlink(target_, error)) target_ = fs::weakly_canonical(target_, error);
-        const fs::file_status status = fs::status(target_, error);
-        if (fs::exists(status) && !fs::is_regular_file(status))
-            throw InputError(source_, "is not a regular file, expected the name of a file to write");
-        temporary_ = target_;
-        temporary_ += "." + std::to_string(std::random_device{}()) + ".partial";
-        file_.reset(std::fopen(temporary_.string().c_str(), "wbx"));
-        if (!file_) fail();
-    }
-    PendingFile(const PendingFile &) = delete;
-    PendingFile &operator=(const PendingFile &) = delete;
-    ~PendingFile() {
-        file_.reset();
-        std::error_code ignored;
-        if (!temporary_.empty()) fs::remove(temporary_, ignored);
-    }
-
-    void write(const void *bytes, std::size_t count) {
-        if (count != 0 && std::fwrite(bytes, 1, count, file_.get()) != count) fail();
-    }
-
-    void commit() {
-        if (std::fclose(file_.release()) != 0) fail();
-        std::error_code error;
-        fs::rename(temporary_, target_, error);
-        if (error) fail();
-        temporary_.clear();
-    }
-
-  private:
-    [[noreturn]] void fail() const {
-        throw InputError(source_, "cannot be written, expected a folder that can be written to and room in it");
-    }
-
-    std::string source_;
-    fs::path target_;
-    fs::path temporary_;
-    std::unique_ptr<std::FILE, CloseFile> file_;
-};
-
 } // namespace
 
 std::string_view dtype_name(Dtype dtype) { return info_of(dtype).name; }
@@ -194,7 +143,7 @@ HostTensor tensor_of(Dtype dtype, std::vector<std::uint64_t> shape, std::span<co
 void write_safetensors(const fs::path &path, const Safetensors &content) {
     const std::string header = header_text(content);
     const std::uint64_t length = header.size();
-    PendingFile file(path);
+    OutputFile file(path);
     file.write(&length, kLengthBytes);
     file.write(header.data(), header.size());
     for (const auto &[name, tensor] : content.tensors) file.write(tensor.bytes.data(), tensor.bytes.size());

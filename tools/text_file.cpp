@@ -1,27 +1,17 @@
 #include "text_file.hpp"
 
 #include "input_error.hpp"
+#include "output_file.hpp"
 
 #include <fstream>
 #include <iterator>
 
 namespace vkattn::tools {
 
-// Under another name first, so that a full disk leaves no half a picture.
 void write_text(const std::filesystem::path &path, const std::string &text) {
-    std::filesystem::path partial = path;
-    partial += ".partial";
-    std::error_code error;
-    {
-        std::ofstream file(partial, std::ios::binary);
-        file << text << std::flush;
-        if (!file) error = std::make_error_code(std::errc::io_error);
-    }
-    if (!error) std::filesystem::rename(partial, path, error);
-    if (!error) return;
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    throw InputError(path.string(), "cannot be written, expected a file in a folder that exists");
+    OutputFile file(path);
+    file.write(text.data(), text.size());
+    file.commit();
 }
 
 std::string read_if_there(const std::filesystem::path &path) {

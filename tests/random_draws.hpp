@@ -1,0 +1,64 @@
+// Sweeps: problems drawn at random, each from its number alone, and made smaller as long as they fail.
+//
+// VKATTN_SWEEP_PROBLEMS: how many of each kind (15); VKATTN_SWEEP_SEED: from which number on (1).
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <initializer_list>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace vkattn_test {
+
+class Random {
+  public:
+    explicit Random(unsigned seed) : engine_(seed) {}
+    std::uint64_t up_to(std::uint64_t most) { return std::uniform_int_distribution<std::uint64_t>(1, most)(engine_); }
+    bool one_in(unsigned n) { return up_to(n) == 1; }
+    template <typename T>
+    T any(std::initializer_list<T> values) {
+        return values.begin()[up_to(values.size()) - 1];
+    }
+
+  private:
+    std::mt19937 engine_;
+};
+
+inline unsigned sweep_number(const char *name, unsigned otherwise) {
+    const char *value = std::getenv(name);
+    return value != nullptr ? static_cast<unsigned>(std::strtoul(value, nullptr, 10)) : otherwise;
+}
+
+// complaints_of(seed): what is wrong with the problem of that number, "" for nothing.
+template <typename Complaints>
+void sweep(Complaints &&complaints_of) {
+    const unsigned first = sweep_number("VKATTN_SWEEP_SEED", 1), count = sweep_number("VKATTN_SWEEP_PROBLEMS", 15);
+    for (unsigned seed = first; seed < first + count; ++seed) {
+        const std::string complaints = complaints_of(seed);
+        if (!complaints.empty()) FAIL_CHECK("VKATTN_SWEEP_SEED=" << seed << ", " << complaints);
+    }
+    MESSAGE(count << " problems, from number " << first << " on");
+}
+
+// Takes each reduction that leaves a problem that still fails, until none does.
+template <typename Draw, typename Fails>
+Draw smallest(Draw failing, const std::vector<std::function<void(Draw &)>> &reductions, Fails &&fails) {
+    for (bool smaller = true; smaller;) {
+        smaller = false;
+        for (const auto &reduce : reductions) {
+            Draw tried = failing;
+            reduce(tried);
+            if (tried == failing || !fails(tried)) continue;
+            failing = tried;
+            smaller = true;
+        }
+    }
+    return failing;
+}
+
+} // namespace vkattn_test
