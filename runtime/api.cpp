@@ -19,6 +19,7 @@
 #include "runtime/saved_state.hpp"
 #include "runtime/self_test.hpp"
 #include "runtime/tuning.hpp"
+#include "runtime/usage.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,23 +27,43 @@
 using namespace vkattn;
 
 struct vkattn_context_opaque {
+    explicit vkattn_context_opaque(const vkattn_context_info &info) : context(info) {}
+    Usage usage{"context"};
     Context context;
 };
 
+// What is made with a context uses it until it is destroyed.
 struct vkattn_buffer_opaque {
+    vkattn_buffer_opaque(vkattn_context in, uint64_t bytes) : context(in->usage), buffer(in->context, bytes) {}
+    InUse context;
+    Usage usage{"buffer"};
     Buffer buffer;
 };
 
 struct vkattn_plan_opaque {
+    explicit vkattn_plan_opaque(vkattn_context in) : context(in->usage), plan(in->context) {}
+    explicit vkattn_plan_opaque(vkattn_layer of);
+    InUse context;
+    Usage usage{"plan"};
     Plan plan;
 };
 
 struct vkattn_layer_opaque {
+    vkattn_layer_opaque(vkattn_context in, const vkattn_layer_config &config, std::span<const vkattn_weight> weights)
+        : made_in(in), context(in->usage), layer(in->context, config, weights) {}
+    vkattn_context made_in;
+    InUse context;
+    Usage usage{"layer"};
     Layer layer;
 };
 
+vkattn_plan_opaque::vkattn_plan_opaque(vkattn_layer of) : vkattn_plan_opaque(of->made_in) {}
+
 struct vkattn_cache_opaque {
+    vkattn_cache_opaque(vkattn_context in, const CacheSizes &sizes) : context(in->usage), cache(in->context, sizes) {}
+    InUse context;
     Cache cache;
+    Usage &usage = cache.usage();
 };
 
 Cache *vkattn::cache_of(const vkattn_layer_call &call) { return call.cache != nullptr ? &call.cache->cache : nullptr; }
@@ -64,13 +85,19 @@ vkattn_result create(Object **out, const char *name, Make &&make) {
     });
 }
 
+template <class Object>
+void destroy(Object *object) {
+    if (object != nullptr) InChange{object->usage};
+    delete object;
+}
+
 // Creates the plan that build(Plan &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
     return create(plan, "plan", [&] {
         require_given(context, "context");
         require_given(desc, "desc");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(context->context)});
+        auto made = std::make_unique<vkattn_plan_opaque>(context);
         build(made->plan);
         return made;
     });
@@ -109,8 +136,7 @@ void vkattn_wanted_extensions(uint32_t *count, const char **names) {
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
     return create(context, "context", [&] {
-        std::unique_ptr<vkattn_context_opaque> made(
-            new vkattn_context_opaque{Context(info != nullptr ? *info : vkattn_context_info{})});
+        auto made = std::make_unique<vkattn_context_opaque>(info != nullptr ? *info : vkattn_context_info{});
         Context &own = made->context;
         SavedState saved;
         if (info != nullptr && info->saved_bytes != 0) {
@@ -126,7 +152,7 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
     });
 }
 
-void vkattn_context_destroy(vkattn_context context) { std::default_delete<vkattn_context_opaque>()(context); }
+void vkattn_context_destroy(vkattn_context context) { destroy(context); }
 
 vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts) {
     return guard([&] {
@@ -190,11 +216,11 @@ vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkatt
     return create(buffer, "buffer", [&] {
         require_given(context, "context");
         require(bytes > 0, "bytes: 0, expected at least 1");
-        return std::unique_ptr<vkattn_buffer_opaque>(new vkattn_buffer_opaque{Buffer(context->context, bytes)});
+        return std::make_unique<vkattn_buffer_opaque>(context, bytes);
     });
 }
 
-void vkattn_buffer_destroy(vkattn_buffer buffer) { std::default_delete<vkattn_buffer_opaque>()(buffer); }
+void vkattn_buffer_destroy(vkattn_buffer buffer) { destroy(buffer); }
 
 VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) {
     return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle();
@@ -215,6 +241,7 @@ void require_range(vkattn_buffer buffer, uint64_t offset, const void *data, uint
 vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes) {
     return guard([&] {
         require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
         buffer->buffer.write(offset, data, bytes);
     });
 }
@@ -222,6 +249,7 @@ vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const v
 vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes) {
     return guard([&] {
         require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
         buffer->buffer.read(offset, data, bytes);
     });
 }
@@ -241,6 +269,7 @@ vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
     return guard([&] {
         require_given(plan, "plan");
         require_given(info, "info");
+        const InUse use(plan->usage);
         plan->plan.record(*info);
     });
 }
@@ -249,12 +278,13 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
     return guard([&] {
         require_given(plan, "plan");
         require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const InUse use(plan->usage);
         const double milliseconds = plan->plan.run({bindings, binding_count});
         if (gpu_ms != nullptr) *gpu_ms = milliseconds;
     });
 }
 
-void vkattn_plan_destroy(vkattn_plan plan) { std::default_delete<vkattn_plan_opaque>()(plan); }
+void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](Plan &own) {
@@ -330,12 +360,11 @@ vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_con
         require_given(context, "context");
         require_given(config, "config");
         require(weights != nullptr || weight_count == 0, "weights: NULL, expected ", weight_count, " entries");
-        return std::unique_ptr<vkattn_layer_opaque>(
-            new vkattn_layer_opaque{Layer(context->context, *config, {weights, weight_count})});
+        return std::make_unique<vkattn_layer_opaque>(context, *config, std::span(weights, weight_count));
     });
 }
 
-void vkattn_layer_destroy(vkattn_layer layer) { std::default_delete<vkattn_layer_opaque>()(layer); }
+void vkattn_layer_destroy(vkattn_layer layer) { destroy(layer); }
 
 vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info, vkattn_cache *cache) {
     return create(cache, "cache", [&] {
@@ -355,11 +384,11 @@ vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_inf
         sizes.capacity = info->capacity;
         sizes.key_type = info->key_type;
         sizes.value_type = info->value_type;
-        return std::unique_ptr<vkattn_cache_opaque>(new vkattn_cache_opaque{Cache(context->context, sizes)});
+        return std::make_unique<vkattn_cache_opaque>(context, sizes);
     });
 }
 
-void vkattn_cache_destroy(vkattn_cache cache) { std::default_delete<vkattn_cache_opaque>()(cache); }
+void vkattn_cache_destroy(vkattn_cache cache) { destroy(cache); }
 
 uint64_t vkattn_cache_bytes(vkattn_cache cache) { return cache != nullptr ? cache->cache.bytes() : 0; }
 
@@ -367,6 +396,7 @@ vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths) {
     return guard([&] {
         require_given(cache, "cache");
         require_given(lengths, "lengths");
+        const InUse use(cache->usage);
         std::ranges::copy(cache->cache.host_lengths(), lengths);
     });
 }
@@ -374,6 +404,7 @@ vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths) {
 vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens) {
     return guard([&] {
         require_given(cache, "cache");
+        const InChange alone(cache->usage);
         cache->cache.reserve(tokens);
     });
 }
@@ -381,6 +412,7 @@ vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens) {
 vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length) {
     return guard([&] {
         require_given(cache, "cache");
+        const InChange alone(cache->usage);
         cache->cache.rewind(sequence, length);
     });
 }
@@ -390,6 +422,7 @@ vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequen
     return guard([&] {
         require_given(from, "from");
         require_given(to, "to");
+        const InChange alone(to->usage);
         to->cache.copy_from(from->cache, from_sequence, to_sequence);
     });
 }
@@ -401,6 +434,7 @@ vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint
         require(values != nullptr || count == 0, "values: NULL, expected room for ", count, " numbers");
         require(part == VKATTN_CACHE_KEYS || part == VKATTN_CACHE_VALUES, "part: ", static_cast<int>(part),
                 ", expected VKATTN_CACHE_KEYS or VKATTN_CACHE_VALUES");
+        const InUse use(cache->usage);
         const Cache &own = cache->cache;
         own.read(part == VKATTN_CACHE_KEYS ? own.keys() : own.values(), sequence, {values, count});
     });
@@ -426,7 +460,8 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
     return create(plan, "plan", [&] {
         require_given(layer, "layer");
         require_given(call, "call");
-        std::unique_ptr<vkattn_plan_opaque> made(new vkattn_plan_opaque{Plan(layer->layer.context())});
+        const InUse use(layer->usage);
+        auto made = std::make_unique<vkattn_plan_opaque>(layer);
         plan_layer(made->plan, layer->layer, *call);
         return made;
     });

@@ -2,6 +2,7 @@
 
 #include "runtime/context/memory.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/usage.hpp"
 
 #include <span>
 
@@ -26,6 +27,7 @@ class Cache {
 
     Context &context() const { return context_; }
     const CacheSizes &sizes() const { return sizes_; }
+    Usage &usage() { return usage_; }                                    // of the tokens it holds
     uint64_t bytes() const;                                              // of device memory
     View keys() const { return {key_layout_, owned(*keys_)}; }           // [B,H,capacity,key_width]
     View values() const;                                                 // [B,H,capacity,value_width]; absent if none
@@ -52,6 +54,7 @@ class Cache {
                    uint32_t to_sequence, uint32_t rows) const;
 
     Context &context_;
+    Usage usage_{"cache"};
     CacheSizes sizes_;
     vkattn_tensor key_layout_, value_layout_, lengths_layout_;
     std::unique_ptr<Buffer> keys_, values_, lengths_;

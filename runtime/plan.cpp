@@ -314,7 +314,11 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
         all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
     }
     match(all); // before anything is created
-    if (cache_ != nullptr) cache_->reserve(appended_tokens_);
+    std::optional<InChange> alone;
+    if (cache_ != nullptr) {
+        alone.emplace(cache_->usage());
+        cache_->reserve(appended_tokens_);
+    }
     try {
         const TemporaryPool pool(context_, requirements());
         return submit_and_time(context_, [&](VkCommandBuffer commands) {

@@ -359,44 +359,6 @@ TEST_CASE_FIXTURE(DeviceTest, "layers refuse NULL and impossible sizes by name")
     CHECK(said("layer"));
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "many threads plan and run on one context") {
-    const vkattn::Context &context = test_device().context();
-    std::vector<std::thread> threads;
-    std::array<std::string, 4> errors;
-    std::array<bool, 4> right{};
-    for (std::size_t t = 0; t < errors.size(); ++t) {
-        threads.emplace_back([&, t] {
-            try {
-                for (int repeat = 0; repeat < 5; ++repeat) {
-                    const vkattn::Plan plan = context.attention_plan(small_desc());
-                    vkattn_attention_desc own = small_desc(); // with pipelines of its own, compiled beside the others'
-                    const std::uint64_t head_dim = 4 * (t + 1) + 16 * static_cast<std::uint64_t>(repeat);
-                    for (vkattn_tensor *each : {&own.query, &own.key, &own.value, &own.output})
-                        each->shape[3] = head_dim;
-                    CHECK(context.attention_plan(own).report().dispatches > 0);
-                    vkattn::Buffer input = context.buffer(256);
-                    vkattn::Buffer output = context.buffer(128);
-                    std::vector<float> values(64, static_cast<float>(t + 1));
-                    input.write(values);
-                    plan.run({vkattn::bind(VKATTN_ROLE_QUERY, input), vkattn::bind(VKATTN_ROLE_KEY, input, 128),
-                              vkattn::bind(VKATTN_ROLE_VALUE, input, 128), vkattn::bind(VKATTN_ROLE_OUTPUT, output)});
-                    std::vector<float> result(32);
-                    output.read(result);
-                    right[t] = std::ranges::all_of(
-                        result, [&](float value) { return std::fabs(value - static_cast<float>(t + 1)) < 1e-5f; });
-                }
-            } catch (const vkattn::Error &error) {
-                errors[t] = error.what();
-            }
-        });
-    }
-    for (std::thread &thread : threads) thread.join();
-    for (std::size_t t = 0; t < errors.size(); ++t) {
-        CHECK(errors[t] == "");
-        CHECK(right[t]);
-    }
-}
-
 TEST_CASE_FIXTURE(DeviceTest, "flash over 65536 keys needs a few megabytes of workspace at most") {
     std::mt19937 random(31);
     AttentionProblem problem;

@@ -1,0 +1,248 @@
+// Many threads at once: on one context, on several, on the contexts of two drivers; and what a debug build says of uses that
+// the caller had to synchronise. With VKATTN_TEST_DEVICE unset, and a loader that finds several drivers, on all devices.
+#include "device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef __linux__
+#include <unistd.h>
+#endif
+
+using namespace vkattn_test;
+
+namespace {
+
+// A problem and its answer, which must have the same bits whichever thread asks.
+struct Work {
+    explicit Work(std::uint64_t size, vkattn_type stored = VKATTN_TYPE_F32) : head_dim(size), type(stored) {
+        std::mt19937 random(static_cast<unsigned>(size));
+        query = normal_tensor(type, {1, 2, kQueries, size}, random);
+        key = normal_tensor(type, {1, 1, kKeys, size}, random);
+    }
+    vkattn_attention_desc desc() const {
+        vkattn_attention_desc desc{};
+        desc.query = desc.output = query.view();
+        desc.key = desc.value = key.view();
+        desc.mask_flags = VKATTN_MASK_CAUSAL;
+        return desc;
+    }
+    std::vector<std::uint8_t> run(const vkattn::Context &context) const {
+        return run(context, context.attention_plan(desc()));
+    }
+    std::vector<std::uint8_t> run(const vkattn::Context &context, const vkattn::Plan &plan) const {
+        vkattn::Buffer in = context.buffer(query.bytes().size()), keys = context.buffer(key.bytes().size());
+        const vkattn::Buffer out = context.buffer(query.bytes().size());
+        in.write(query.bytes());
+        keys.write(key.bytes());
+        plan.run({vkattn::bind(VKATTN_ROLE_QUERY, in), vkattn::bind(VKATTN_ROLE_KEY, keys),
+                  vkattn::bind(VKATTN_ROLE_VALUE, keys), vkattn::bind(VKATTN_ROLE_OUTPUT, out)});
+        std::vector<std::uint8_t> bytes(query.bytes().size());
+        out.read(bytes);
+        return bytes;
+    }
+    static constexpr std::uint64_t kQueries = 5, kKeys = 70;
+    std::uint64_t head_dim;
+    vkattn_type type;
+    HostTensor query, key;
+};
+
+// Runs work(0) .. work(count - 1), each in a thread; what they say is wrong comes together.
+void in_threads(std::size_t count, const std::function<std::string(std::size_t)> &work) {
+    std::vector<std::string> complaints(count);
+    std::vector<std::thread> threads;
+    std::atomic<bool> starts{false};
+    for (std::size_t t = 0; t < count; ++t)
+        threads.emplace_back([&, t] {
+            while (!starts) std::this_thread::yield();
+            try {
+                complaints[t] = work(t);
+            } catch (const std::exception &error) {
+                complaints[t] = error.what();
+            }
+        });
+    starts = true;
+    for (std::thread &thread : threads) thread.join();
+    for (std::size_t t = 0; t < count; ++t)
+        CHECK_MESSAGE(complaints[t].empty(), "thread " << t << ": " << complaints[t]);
+}
+
+vkattn::Context new_context(const std::string &selector) {
+    vkattn_context_info info{};
+    info.device_selector = selector.c_str();
+    info.enable_validation = validation_wanted() ? 1 : 0;
+    info.message_callback = ValidationMessages::callback;
+    info.message_user = &validation_messages();
+    return vkattn::Context(info);
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("concurrency");
+
+TEST_CASE_FIXTURE(DeviceTest, "threads that plan, compile, run and save on one context") {
+    const vkattn::Context context = new_context(device_selector());
+    std::vector<Work> works;
+    for (const std::uint64_t head_dim : {8, 20, 32, 64}) works.emplace_back(head_dim);
+    std::vector<std::vector<std::uint8_t>> expected;
+    for (const Work &work : works) expected.push_back(work.run(test_device().context()));
+    const vkattn::Plan shared = context.attention_plan(works[0].desc());
+    in_threads(6, [&](std::size_t t) -> std::string {
+        for (std::size_t round = 0; round < 8; ++round) {
+            const std::size_t i = (t + round) % works.size();
+            if (works[i].run(context) != expected[i])
+                return "other bits, head size " + std::to_string(works[i].head_dim);
+            if (works[0].run(context, shared) != expected[0]) return "other bits of the shared plan";
+            if (t == 1) {
+                const vkattn_attention_desc desc = Work(4 * (round + 1)).desc();
+                context.prewarm({&desc, 1}, 2);
+            }
+            if (t == 2 && context.save().empty()) return "nothing saved";
+            if (t == 4 && round == 0) context.tune(Work(40).desc());
+            if (t == 5 && round == 0) context.self_test();
+            if (t == 3 && context.facts().name[0] == '\0') return "no name";
+        }
+        return "";
+    });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "threads that fail beside threads that do not") {
+    const vkattn::Context &context = test_device().context();
+    const Work work(32);
+    const std::vector<std::uint8_t> expected = work.run(context);
+    in_threads(4, [&](std::size_t t) -> std::string {
+        for (int round = 0; round < 20; ++round) {
+            if (t % 2 == 0) {
+                if (work.run(context) != expected) return "other bits";
+                continue;
+            }
+            vkattn_attention_desc desc = work.desc();
+            desc.key.shape[t] = 77; // of thread 1, the heads; of thread 3, the head size
+            try {
+                context.attention_plan(desc);
+                return "accepted";
+            } catch (const vkattn::Error &error) { // the message is this thread's own
+                if (std::string(error.what()).find("77") == std::string::npos) return error.what();
+            }
+        }
+        return "";
+    });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a context of its own in every thread") {
+    const Work work(32);
+    const std::vector<std::uint8_t> expected = work.run(test_device().context());
+    in_threads(4, [&](std::size_t) -> std::string {
+        for (int round = 0; round < 3; ++round)
+            if (work.run(new_context(device_selector())) != expected) return "other bits";
+        return "";
+    });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "caches of one layer, each in its own thread") {
+    constexpr std::uint64_t kWidth = 32;
+    const vkattn::Context &context = test_device().context();
+    std::mt19937 random(8);
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_MHA;
+    config.embed_dim = kWidth;
+    config.num_heads = 2;
+    std::vector<HostTensor> tensors;
+    std::vector<vkattn_weight> weights;
+    const char *names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
+    for (int i = 0; i < 4; ++i) tensors.push_back(normal_tensor(VKATTN_TYPE_F32, {kWidth, kWidth}, random, 0.2f));
+    for (std::size_t i = 0; i < 4; ++i) weights.push_back({names[i], tensors[i].view(), tensors[i].bytes().data()});
+    const vkattn::Layer layer = context.layer(config, weights);
+    const HostTensor tokens = normal_tensor(VKATTN_TYPE_F32, {1, 6, kWidth}, random);
+    const auto decode = [&] {
+        vkattn_cache_info info{};
+        info.layer = layer.get();
+        info.batch = 1;
+        info.capacity = 8;
+        info.key_type = info.value_type = VKATTN_TYPE_F16;
+        const vkattn::Cache cache = context.cache(info);
+        vkattn_layer_call call{};
+        call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, kWidth});
+        call.mask_flags = VKATTN_MASK_CAUSAL;
+        call.cache = cache.get();
+        const vkattn::Plan plan = layer.plan(call);
+        vkattn::Buffer in = context.buffer(4 * kWidth), out = context.buffer(4 * kWidth);
+        std::vector<std::uint32_t> bits;
+        for (int pass = 0; pass < 3; ++pass) {
+            bits.clear();
+            for (std::size_t i = 0; i < 6; ++i) {
+                in.write(tokens.bytes().subspan(i * 4 * kWidth, 4 * kWidth));
+                plan.run({vkattn::bind(VKATTN_ROLE_QUERY, in), vkattn::bind(VKATTN_ROLE_OUTPUT, out)});
+                std::vector<std::uint32_t> row(kWidth);
+                out.read(row);
+                bits.insert(bits.end(), row.begin(), row.end());
+            }
+            cache.rewind(0, 0);
+        }
+        return bits;
+    };
+    const std::vector<std::uint32_t> expected = decode();
+    in_threads(4, [&](std::size_t) { return std::string(decode() == expected ? "" : "other bits"); });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the contexts of all devices at once") {
+    const std::vector<vkattn_device_facts> devices = vkattn::devices();
+    std::string names;
+    for (const vkattn_device_facts &facts : devices)
+        names += std::string(names.empty() ? "" : ", ") + facts.driver_name;
+    MESSAGE(devices.size() << " devices: " << names);
+    const Work work(24, VKATTN_TYPE_F16);
+    AttentionProblem problem;
+    problem.query = work.query;
+    problem.key = problem.value = work.key;
+    problem.mask_flags = VKATTN_MASK_CAUSAL;
+    const AttentionReference reference = reference_attention(problem);
+    in_threads(2 * devices.size(), [&](std::size_t t) -> std::string {
+        const vkattn::Context context = new_context(std::to_string(t % devices.size()));
+        for (int round = 0; round < 5; ++round) {
+            HostTensor output(work.type, work.query.shape());
+            std::ranges::copy(work.run(context), output.bytes().begin());
+            for (std::uint64_t i = 0; i < output.elements(); ++i)
+                if (!(std::fabs(static_cast<double>(output.get(i)) - reference.output[i]) < 0.01))
+                    return "wrong numbers on " + std::string(context.facts().driver_name);
+        }
+        return "";
+    });
+}
+
+#if defined(__linux__) && !defined(NDEBUG)
+
+// Each ends its process where the library is built without NDEBUG: they are run in a process of their own.
+TEST_CASE("destroys a context that a buffer lives in" * doctest::skip()) {
+    vkattn_context context = nullptr;
+    vkattn_buffer buffer = nullptr;
+    REQUIRE(vkattn_context_create(nullptr, &context) == VKATTN_SUCCESS);
+    REQUIRE(vkattn_buffer_create(context, 64, &buffer) == VKATTN_SUCCESS);
+    vkattn_context_destroy(context);
+}
+
+TEST_CASE("a debug build says what was not synchronised") {
+    const std::string command = "exec /proc/" + std::to_string(getpid()) +
+                                "/exe --no-skip --test-case='destroys a context that a buffer lives in' 2>&1";
+    FILE *output = popen(command.c_str(), "r");
+    REQUIRE(output != nullptr);
+    std::string said;
+    std::array<char, 256> line;
+    while (fgets(line.data(), static_cast<int>(line.size()), output) != nullptr) said += line.data();
+    const int status = pclose(output);
+    CHECK(status != 0);
+    CHECK_MESSAGE(said.find("vkattn: context: changed or destroyed while it is in use") != std::string::npos, said);
+}
+
+#endif
+
+TEST_SUITE_END();
