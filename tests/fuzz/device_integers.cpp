@@ -78,12 +78,13 @@ struct Target {
 
 enum class Keys { kDense, kPacked, kPaged };
 
-Target attention(const vkattn::Context &context, Keys keys, bool packs_queries, vkattn_kernel kernel,
+// queries: of a sequence, dense; 0: packed
+Target attention(const vkattn::Context &context, Keys keys, std::uint64_t queries, vkattn_kernel kernel,
                  std::uint32_t mask) {
     const vkattn_type f32 = VKATTN_TYPE_F32, i32 = VKATTN_TYPE_I32;
     vkattn_attention_desc desc{};
-    desc.query = desc.output = packs_queries ? vkattn::tensor(f32, {1, kHeads, kRows, kSize})
-                                             : vkattn::tensor(f32, {kSequences, kHeads, kLongest, kSize});
+    desc.query = desc.output = queries == 0 ? vkattn::tensor(f32, {1, kHeads, kRows, kSize})
+                                            : vkattn::tensor(f32, {kSequences, kHeads, queries, kSize});
     desc.key = desc.value = keys == Keys::kPaged    ? vkattn::tensor(f32, {kPool, kKvHeads, kPage, kSize})
                             : keys == Keys::kPacked ? vkattn::tensor(f32, {1, kKvHeads, kKeys, kSize})
                                                     : vkattn::tensor(f32, {kSequences, kKvHeads, kKeys, kSize});
@@ -97,7 +98,7 @@ Target attention(const vkattn::Context &context, Keys keys, bool packs_queries, 
         tensor = vkattn::tensor(i32, shape);
         integers.emplace_back(context, role, vkattn_tensor_bytes(&tensor));
     };
-    if (packs_queries) {
+    if (queries == 0) {
         wants(desc.cu_seqlens_q, VKATTN_ROLE_CU_SEQLENS_Q, {kSequences + 1});
         desc.max_seqlen_q = kLongest;
     }
@@ -138,9 +139,9 @@ std::vector<Target> make_targets() {
     std::vector<Target> targets;
     for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE})
         for (const Keys keys : {Keys::kDense, Keys::kPacked, Keys::kPaged})
-            for (const bool packs_queries : {false, true}) {
-                const bool masks = packs_queries == (keys == Keys::kPaged);
-                targets.push_back(attention(context, keys, packs_queries, kernel,
+            for (const std::uint64_t queries : {0, 1, 9}) {
+                const bool masks = (queries == 0) == (keys == Keys::kPaged);
+                targets.push_back(attention(context, keys, queries, kernel,
                                             masks ? VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW : VKATTN_MASK_NONE));
             }
     targets.push_back(append(context));
