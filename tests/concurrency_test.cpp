@@ -1,6 +1,6 @@
 // Many threads at once: on one context, on several, on the contexts of two drivers; and what a debug build says of uses that
 // the caller had to synchronise. With VKATTN_TEST_DEVICE unset, and a loader that finds several drivers, on all devices.
-#include "device.hpp"
+#include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -149,44 +149,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a context of its own in every thread") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "caches of one layer, each in its own thread") {
-    constexpr std::uint64_t kWidth = 32;
+    constexpr std::size_t kTokens = 6;
     const vkattn::Context &context = test_device().context();
+    const vkattn::Layer layer = small_layer(context);
     std::mt19937 random(8);
-    vkattn_layer_config config{};
-    config.kind = VKATTN_LAYER_MHA;
-    config.embed_dim = kWidth;
-    config.num_heads = 2;
-    std::vector<HostTensor> tensors;
-    std::vector<vkattn_weight> weights;
-    const char *names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
-    for (int i = 0; i < 4; ++i) tensors.push_back(normal_tensor(VKATTN_TYPE_F32, {kWidth, kWidth}, random, 0.2f));
-    for (std::size_t i = 0; i < 4; ++i) weights.push_back({names[i], tensors[i].view(), tensors[i].bytes().data()});
-    const vkattn::Layer layer = context.layer(config, weights);
-    const HostTensor tokens = normal_tensor(VKATTN_TYPE_F32, {1, 6, kWidth}, random);
+    const HostTensor tokens = normal_tensor(VKATTN_TYPE_F32, {kTokens, kDecoderWidth}, random);
     const auto decode = [&] {
-        vkattn_cache_info info{};
-        info.layer = layer.get();
-        info.batch = 1;
-        info.capacity = 8;
-        info.key_type = info.value_type = VKATTN_TYPE_F16;
-        const vkattn::Cache cache = context.cache(info);
-        vkattn_layer_call call{};
-        call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, kWidth});
-        call.mask_flags = VKATTN_MASK_CAUSAL;
-        call.cache = cache.get();
-        const vkattn::Plan plan = layer.plan(call);
-        vkattn::Buffer in = context.buffer(4 * kWidth), out = context.buffer(4 * kWidth);
+        SmallDecoder decoder(context, layer, kTokens);
         std::vector<std::uint32_t> bits;
         for (int pass = 0; pass < 3; ++pass) {
             bits.clear();
-            for (std::size_t i = 0; i < 6; ++i) {
-                in.write(tokens.bytes().subspan(i * 4 * kWidth, 4 * kWidth));
-                plan.run({vkattn::bind(VKATTN_ROLE_QUERY, in), vkattn::bind(VKATTN_ROLE_OUTPUT, out)});
-                std::vector<std::uint32_t> row(kWidth);
-                out.read(row);
+            for (std::size_t i = 0; i < kTokens; ++i) {
+                const std::vector<std::uint32_t> row =
+                    decoder.step(tokens.bytes().subspan(i * 4 * kDecoderWidth, 4 * kDecoderWidth));
                 bits.insert(bits.end(), row.begin(), row.end());
             }
-            cache.rewind(0, 0);
+            decoder.rewind();
         }
         return bits;
     };

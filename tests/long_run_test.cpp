@@ -1,6 +1,6 @@
 // The same again and again: no memory is lost, and the last answer has the bits of the first. VKATTN_LONG_RUN multiplies the
 // rounds: 500 makes a million calls, 20 a hundred thousand steps, 50 a thousand contexts.
-#include "device.hpp"
+#include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -86,39 +86,17 @@ TEST_CASE("calls planned, run and forgotten") {
 }
 
 TEST_CASE("decode steps, with a cache that is filled and rewound") {
-    constexpr std::uint64_t kWidth = 32, kCapacity = 48;
+    constexpr std::uint32_t kCapacity = 48;
     const vkattn::Context context(device_selector());
-    std::mt19937 random(8);
-    vkattn_layer_config config{};
-    config.kind = VKATTN_LAYER_MHA;
-    config.embed_dim = kWidth;
-    config.num_heads = 2;
-    config.rope_theta = 10000.0f;
-    std::vector<HostTensor> tensors;
-    for (int i = 0; i < 4; ++i) tensors.push_back(normal_tensor(VKATTN_TYPE_F32, {kWidth, kWidth}, random, 0.2f));
-    std::vector<vkattn_weight> weights;
-    const char *names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"};
-    for (std::size_t i = 0; i < 4; ++i) weights.push_back({names[i], tensors[i].view(), tensors[i].bytes().data()});
-    const vkattn::Layer layer = context.layer(config, weights);
-    vkattn_cache_info info{};
-    info.layer = layer.get();
-    info.batch = 1;
-    info.capacity = kCapacity;
-    info.key_type = info.value_type = VKATTN_TYPE_F16;
-    const vkattn::Cache cache = context.cache(info);
-    vkattn_layer_call call{};
-    call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, kWidth});
-    call.mask_flags = VKATTN_MASK_CAUSAL;
-    call.cache = cache.get();
-    const vkattn::Plan plan = layer.plan(call);
-    Buffers buffers(context);
+    const vkattn::Layer layer = small_layer(context);
+    SmallDecoder decoder(context, layer, kCapacity);
+    std::mt19937 random(7);
+    const HostTensor token = normal_tensor(VKATTN_TYPE_F32, {kDecoderWidth}, random);
     std::vector<std::vector<std::uint32_t>> first(kCapacity);
     repeat("steps", rounds(5000), kAllowed, [&](std::uint64_t i) {
         const std::uint64_t position = i % kCapacity;
-        if (position == 0) cache.rewind(0, 0);
-        plan.run({vkattn::bind(VKATTN_ROLE_QUERY, buffers.query), vkattn::bind(VKATTN_ROLE_OUTPUT, buffers.output)});
-        std::vector<std::uint32_t> bits(kWidth);
-        buffers.output.read(bits);
+        if (position == 0) decoder.rewind();
+        const std::vector<std::uint32_t> bits = decoder.step(token.bytes());
         if (first[position].empty()) first[position] = bits;
         REQUIRE(bits == first[position]);
     });
