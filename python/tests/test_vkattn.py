@@ -74,6 +74,61 @@ def test_windows_lengths_and_padding():
     assert nmse(vkattn.attention(query, key, value, key_padding_mask=padding), expected) < 1e-10
 
 
+def test_packed_and_paged_sequences():
+    queries, keys = [3, 1, 5], [9, 20, 4]
+    each = [(random(1, 4, n, 16, seed=1), random(1, 2, m, 16, seed=2), random(1, 2, m, 16, seed=3))
+            for n, m in zip(queries, keys)]
+    expected = [reference(*sequence) for sequence in each]
+    query, key, value = (numpy.concatenate([sequence[i] for sequence in each], axis=2) for i in range(3))
+    bounds = [numpy.concatenate([[0], numpy.cumsum(lengths)]) for lengths in (queries, keys)]
+    output, lse = vkattn.attention(query, key, value, enable_gqa=True, cu_seqlens_q=bounds[0], cu_seqlens_k=bounds[1],
+                                   max_seqlen_q=5, max_seqlen_k=20, return_lse=True)
+    assert nmse(output, numpy.concatenate([o for o, _ in expected], axis=2)) < 1e-10
+    assert lse.shape == (4, 9) and nmse(lse, numpy.concatenate([s for _, s in expected], axis=2)[0]) < 1e-10
+    pool = numpy.full((7, 2, 8, 16), numpy.nan, "float32"), numpy.full((7, 2, 8, 16), numpy.nan, "float32")
+    table = numpy.array([[4, 1, -1], [6, 0, 3], [2, -1, -1]], "int32")
+    for sequence, pages in zip(each, table):
+        for position in range(sequence[1].shape[2]):
+            for pages_of, part in zip(pool, sequence[1:]):
+                pages_of[pages[position // 8], :, position % 8] = part[0, :, position]
+    output = vkattn.attention(query, *pool, enable_gqa=True, cu_seqlens_q=bounds[0], block_table=table,
+                              key_lengths=numpy.array(keys))
+    assert nmse(output, numpy.concatenate([o for o, _ in expected], axis=2)) < 1e-10
+
+
+def test_parts_merge_to_the_whole():
+    query, key, value = random(2, 2, 3, 8), random(2, 2, 12, 8), random(2, 2, 12, 8)
+    parts = [vkattn.attention(query, key[:, :, i:i + 4], value[:, :, i:i + 4], return_lse=True) for i in (0, 4, 8)]
+    output, lse = vkattn.merge([o for o, _ in parts], [s for _, s in parts], return_lse=True)
+    expected, expected_lse = reference(query, key, value)
+    assert nmse(output, expected) < 1e-10 and nmse(lse, expected_lse) < 1e-10
+    with pytest.raises(ValueError, match="expected .parts,B,Hq,Lq,Dv."):
+        vkattn.merge(output, lse)
+
+
+def test_linear_norm_and_embedding():
+    x, weight, bias, other = random(2, 5, 24), random(40, 24), random(40), random(2, 5, 40)
+    product = x.astype("float64") @ weight.T.astype("float64") + bias
+    assert nmse(vkattn.linear(x, weight, bias), product) < 1e-10
+    gated = product / (1 + numpy.exp(-product)) * other + other
+    assert nmse(vkattn.linear(x, weight, bias, activation="silu", multiplier=other, residual=other), gated) < 1e-10
+    assert vkattn.linear(x[0, 0], weight).shape == (40,)
+    scale = random(24)
+    expected = x / numpy.sqrt((x.astype("float64") ** 2).mean(-1, keepdims=True) + 1e-6) * scale
+    assert nmse(vkattn.norm(x, scale), expected) < 1e-10
+    centred = x - x.astype("float64").mean(-1, keepdims=True)
+    expected = centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-3) * scale + scale
+    assert nmse(vkattn.norm(x, scale, scale, kind="layer", epsilon=1e-3), expected) < 1e-10
+    rows = vkattn.embedding([[3, 0, 40], [-1, 39, 7]], weight)
+    assert (rows == numpy.where(numpy.array([[1, 1, 0], [0, 1, 1]])[..., None], weight[[[3, 0, 0], [0, 39, 7]]], 0)).all()
+    with pytest.raises(ValueError, match="activation: 'tanh', expected one of none, relu"):
+        vkattn.linear(x, weight, activation="tanh")
+    with pytest.raises(ValueError, match="residual: shape"):
+        vkattn.linear(x, weight, residual=x)
+    with pytest.raises(vkattn.InvalidArgumentError, match="input: shape"):
+        vkattn.linear(x, weight[:, :20])
+
+
 def test_mistakes_are_named():
     query, key = random(1, 4, 3, 8), random(1, 2, 3, 8)
     with pytest.raises(ValueError, match="enable_gqa=True"):

@@ -5,7 +5,8 @@
     k = v = numpy.random.randn(1, 2, 128, 64).astype("float32")
     out = vkattn.attention(q, k, v, is_causal=True, enable_gqa=True)
 
-attention    the operator, in PyTorch's argument names
+attention    the operator, in PyTorch's argument names; merge joins its partial results
+linear, norm, embedding   what stands around it in a model
 Layer, Cache layers with weights, and their caches
 estimate     what a layer costs, before one is built
 Context      a device of your choice; devices() lists them
@@ -19,8 +20,10 @@ from .context import Candidate, Check, Context, Kernel, default_context, devices
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
+from .operators import embedding, linear, merge, norm
 
 __version__ = version()
 __all__ = ["Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel", "Layer",
            "NoDeviceError", "OutOfMemoryError", "UnsupportedError", "VkattnError", "attention", "config_from_name",
-           "default_context", "devices", "errors", "estimate", "layer_config", "problem", "version"]
+           "default_context", "devices", "embedding", "errors", "estimate", "layer_config", "linear", "merge", "norm", "problem",
+           "version"]

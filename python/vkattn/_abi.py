@@ -16,6 +16,7 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
 MLA_FORMS = {"naive": 0, "absorb": 1}
+NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY = 1, 2, 4
 CACHE_PARTS = {"keys": 0, "values": 1}
@@ -70,6 +71,16 @@ AttentionDesc = structure(
     ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
     ("kv_head_mapping", c_int), ("kernel", c_int))
+MergeDesc = structure(
+    "vkattn_merge_desc", ("part_count", c_uint32), ("accumulate", c_uint32), ("partial_output", Tensor),
+    ("partial_log_sum_exp", Tensor), ("output", Tensor), ("log_sum_exp", Tensor), ("partial_output_stride", c_uint64),
+    ("partial_log_sum_exp_stride", c_uint64))
+LinearDesc = structure(
+    "vkattn_linear_desc", *((name, Tensor) for name in ("input", "weight", "bias", "multiplier", "residual", "output")),
+    ("activation", c_int))
+NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("kind", c_int),
+                     ("epsilon", c_float))
+EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")))
 RopeScaling = structure(
     "vkattn_rope_scaling", ("kind", c_int), ("factor", c_float), ("original_max_position", c_uint32),
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
@@ -102,7 +113,7 @@ EstimateResult = structure(
     ("decode_intensity", c_double), ("max_context_len", c_uint64), ("max_sequences", c_uint64))
 
 STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, ContextInfo, Check, Candidate, Report, Requirements,
-              AttentionDesc, RopeScaling, LayerConfig, Weight, CacheInfo, LayerCall, EstimateInfo, EstimateResult)
+              AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo, LayerCall, EstimateInfo, EstimateResult)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),
@@ -121,6 +132,10 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_buffer_write": (c_int, (c_void_p, c_uint64, c_void_p, c_uint64)),
     "vkattn_buffer_read": (c_int, (c_void_p, c_uint64, c_void_p, c_uint64)),
     "vkattn_attention_plan": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_void_p))),
+    "vkattn_merge_plan": (c_int, (c_void_p, POINTER(MergeDesc), POINTER(c_void_p))),
+    "vkattn_linear_plan": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_void_p))),
+    "vkattn_norm_plan": (c_int, (c_void_p, POINTER(NormDesc), POINTER(c_void_p))),
+    "vkattn_embedding_plan": (c_int, (c_void_p, POINTER(EmbeddingDesc), POINTER(c_void_p))),
     "vkattn_plan_report": (None, (c_void_p, POINTER(Report))),
     "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements))),
     "vkattn_run": (c_int, (c_void_p, POINTER(Binding), c_uint32, POINTER(c_double))),

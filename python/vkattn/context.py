@@ -138,7 +138,7 @@ class Context:
         call("vkattn_context_create", info, raw)
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
         self._lock = threading.RLock()
-        self.plans = collections.OrderedDict()  # of the operator, by their descriptions
+        self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self._rooms = {}
 
     @property
@@ -177,16 +177,21 @@ class Context:
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates[:count.value]]
 
-    def run(self, plans, key, make_plan, inputs, outputs, parents=()):
-        """Runs a plan, made once for a key and kept in plans: {role: array} in, {role: array} filled.
+    def run(self, plan_function, desc, inputs, outputs, *, layer=None, parents=(), plans=None):
+        """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
 
-        parents: handles that the plan must not outlive.
+        layer: the handle that the plan is made of, where that is not the context. parents: more handles that the plan must
+        not outlive. plans: where plans are kept, by description; None: with the context.
         """
+        plans = self.plans if plans is None else plans
+        key = plan_function.encode() + bytes(desc)
+        made_of = [self.handle] if layer is None else [layer]
         with self._lock:
             plan = plans.get(key)
             if plan is None:
-                plan = Handle(make_plan(), "vkattn_plan_destroy", self.handle, *parents)
-                plans[key] = plan
+                raw = ctypes.c_void_p()
+                call(plan_function, made_of[0].raw, desc, raw)
+                plan = plans[key] = Handle(raw, "vkattn_plan_destroy", self.handle, *made_of, *parents)
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)

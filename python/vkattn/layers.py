@@ -68,18 +68,12 @@ class Layer:
         set_masks(layer_call, is_causal, window, causal_alignment)
         for role, array in {**inputs, **outputs}.items():
             setattr(layer_call, role, describe(array, role))
-        parents, plans = [self._handle], self._plans
+        parents, plans = [], self._plans
         if cache is not None:  # whose plans go with it
             layer_call.cache = cache.handle.raw
             parents.append(cache.handle)
             plans = cache.plans.setdefault(self._handle, collections.OrderedDict())
-
-        def make_plan():
-            raw = ctypes.c_void_p()
-            call("vkattn_layer_plan", self._handle.raw, layer_call, raw)
-            return raw
-
-        self.context.run(plans, bytes(layer_call), make_plan, inputs, outputs, parents)
+        self.context.run("vkattn_layer_plan", layer_call, inputs, outputs, layer=self._handle, parents=parents, plans=plans)
         return outputs["output"]
 
     def cache(self, capacity, *, batch=1, key_type="f16", value_type=None):
