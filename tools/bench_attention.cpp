@@ -1,5 +1,6 @@
 #include "bench_attention.hpp"
 
+#include "progress.hpp"
 #include "quantise.hpp"
 
 #include <algorithm>

@@ -1,9 +1,6 @@
 #include "bench_measure.hpp"
 
-#include "terminal.hpp"
-
 #include <algorithm>
-#include <cstdio>
 #include <random>
 
 namespace vkattn::tools {
@@ -54,12 +51,6 @@ Statistics statistics(std::vector<double> values) {
     const std::size_t middle = values.size() / 2;
     const double median = values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
     return {median, values.front(), values.back()};
-}
-
-void show_progress(std::uint32_t done, std::uint32_t total) {
-    if (!is_terminal(stderr)) return;
-    std::fprintf(stderr, "\r%u / %u runs%s", done, total, done == total ? "\n" : "");
-    std::fflush(stderr);
 }
 
 } // namespace vkattn::tools

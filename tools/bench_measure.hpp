@@ -46,7 +46,4 @@ struct Statistics {
 // Of at least one value.
 Statistics statistics(std::vector<double> values);
 
-// "3 / 100 runs" on stderr, if that is a terminal.
-void show_progress(std::uint32_t done, std::uint32_t total);
-
 } // namespace vkattn::tools

@@ -2,6 +2,7 @@
 
 #include "attention_shape.hpp"
 #include "input_error.hpp"
+#include "progress.hpp"
 
 #include <nlohmann/json.hpp>
 

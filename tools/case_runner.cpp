@@ -2,6 +2,7 @@
 
 #include "case_problem.hpp"
 #include "input_error.hpp"
+#include "progress.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -82,6 +83,7 @@ CaseResult run_problem(const Context &context, const Problem &problem, std::span
 CaseResult run_case(const Context &context, const CaseFile &input, std::span<const std::string> wanted,
                     vkattn_kernel kernel) {
     const Problem problem = make_problem(input, wanted, kernel);
+    const Waiting waiting("running " + clean_line(input.name()));
     try {
         return run_problem(context, problem, wanted);
     } catch (const Error &error) {

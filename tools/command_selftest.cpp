@@ -1,4 +1,5 @@
 #include "commands.hpp"
+#include "progress.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -30,7 +31,10 @@ void print_json(const vkattn_device_facts &facts, const std::vector<vkattn_check
 
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation) {
     const Context context = make_context(common, validation);
-    const std::vector<vkattn_check> checks = context.self_test();
+    const std::vector<vkattn_check> checks = [&] {
+        const Waiting waiting("self-test");
+        return context.self_test();
+    }();
     save_context(context, common);
     const auto passed = std::ranges::count_if(checks, [](const vkattn_check &check) { return check.passed != 0; });
     const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;

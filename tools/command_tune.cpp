@@ -1,5 +1,6 @@
 #include "commands.hpp"
 #include "input_error.hpp"
+#include "progress.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -53,6 +54,7 @@ int tune_command(const CommonOptions &common, const TuneOptions &options, Valida
     for (const AttentionShape &shape : shapes) {
         std::vector<vkattn_candidate> candidates;
         try {
+            const Waiting waiting("tuning " + lengths_text(shape));
             candidates = context.tune(problem_of(shape, kernel).desc);
         } catch (const Error &error) {
             throw InputError("tune", error.what());
