@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 using namespace vkattn;
 
@@ -42,7 +43,6 @@ struct vkattn_buffer_opaque {
 
 struct vkattn_plan_opaque {
     explicit vkattn_plan_opaque(vkattn_context in) : context(in->usage), plan(in->context) {}
-    explicit vkattn_plan_opaque(vkattn_layer of);
     InUse context;
     Usage usage{"plan"};
     Plan plan;
@@ -56,8 +56,6 @@ struct vkattn_layer_opaque {
     Usage usage{"layer"};
     Layer layer;
 };
-
-vkattn_plan_opaque::vkattn_plan_opaque(vkattn_layer of) : vkattn_plan_opaque(of->made_in) {}
 
 struct vkattn_cache_opaque {
     vkattn_cache_opaque(vkattn_context in, const CacheSizes &sizes) : context(in->usage), cache(in->context, sizes) {}
@@ -423,6 +421,8 @@ vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequen
         require_given(from, "from");
         require_given(to, "to");
         const InChange alone(to->usage);
+        std::optional<InUse> source; // of `to` itself, if it is the same
+        if (from != to) source.emplace(from->usage);
         to->cache.copy_from(from->cache, from_sequence, to_sequence);
     });
 }
@@ -461,7 +461,7 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
         require_given(layer, "layer");
         require_given(call, "call");
         const InUse use(layer->usage);
-        auto made = std::make_unique<vkattn_plan_opaque>(layer);
+        auto made = std::make_unique<vkattn_plan_opaque>(layer->made_in);
         plan_layer(made->plan, layer->layer, *call);
         return made;
     });

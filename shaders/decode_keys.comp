@@ -109,10 +109,7 @@ void main() {
         }
         score_step();
         bias_step(first_row, key);
-        if (masks || step + 1 >= steps)
-            mask_step(first_row, key, 0, range.end);
-        else
-            hide_missing_keys(gl_WorkGroupID.z, key);
+        hide_step(masks || step + 1 >= steps, first_row, key, 0, range.end);
         sum_step();
         key += STEP;
     } while (++step < steps);

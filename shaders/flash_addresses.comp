@@ -116,10 +116,8 @@ void main() {
         uint index = first - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES));
         bias_step(first_row, first);
-        if (first < max(key, full.begin) || first + STEP > min(range.end, full.end))
-            mask_step(first_row, first, key, range.end);
-        else
-            hide_missing_keys(gl_WorkGroupID.z, first);
+        bool masked = first < max(key, full.begin) || first + STEP > min(range.end, full.end);
+        hide_step(masked, first_row, first, key, range.end);
         float rescale = soften_row(0);
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
         key = first + STEP;

@@ -150,10 +150,8 @@ void main() {
         find_rows(key);
         score_step();
         bias_step(first_row, key);
-        if (key < full.begin || key + STEP > min(range.end, full.end))
-            mask_step(first_row, key, 0, range.end);
-        else
-            hide_missing_keys(gl_WorkGroupID.z, key);
+        bool masked = key < full.begin || key + STEP > min(range.end, full.end);
+        hide_step(masked, first_row, key, 0, range.end);
         sum_step();
         key += STEP;
     } while (key < range.end);

@@ -113,7 +113,8 @@ EstimateResult = structure(
     ("decode_intensity", c_double), ("max_context_len", c_uint64), ("max_sequences", c_uint64))
 
 STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, ContextInfo, Check, Candidate, Report, Requirements,
-              AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo, LayerCall, EstimateInfo, EstimateResult)
+              AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
+              LayerCall, EstimateInfo, EstimateResult)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),

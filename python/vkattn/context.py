@@ -185,13 +185,13 @@ class Context:
         """
         plans = self.plans if plans is None else plans
         key = plan_function.encode() + bytes(desc)
-        made_of = [self.handle] if layer is None else [layer]
+        maker = self.handle if layer is None else layer
         with self._lock:
             plan = plans.get(key)
             if plan is None:
                 raw = ctypes.c_void_p()
-                call(plan_function, made_of[0].raw, desc, raw)
-                plan = plans[key] = Handle(raw, "vkattn_plan_destroy", self.handle, *made_of, *parents)
+                call(plan_function, maker.raw, desc, raw)
+                plan = plans[key] = Handle(raw, "vkattn_plan_destroy", maker, *parents)
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)

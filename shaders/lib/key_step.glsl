@@ -36,6 +36,14 @@ void hide_missing_keys(uint batch, uint first_key) {
     }
 }
 
+// masked: whether a mask, `begin` or `end` hides any of the step's keys.
+void hide_step(bool masked, uint first_row, uint first_key, uint begin, uint end) {
+    if (masked)
+        mask_step(first_row, first_key, begin, end);
+    else
+        hide_missing_keys(gl_WorkGroupID.z, first_key);
+}
+
 // Scores become weights; returns the rescaling of what the row summed before.
 float soften_row(const uint r) {
     float maximum = states[r].maximum;
