@@ -100,7 +100,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals on
         const HostTensor input = random_tokens(c, 2, 11, 41);
         const HostTensor uncached = prefill(layer, input);
         for (const vkattn_type type : kTypes) {
-            CAPTURE(std::string(c.name));
+            CAPTURE(c.name);
             CAPTURE(type_name(type));
             const vkattn::Cache whole = make_cache(layer, 2, 16, type, type),
                                 stepped = make_cache(layer, 2, 16, type, type);
@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals on
 
 TEST_CASE_FIXTURE(DeviceTest, "odd sizes, and types that differ between keys and values") {
     for (const LayerCase &c : cached_layers()) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 3, 7, 42);
         const vkattn::Cache cache = make_cache(layer, 3, 7, VKATTN_TYPE_F16, VKATTN_TYPE_F32);
@@ -128,7 +128,7 @@ TEST_CASE_FIXTURE(DeviceTest, "odd sizes, and types that differ between keys and
 
 TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys behind the last token stay hidden") {
     for (const LayerCase &c : cached_layers()) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 6, 43);
         const vkattn::Cache small = make_cache(layer, 2, 6, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
@@ -142,7 +142,7 @@ TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys behind the last to
 
 TEST_CASE_FIXTURE(DeviceTest, "after a rewind the same tokens give the same bits") {
     for (const LayerCase &c : cached_layers(true)) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 9, 45);
         const vkattn::Cache cache = make_cache(layer, 2, 12, VKATTN_TYPE_Q8_0, VKATTN_TYPE_F16);
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(DeviceTest, "after a rewind the same tokens give the same bits
 
 TEST_CASE_FIXTURE(DeviceTest, "sequences of different lengths, and a sequence copied to another place") {
     for (const LayerCase &c : cached_layers(true)) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 8, 46), next = random_tokens(c, 2, 1, 47);
         const vkattn::Cache cache = make_cache(layer, 2, 12, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q8_0);
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what is read back is what was stored") {
 
 TEST_CASE_FIXTURE(DeviceTest, "an append beyond the capacity writes and counts nothing") {
     for (const LayerCase &c : cached_layers()) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 4, 49);
         const vkattn::Cache cache = make_cache(layer, 2, 6, VKATTN_TYPE_F32, VKATTN_TYPE_F32);

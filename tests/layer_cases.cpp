@@ -4,11 +4,23 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 namespace vkattn_test {
 namespace {
+
+void add_mha(LayerCase &c, const std::string &prefix) {
+    const vkattn_layer_config &s = c.config;
+    const std::uint64_t head_dim = s.head_dim != 0 ? s.head_dim : s.embed_dim / s.num_heads;
+    const std::uint64_t query = s.num_heads * head_dim;
+    const std::uint64_t key = (s.num_kv_heads != 0 ? s.num_kv_heads : s.num_heads) * head_dim;
+    c.linears[prefix + "q_proj"] = {query, s.embed_dim};
+    c.linears[prefix + "k_proj"] = c.linears[prefix + "v_proj"] = {key, s.embed_dim};
+    c.linears[prefix + "out_proj"] = {s.embed_dim, query};
+    c.others[prefix + "q_norm.weight"] = c.others[prefix + "k_norm.weight"] = {head_dim};
+}
 
 void add_mla(LayerCase &c, const std::string &prefix) {
     const vkattn_layer_config &s = c.config;
@@ -26,111 +38,237 @@ void add_mla(LayerCase &c, const std::string &prefix) {
     c.linears[prefix + "wo"] = {s.embed_dim, s.num_heads * s.v_head_dim};
 }
 
+void add_encoder(LayerCase &c) {
+    const std::uint64_t width = c.config.embed_dim;
+    add_mha(c, "self_attn.");
+    c.linears["ffn.fc1"] = {c.config.ffn_dim, width};
+    c.linears["ffn.fc2"] = {width, c.config.ffn_dim};
+    for (const char *name : {"norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"}) c.others[name] = {width};
+}
+
+void add_mla_block(LayerCase &c) {
+    const std::uint64_t width = c.config.embed_dim, hidden = width * c.config.mlp_ratio;
+    add_mla(c, "attention.");
+    c.linears["mlp.fc1"] = {hidden, width};
+    c.linears["mlp.fc2"] = {width, hidden};
+    c.others["norm1.weight"] = c.others["norm2.weight"] = {width};
+}
+
+void add_latent_mha(LayerCase &c) {
+    const std::uint64_t width = c.config.embed_dim, latent = c.config.latent_dim;
+    c.linears = {{"q_proj", {c.config.num_heads * latent, width}},
+                 {"kv_proj", {2 * latent, width}},
+                 {"up_proj", {width, latent}}};
+}
+
+void add_latent_query(LayerCase &c) {
+    const std::uint64_t width = c.config.latent_dim, input = c.config.input_dim;
+    c.linears = {{"q_proj", {width, width}},
+                 {"k_proj", {width, input}},
+                 {"v_proj", {width, input}},
+                 {"out_proj", {width, width}}};
+    c.others["latents"] = {c.config.num_latents, width};
+}
+
+void add_compressed_kv(LayerCase &c) {
+    const std::uint64_t width = c.config.embed_dim, latent = c.config.latent_dim, rank = c.config.decompress_lora_rank;
+    c.linears = {
+        {"uqkv_proj", {width + 2 * latent, width}}, {"latent_proj", {latent, latent}}, {"out_proj", {width, width}}};
+    c.others["decompress_matrix"] = {latent, width};
+    if (rank > 0) c.others["decompress_lora_a"] = {latent, rank};
+    if (rank > 0) c.others["decompress_lora_b"] = {rank, width};
+}
+
 } // namespace
 
-LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interleaved, bool wide) {
-    LayerCase c{form == VKATTN_MLA_NAIVE ? "mla naive" : "mla absorb", {}, {}, {}};
-    c.config.kind = VKATTN_LAYER_MLA;
-    c.config.embed_dim = 48;
-    c.config.num_heads = 3;
-    c.config.qk_nope_head_dim = 10;
-    c.config.qk_rope_head_dim = wide ? 32 : 6;
-    c.config.v_head_dim = 7;
-    c.config.q_lora_rank = q_lora_rank;
-    c.config.kv_lora_rank = wide ? 32 : 21;
-    c.config.mla_form = form;
-    c.config.rope_theta = 10000.0f;
-    c.config.rope_interleaved = interleaved;
-    add_mla(c, "");
+LayerCase layer_case(const std::string &name, const vkattn_layer_config &config) {
+    LayerCase c{name, config, {}, {}};
+    switch (config.kind) {
+    case VKATTN_LAYER_LATENT_MHA:
+        add_latent_mha(c);
+        break;
+    case VKATTN_LAYER_LATENT_QUERY:
+        add_latent_query(c);
+        break;
+    case VKATTN_LAYER_MLA:
+        add_mla(c, "");
+        break;
+    case VKATTN_LAYER_COMPRESSED_KV:
+        add_compressed_kv(c);
+        break;
+    case VKATTN_LAYER_ENCODER:
+        add_encoder(c);
+        break;
+    case VKATTN_LAYER_MLA_BLOCK:
+        add_mla_block(c);
+        break;
+    default:
+        add_mha(c, "");
+    }
     return c;
+}
+
+LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interleaved, bool wide) {
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_MLA;
+    config.embed_dim = 48;
+    config.num_heads = 3;
+    config.qk_nope_head_dim = 10;
+    config.qk_rope_head_dim = wide ? 32 : 6;
+    config.v_head_dim = 7;
+    config.q_lora_rank = q_lora_rank;
+    config.kv_lora_rank = wide ? 32 : 21;
+    config.mla_form = form;
+    config.rope_theta = 10000.0f;
+    config.rope_interleaved = interleaved;
+    return layer_case(form == VKATTN_MLA_NAIVE ? "mla naive" : "mla absorb", config);
 }
 
 namespace {
 
 LayerCase mla_block_case(bool wide) {
-    LayerCase c = mla_case(VKATTN_MLA_ABSORB, 11, true, wide);
-    c = {"mla_block", c.config, {}, {}};
-    c.config.kind = VKATTN_LAYER_MLA_BLOCK;
-    c.config.mlp_ratio = 2;
-    add_mla(c, "attention.");
-    c.linears["mlp.fc1"] = {96, 48};
-    c.linears["mlp.fc2"] = {48, 96};
-    c.others["norm1.weight"] = c.others["norm2.weight"] = {48};
-    return c;
+    vkattn_layer_config config = mla_case(VKATTN_MLA_ABSORB, 11, true, wide).config;
+    config.kind = VKATTN_LAYER_MLA_BLOCK;
+    config.mlp_ratio = 2;
+    return layer_case("mla_block", config);
 }
 
 LayerCase compressed_case(std::uint32_t rank, bool wide) {
-    const std::uint32_t latent = wide ? 32 : 9;
-    LayerCase c{"compressed_kv", {}, {}, {}};
-    c.config.kind = VKATTN_LAYER_COMPRESSED_KV;
-    c.config.embed_dim = 48;
-    c.config.num_heads = 4;
-    c.config.latent_dim = latent;
-    c.config.decompress_lora_rank = rank;
-    c.config.rope_theta = 10000.0f;
-    c.linears = {{"uqkv_proj", {48 + 2 * latent, 48}}, {"latent_proj", {latent, latent}}, {"out_proj", {48, 48}}};
-    c.others["decompress_matrix"] = {latent, 48};
-    if (rank > 0) c.others["decompress_lora_a"] = {latent, rank};
-    if (rank > 0) c.others["decompress_lora_b"] = {rank, 48};
-    return c;
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_COMPRESSED_KV;
+    config.embed_dim = 48;
+    config.num_heads = 4;
+    config.latent_dim = wide ? 32 : 9;
+    config.decompress_lora_rank = rank;
+    config.rope_theta = 10000.0f;
+    return layer_case("compressed_kv", config);
+}
+
+vkattn_layer_config grouped_config(vkattn_layer_kind kind, bool wide) {
+    vkattn_layer_config config{};
+    config.kind = kind;
+    config.embed_dim = 48;
+    config.num_heads = 4;
+    config.num_kv_heads = 2;
+    config.head_dim = wide ? 32 : 12;
+    return config;
 }
 
 LayerCase encoder_case(std::uint32_t norm_first, bool wide) {
-    const std::uint32_t head_dim = wide ? 32 : 12;
-    LayerCase c{"encoder_layer", {}, {}, {}};
-    c.config.kind = VKATTN_LAYER_ENCODER;
-    c.config.embed_dim = 48;
-    c.config.num_heads = 4;
-    c.config.num_kv_heads = 2;
-    c.config.head_dim = head_dim;
-    c.config.ffn_dim = 50;
-    c.config.activation = VKATTN_ACTIVATION_GELU;
-    c.config.norm_first = norm_first;
-    c.linears = {{"self_attn.q_proj", {4 * head_dim, 48}},
-                 {"self_attn.k_proj", {2 * head_dim, 48}},
-                 {"self_attn.v_proj", {2 * head_dim, 48}},
-                 {"self_attn.out_proj", {48, 4 * head_dim}},
-                 {"ffn.fc1", {50, 48}},
-                 {"ffn.fc2", {48, 50}}};
-    for (const char *name : {"norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"}) c.others[name] = {48};
-    return c;
+    vkattn_layer_config config = grouped_config(VKATTN_LAYER_ENCODER, wide);
+    config.ffn_dim = 50;
+    config.activation = VKATTN_ACTIVATION_GELU;
+    config.norm_first = norm_first;
+    return layer_case("encoder_layer", config);
 }
 
 LayerCase mha_case(bool wide) {
-    const std::uint32_t head_dim = wide ? 32 : 12;
-    LayerCase c{"mha", {}, {}, {}};
-    c.config.kind = VKATTN_LAYER_MHA;
-    c.config.embed_dim = 48;
-    c.config.num_heads = 4;
-    c.config.num_kv_heads = 2;
-    c.config.head_dim = head_dim;
-    c.config.rope_theta = 10000.0f;
-    c.linears = {{"q_proj", {4 * head_dim, 48}},
-                 {"k_proj", {2 * head_dim, 48}},
-                 {"v_proj", {2 * head_dim, 48}},
-                 {"out_proj", {48, 4 * head_dim}}};
-    c.others["q_norm.weight"] = c.others["k_norm.weight"] = {head_dim};
-    return c;
+    vkattn_layer_config config = grouped_config(VKATTN_LAYER_MHA, wide);
+    config.rope_theta = 10000.0f;
+    return layer_case("mha", config);
 }
 
 } // namespace
 
-vkattn::Layer make_layer(const LayerCase &c, const WeightStorage &storage) {
-    std::mt19937 random(31);
-    std::map<std::string, HostTensor> tensors;
+std::vector<LayerCase> cached_layers(bool wide) {
+    return {mha_case(wide),
+            mla_case(VKATTN_MLA_NAIVE, 0, true, wide),
+            mla_case(VKATTN_MLA_ABSORB, 11, false, wide),
+            mla_block_case(wide),
+            compressed_case(0, wide),
+            compressed_case(5, wide),
+            encoder_case(0, wide),
+            encoder_case(1, wide)};
+}
+
+Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightStorage &storage) {
+    Weights weights;
     for (const auto &[name, shape] : c.linears) {
         const float deviation = 1.0f / std::sqrt(static_cast<float>(shape[1]));
-        tensors[name + ".weight"] = normal_tensor(VKATTN_TYPE_F32, shape, random, deviation);
-        tensors[name + ".bias"] = normal_tensor(VKATTN_TYPE_F32, {shape[0]}, random, 0.5f);
+        weights[name + ".weight"] = normal_tensor(VKATTN_TYPE_F32, shape, random, deviation);
+        weights[name + ".bias"] = normal_tensor(VKATTN_TYPE_F32, {shape[0]}, random, 0.5f);
     }
-    for (const auto &[name, shape] : c.others) tensors[name] = normal_tensor(VKATTN_TYPE_F32, shape, random, 0.5f);
-    for (auto &[name, tensor] : tensors) {
+    for (const auto &[name, shape] : c.others) weights[name] = normal_tensor(VKATTN_TYPE_F32, shape, random, 0.5f);
+    for (auto &[name, tensor] : weights) {
         tensor = tensor_of(storage.rounded, tensor.shape(), tensor.floats());
         if (storage.as_f32) tensor = tensor_of(VKATTN_TYPE_F32, tensor.shape(), tensor.floats());
     }
-    std::vector<vkattn_weight> weights;
-    for (const auto &[name, tensor] : tensors) weights.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
-    return test_device().context().layer(c.config, weights);
+    return weights;
+}
+
+vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights) {
+    std::vector<vkattn_weight> given;
+    for (const auto &[name, tensor] : weights) given.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
+    return test_device().context().layer(config, given);
+}
+
+vkattn::Layer make_layer(const LayerCase &c, const WeightStorage &storage) {
+    std::mt19937 random(31);
+    return make_layer(c.config, random_weights(c, random, storage));
+}
+
+vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_kernel kernel) {
+    vkattn_layer_call call{};
+    call.query = p.query.view();
+    call.key = p.key.view();
+    call.value = p.value.view();
+    call.output = r.output.view();
+    if (!r.in_place) {
+        call.past_key = p.past_key.view();
+        call.past_value = p.past_value.view();
+    }
+    call.present_key = r.present_key.view();
+    call.present_value = r.present_value.view();
+    call.attn_mask = p.attn_mask.view();
+    call.key_padding_mask = p.key_padding_mask.view();
+    call.key_lengths = p.key_lengths.view();
+    call.attn_weights = r.attn_weights.view();
+    call.mask_flags = p.mask_flags;
+    call.causal_alignment = p.causal_alignment;
+    call.window_left = p.window_left;
+    call.window_right = p.window_right;
+    call.past_len = static_cast<std::uint32_t>(past_len(p));
+    call.kernel = kernel;
+    return call;
+}
+
+std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan &plan) {
+    std::vector<Region> regions;
+    const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
+        if (tensor.present()) regions.push_back({role, const_cast<HostTensor *>(&tensor), access});
+    };
+    add(VKATTN_ROLE_QUERY, p.query, Access::kRead);
+    add(VKATTN_ROLE_KEY, p.key, Access::kRead);
+    add(VKATTN_ROLE_VALUE, p.value, Access::kRead);
+    add(VKATTN_ROLE_ATTN_MASK, p.attn_mask, Access::kRead);
+    add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
+    add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
+    if (!r.in_place) {
+        add(VKATTN_ROLE_PAST_KEY, p.past_key, Access::kRead);
+        add(VKATTN_ROLE_PAST_VALUE, p.past_value, Access::kRead);
+    }
+    const Access cache = r.in_place ? Access::kReadWrite : Access::kWrite;
+    add(VKATTN_ROLE_PRESENT_KEY, r.present_key, cache);
+    add(VKATTN_ROLE_PRESENT_VALUE, r.present_value, cache);
+    add(VKATTN_ROLE_OUTPUT, r.output, Access::kWrite);
+    add(VKATTN_ROLE_ATTN_WEIGHTS, r.attn_weights, Access::kWrite);
+    return test_device().try_run(plan, regions);
+}
+
+std::string compare_layer(const LayerProblem &p, const LayerReference &reference, const LayerResults &r) {
+    double bound = nmse_bound({p.query.type(), r.output.type(), r.present_key.type(), r.present_value.type()});
+    for (const auto &[name, tensor] : p.weights) bound = std::max(bound, nmse_bound({tensor.type()}));
+    std::string complaints;
+    const auto check = [&](const char *what, const HostTensor &actual, const std::vector<double> &expected) {
+        if (!actual.present()) return;
+        const Comparison comparison = compare(what, actual.shape(), expected, actual.floats(), bound);
+        if (!comparison.passed) complaints += comparison.report + "\n";
+    };
+    check("output", r.output, reference.output);
+    check("present_key", r.present_key, reference.present_key);
+    check("present_value", r.present_value, reference.present_value);
+    check("attn_weights", r.attn_weights, reference.attn_weights);
+    return complaints;
 }
 
 HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t len) {
@@ -160,17 +298,6 @@ void check_equal(const char *what, const HostTensor &actual, const HostTensor &e
     const Comparison comparison =
         compare(what, actual.shape(), std::vector<double>(floats.begin(), floats.end()), actual.floats(), bound);
     CHECK_MESSAGE(comparison.passed, comparison.report);
-}
-
-std::vector<LayerCase> cached_layers(bool wide) {
-    return {mha_case(wide),
-            mla_case(VKATTN_MLA_NAIVE, 0, true, wide),
-            mla_case(VKATTN_MLA_ABSORB, 11, false, wide),
-            mla_block_case(wide),
-            compressed_case(0, wide),
-            compressed_case(5, wide),
-            encoder_case(0, wide),
-            encoder_case(1, wide)};
 }
 
 } // namespace vkattn_test

@@ -1,4 +1,4 @@
-// Small layers of every cached kind with random weights, and what the tests of layers do with them.
+// Layers with random weights, and what the tests of layers do with them.
 #pragma once
 
 #include "device.hpp"
@@ -6,23 +6,47 @@
 namespace vkattn_test {
 
 struct LayerCase {
-    const char *name;
+    std::string name;
     vkattn_layer_config config;
     std::map<std::string, Shape> linears; // [out, in], each with a bias
     std::map<std::string, Shape> others;
 };
 
-// wide: with sizes that quantised caches can hold.
+// With every weight that a layer of such sizes has, optional ones too.
+LayerCase layer_case(const std::string &name, const vkattn_layer_config &config);
+
+// Small layers of every cached kind. wide: with sizes that quantised caches can hold.
 LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interleaved, bool wide = false);
 std::vector<LayerCase> cached_layers(bool wide = false);
 
-// The same weights for the same names, whatever else differs. rounded: F16 or BF16, what the values are rounded to;
-// they are stored so, or as the F32 of the same values.
+// rounded: what the values are rounded to; they are stored so, or as the F32 of the same values.
 struct WeightStorage {
     vkattn_type rounded = VKATTN_TYPE_F32;
     bool as_f32 = false;
 };
+using Weights = std::map<std::string, HostTensor>;
+Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightStorage &storage = {});
+
+vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights);
+// The same weights for the same names, whatever else differs.
 vkattn::Layer make_layer(const LayerCase &c, const WeightStorage &storage = {});
+
+// What is asked of a call: tensors that are not present are not.
+struct LayerResults {
+    HostTensor output;
+    HostTensor present_key;
+    HostTensor present_value;
+    HostTensor attn_weights;
+    // The caches hold the past already and are not poisoned.
+    bool in_place = false;
+};
+
+vkattn_layer_call call_of(const LayerProblem &problem, const LayerResults &results, vkattn_kernel kernel);
+
+// Both return what is wrong, one line each, "" for nothing: what a run touched that it should not have, and what differs
+// from the reference.
+std::string run_layer(const LayerProblem &problem, LayerResults &results, const vkattn::Plan &plan);
+std::string compare_layer(const LayerProblem &problem, const LayerReference &reference, const LayerResults &results);
 
 // Tokens first .. first + len - 1 of [B,L,N].
 HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t len);

@@ -1,6 +1,6 @@
 // The mha layer: heads, biases, types, caches, rotary embedding.
 #include "compare.hpp"
-#include "device.hpp"
+#include "layer_cases.hpp"
 
 #include <doctest/doctest.h>
 
@@ -39,7 +39,7 @@ vkattn_layer_config layer_config(const Config &c) {
 std::uint64_t kv_heads_of(const Config &c) { return c.num_kv_heads != 0 ? c.num_kv_heads : c.num_heads; }
 std::uint64_t head_dim_of(const Config &c) { return c.head_dim != 0 ? c.head_dim : c.embed_dim / c.num_heads; }
 
-std::map<std::string, HostTensor> random_weights(const Config &c, std::mt19937 &random) {
+Weights random_weights(const Config &c, std::mt19937 &random) {
     const std::uint64_t query_width = c.num_heads * head_dim_of(c);
     const std::uint64_t kv_width = kv_heads_of(c) * head_dim_of(c);
     struct Shaped {
@@ -50,7 +50,7 @@ std::map<std::string, HostTensor> random_weights(const Config &c, std::mt19937 &
                                             {"k_proj", kv_width, c.embed_dim},
                                             {"v_proj", kv_width, c.embed_dim},
                                             {"out_proj", c.embed_dim, query_width}}};
-    std::map<std::string, HostTensor> weights;
+    Weights weights;
     for (const auto &[name, out, in] : linears) {
         const float deviation = 1.5f / std::sqrt(static_cast<float>(in));
         weights[std::string(name) + ".weight"] = normal_tensor(c.weight_type, {out, in}, random, deviation);
@@ -59,111 +59,32 @@ std::map<std::string, HostTensor> random_weights(const Config &c, std::mt19937 &
     return weights;
 }
 
-MhaProblem self_attention(const Config &c, std::uint64_t batch, std::uint64_t len,
-                          vkattn_type activations = VKATTN_TYPE_F32) {
+LayerProblem self_attention(const Config &c, std::uint64_t batch, std::uint64_t len,
+                            vkattn_type activations = VKATTN_TYPE_F32) {
     std::mt19937 random(21);
-    MhaProblem problem;
+    LayerProblem problem;
     problem.config = layer_config(c);
     problem.weights = random_weights(c, random);
     problem.query = normal_tensor(activations, {batch, len, c.embed_dim}, random);
     return problem;
 }
 
-vkattn::Layer make_layer(const MhaProblem &p) {
-    std::vector<vkattn_weight> weights;
-    for (const auto &[name, tensor] : p.weights)
-        weights.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
-    return test_device().context().layer(p.config, weights);
-}
-
-struct LayerResults {
-    HostTensor output;
-    HostTensor present_key;
-    HostTensor present_value;
-    HostTensor attn_weights;
-    // The caches hold the past already and are not poisoned.
-    bool in_place = false;
-};
-
-LayerResults output_of(const MhaProblem &p, vkattn_type type = VKATTN_TYPE_F32) {
+LayerResults output_of(const LayerProblem &p, vkattn_type type = VKATTN_TYPE_F32) {
     LayerResults results;
     results.output = HostTensor(type, p.query.shape());
     return results;
 }
 
-vkattn_layer_call call_of(const MhaProblem &p, const LayerResults &r, vkattn_kernel kernel) {
-    vkattn_layer_call call{};
-    call.query = p.query.view();
-    call.key = p.key.view();
-    call.value = p.value.view();
-    call.output = r.output.view();
-    if (!r.in_place) {
-        call.past_key = p.past_key.view();
-        call.past_value = p.past_value.view();
-    }
-    call.present_key = r.present_key.view();
-    call.present_value = r.present_value.view();
-    call.attn_mask = p.attn_mask.view();
-    call.key_padding_mask = p.key_padding_mask.view();
-    call.key_lengths = p.key_lengths.view();
-    call.attn_weights = r.attn_weights.view();
-    call.mask_flags = p.mask_flags;
-    call.causal_alignment = p.causal_alignment;
-    call.window_left = p.window_left;
-    call.window_right = p.window_right;
-    call.past_len = p.past_key.present() ? static_cast<std::uint32_t>(p.past_key.shape()[2]) : 0;
-    call.kernel = kernel;
-    return call;
-}
-
-void run_layer(const MhaProblem &p, LayerResults &r, const vkattn::Plan &plan) {
-    std::vector<Region> regions;
-    const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
-        if (tensor.present()) regions.push_back({role, const_cast<HostTensor *>(&tensor), access});
-    };
-    add(VKATTN_ROLE_QUERY, p.query, Access::kRead);
-    add(VKATTN_ROLE_KEY, p.key, Access::kRead);
-    add(VKATTN_ROLE_VALUE, p.value, Access::kRead);
-    add(VKATTN_ROLE_ATTN_MASK, p.attn_mask, Access::kRead);
-    add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
-    add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
-    if (!r.in_place) {
-        add(VKATTN_ROLE_PAST_KEY, p.past_key, Access::kRead);
-        add(VKATTN_ROLE_PAST_VALUE, p.past_value, Access::kRead);
-    }
-    const Access cache = r.in_place ? Access::kReadWrite : Access::kWrite;
-    add(VKATTN_ROLE_PRESENT_KEY, r.present_key, cache);
-    add(VKATTN_ROLE_PRESENT_VALUE, r.present_value, cache);
-    add(VKATTN_ROLE_OUTPUT, r.output, Access::kWrite);
-    add(VKATTN_ROLE_ATTN_WEIGHTS, r.attn_weights, Access::kWrite);
-    test_device().run(plan, regions);
-}
-
-void check_tensor(const char *what, const HostTensor &actual, const std::vector<double> &expected, double bound) {
-    if (!actual.present()) return;
-    const Comparison comparison = compare(what, actual.shape(), expected, actual.floats(), bound);
-    CHECK_MESSAGE(comparison.passed, comparison.report);
-}
-
-void check_results(const MhaProblem &p, const LayerResults &r) {
-    const MhaReference reference = reference_mha(p);
-    const vkattn_type weights = p.weights.at("q_proj.weight").type();
-    const double bound =
-        nmse_bound({p.query.type(), weights, r.output.type(), r.present_key.type(), r.present_value.type()});
-    check_tensor("output", r.output, reference.output, bound);
-    check_tensor("present_key", r.present_key, reference.present_key, bound);
-    check_tensor("present_value", r.present_value, reference.present_value, bound);
-    check_tensor("attn_weights", r.attn_weights, reference.attn_weights, bound);
-}
-
-void check_layer(const MhaProblem &p, LayerResults results, vkattn_kernel kernel) {
+void check_layer(const LayerProblem &p, LayerResults results, vkattn_kernel kernel) {
     INFO("kernel ", kernel_text(kernel));
-    const vkattn::Layer layer = make_layer(p);
-    run_layer(p, results, layer.plan(call_of(p, results, kernel)));
-    check_results(p, results);
+    const vkattn::Layer layer = make_layer(p.config, p.weights);
+    const std::string complaints = run_layer(p, results, layer.plan(call_of(p, results, kernel)));
+    CHECK_MESSAGE(complaints.empty(), complaints);
+    const std::string differences = compare_layer(p, reference_layer(p), results);
+    CHECK_MESSAGE(differences.empty(), differences);
 }
 
-void check_both(const MhaProblem &p, vkattn_type output_type = VKATTN_TYPE_F32) {
+void check_both(const LayerProblem &p, vkattn_type output_type = VKATTN_TYPE_F32) {
     check_layer(p, output_of(p, output_type), VKATTN_KERNEL_FLASH);
     LayerResults with_weights = output_of(p, output_type);
     const std::uint64_t kv_len =
@@ -174,18 +95,18 @@ void check_both(const MhaProblem &p, vkattn_type output_type = VKATTN_TYPE_F32) 
 }
 
 void check_layer_alone(const Config &config, std::uint64_t batch, std::uint64_t len) {
-    const MhaProblem p = self_attention(config, batch, len);
+    const LayerProblem p = self_attention(config, batch, len);
     check_layer(p, output_of(p), VKATTN_KERNEL_AUTO);
 }
 
 // [B,Hkv,L,D] for a cache of the problem's layer.
-HostTensor cache_tensor(const MhaProblem &p, const Config &c, std::uint64_t len, vkattn_type type) {
+HostTensor cache_tensor(const LayerProblem &p, const Config &c, std::uint64_t len, vkattn_type type) {
     return HostTensor(type, {p.query.shape()[0], kv_heads_of(c), len, head_dim_of(c)});
 }
 
-MhaProblem with_past(const Config &c, std::uint64_t batch, std::uint64_t len, std::uint64_t past_len,
-                     vkattn_type cache = VKATTN_TYPE_F32) {
-    MhaProblem p = self_attention(c, batch, len);
+LayerProblem with_past(const Config &c, std::uint64_t batch, std::uint64_t len, std::uint64_t past_len,
+                       vkattn_type cache = VKATTN_TYPE_F32) {
+    LayerProblem p = self_attention(c, batch, len);
     std::mt19937 random(22);
     p.past_key = cache_tensor(p, c, past_len, cache);
     p.past_value = cache_tensor(p, c, past_len, cache);
@@ -228,7 +149,7 @@ TEST_CASE_FIXTURE(DeviceTest, "multi-head, grouped-query and multi-query self at
 TEST_CASE_FIXTURE(DeviceTest, "some biases only") {
     for (const char *kept : {"q_proj.bias", "k_proj.bias", "v_proj.bias", "out_proj.bias"}) {
         CAPTURE(std::string(kept));
-        MhaProblem p = self_attention(kGqa, 1, 5);
+        LayerProblem p = self_attention(kGqa, 1, 5);
         std::erase_if(p.weights, [&](const auto &w) { return w.first.ends_with(".bias") && w.first != kept; });
         check_both(p);
     }
@@ -238,7 +159,7 @@ TEST_CASE_FIXTURE(DeviceTest, "cross attention to a sequence of another length")
     std::mt19937 random(23);
     for (const std::uint64_t kv_len : {3, 40}) {
         CAPTURE(kv_len);
-        MhaProblem p = self_attention(kGqa, 2, 9);
+        LayerProblem p = self_attention(kGqa, 2, 9);
         p.key = normal_tensor(VKATTN_TYPE_F32, {2, kv_len, 32}, random);
         p.value = normal_tensor(VKATTN_TYPE_F32, {2, kv_len, 32}, random);
         check_both(p);
@@ -251,7 +172,7 @@ TEST_CASE_FIXTURE(DeviceTest, "cross attention to a sequence of another length")
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "causal, windowed and ragged self attention") {
-    MhaProblem p = self_attention(kGqa, 2, 37);
+    LayerProblem p = self_attention(kGqa, 2, 37);
     p.mask_flags = VKATTN_MASK_CAUSAL;
     check_both(p);
     p.mask_flags |= VKATTN_MASK_WINDOW;
@@ -297,7 +218,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a past is copied in front of the new keys") {
     for (const vkattn_type cache : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
         for (const std::uint64_t len : {1, 5}) {
             INFO("cache ", type_name(cache), ", new tokens ", len);
-            const MhaProblem p = with_past(kGqa, 2, len, 23, cache);
+            const LayerProblem p = with_past(kGqa, 2, len, 23, cache);
             LayerResults results = output_of(p);
             results.present_key = cache_tensor(p, kGqa, 23 + len, cache);
             results.present_value = cache_tensor(p, kGqa, 23 + len, cache);
@@ -308,9 +229,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a past is copied in front of the new keys") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a past without a present, a present without a past") {
-    const MhaProblem p = with_past(kGqa, 2, 5, 23);
+    const LayerProblem p = with_past(kGqa, 2, 5, 23);
     check_both(p);
-    const MhaProblem fresh = self_attention(kGqa, 2, 5);
+    const LayerProblem fresh = self_attention(kGqa, 2, 5);
     LayerResults results = output_of(fresh);
     results.present_key = cache_tensor(fresh, kGqa, 5, VKATTN_TYPE_F32);
     results.present_value = cache_tensor(fresh, kGqa, 5, VKATTN_TYPE_F16);
@@ -320,7 +241,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a past without a present, a present without a pas
 TEST_CASE_FIXTURE(DeviceTest, "a cache in place keeps its past and takes the new keys") {
     for (const vkattn_type cache : {VKATTN_TYPE_F32, VKATTN_TYPE_F16}) {
         CAPTURE(type_name(cache));
-        const MhaProblem p = with_past({.num_kv_heads = 2, .rope_theta = 1e4f}, 2, 3, 23, cache);
+        const LayerProblem p = with_past({.num_kv_heads = 2, .rope_theta = 1e4f}, 2, 3, 23, cache);
         for (const std::uint64_t capacity : {26, 64}) {
             CAPTURE(capacity);
             LayerResults results = output_of(p);
@@ -335,15 +256,15 @@ TEST_CASE_FIXTURE(DeviceTest, "a cache in place keeps its past and takes the new
 TEST_CASE_FIXTURE(DeviceTest, "token by token equals one prefill, with one layer for all lengths") {
     constexpr std::uint64_t kLen = 9;
     const Config config{.num_kv_heads = 2, .rope_theta = 1e4f};
-    MhaProblem whole = self_attention(config, 1, kLen);
+    LayerProblem whole = self_attention(config, 1, kLen);
     whole.mask_flags = VKATTN_MASK_CAUSAL;
-    const vkattn::Layer layer = make_layer(whole);
-    const MhaReference prefill = reference_mha(whole);
+    const vkattn::Layer layer = make_layer(whole.config, whole.weights);
+    const LayerReference prefill = reference_layer(whole);
     HostTensor keys;
     HostTensor values;
     for (std::uint64_t step = 0; step < kLen; ++step) {
         CAPTURE(step);
-        MhaProblem p = whole;
+        LayerProblem p = whole;
         p.query = HostTensor(VKATTN_TYPE_F32, {1, 1, 32});
         for (std::uint64_t c = 0; c < 32; ++c) p.query.set(c, whole.query.get(step * 32 + c));
         if (step > 0) p.past_key = keys;
@@ -351,16 +272,19 @@ TEST_CASE_FIXTURE(DeviceTest, "token by token equals one prefill, with one layer
         LayerResults results = output_of(p);
         results.present_key = cache_tensor(p, config, step + 1, VKATTN_TYPE_F32);
         results.present_value = results.present_key;
-        run_layer(p, results, layer.plan(call_of(p, results, VKATTN_KERNEL_AUTO)));
+        const std::string complaints = run_layer(p, results, layer.plan(call_of(p, results, VKATTN_KERNEL_AUTO)));
+        CHECK_MESSAGE(complaints.empty(), complaints);
         const std::vector<double> expected(&prefill.output[step * 32], &prefill.output[step * 32] + 32);
-        check_tensor("output", results.output, expected, nmse_bound({VKATTN_TYPE_F32}));
+        const Comparison comparison =
+            compare("output", {1, 1, 32}, expected, results.output.floats(), nmse_bound({VKATTN_TYPE_F32}));
+        CHECK_MESSAGE(comparison.passed, comparison.report);
         keys = results.present_key;
         values = results.present_value;
     }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "strided activations") {
-    MhaProblem p = self_attention(kGqa, 2, 9);
+    LayerProblem p = self_attention(kGqa, 2, 9);
     std::mt19937 random(24);
     p.query = HostTensor(VKATTN_TYPE_F16, {2, 9, 32}, {9 * 35 + 2, 35, 1}, 3);
     fill_normal(p.query, random);
@@ -370,14 +294,14 @@ TEST_CASE_FIXTURE(DeviceTest, "strided activations") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "missing, unknown and misshapen weights are named in one message") {
-    MhaProblem p = self_attention({}, 1, 4);
+    LayerProblem p = self_attention({}, 1, 4);
     p.weights.erase("k_proj.weight");
     p.weights["w_proj.weight"] = HostTensor(VKATTN_TYPE_F32, {32, 32});
     p.weights["v_proj.weight"] = HostTensor(VKATTN_TYPE_F32, {32, 31});
     p.weights["out_proj.bias"] = HostTensor(VKATTN_TYPE_F32, {33});
     std::string message;
     try {
-        make_layer(p);
+        make_layer(p.config, p.weights);
     } catch (const vkattn::Error &error) {
         CHECK(error.result() == VKATTN_ERROR_INVALID_ARGUMENT);
         message = error.what();

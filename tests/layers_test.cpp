@@ -80,7 +80,7 @@ void start_cache(const vkattn::Layer &layer, const LayerCase &c, HostTensor inpu
 }
 
 void check_chunks(const LayerCase &c, vkattn_type cache_type, std::span<const std::uint64_t> chunks) {
-    CAPTURE(std::string(c.name));
+    CAPTURE(c.name);
     const vkattn::Layer layer = make_layer(c);
     std::mt19937 random(32);
     const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 13, c.config.embed_dim}, random);
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a prompt fed in odd chunks equals one prefill, wi
 TEST_CASE_FIXTURE(DeviceTest, "16-bit weights are used as the values that they hold") {
     for (const LayerCase &c : cached_layers())
         for (const vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
-            CAPTURE(std::string(c.name));
+            CAPTURE(c.name);
             CAPTURE(type_name(type));
             std::mt19937 random(34);
             const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 9, c.config.embed_dim}, random);
@@ -171,7 +171,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one mask said in every way gives one answer in ev
     constexpr std::uint64_t kBatch = 2, kLen = 9;
     constexpr std::array<std::uint64_t, kBatch> kLengths = {6, 9};
     for (const LayerCase &c : cached_layers()) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         std::mt19937 random(35);
         const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {kBatch, kLen, c.config.embed_dim}, random);
@@ -199,7 +199,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one mask said in every way gives one answer in ev
 
 TEST_CASE_FIXTURE(DeviceTest, "every layer names its missing weights, all in one message") {
     for (const LayerCase &c : cached_layers()) {
-        CAPTURE(std::string(c.name));
+        CAPTURE(c.name);
         const std::vector<float> none(1);
         const vkattn_weight strange{"strange.weight", vkattn::tensor(VKATTN_TYPE_F32, {1}), none.data()};
         vkattn_layer layer = nullptr;

@@ -29,6 +29,14 @@ class Random {
     std::mt19937 engine_;
 };
 
+// What pipelines are compiled for is drawn apart from the rest, and shared by all numbers that leave the same remainder:
+// most of a problem's time goes into compiling.
+struct Draws {
+    static constexpr unsigned kKinds = 256;
+    explicit Draws(unsigned seed) : compiled(seed % kKinds), free(seed + kKinds) {}
+    Random compiled, free;
+};
+
 inline unsigned sweep_number(const char *name, unsigned otherwise) {
     const char *value = std::getenv(name);
     return value != nullptr ? static_cast<unsigned>(std::strtoul(value, nullptr, 10)) : otherwise;

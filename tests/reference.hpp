@@ -1,4 +1,4 @@
-// Attention and its layer in float64, one plain loop after another. The tensors hold values already rounded to their
+// Attention and the layers in float64, one plain loop after another. The tensors hold values already rounded to their
 // storage type, so the only error left in a comparison is the device's.
 #pragma once
 
@@ -51,8 +51,8 @@ struct AttentionReference {
 
 AttentionReference reference_attention(const AttentionProblem &problem);
 
-// The mha layer: a call of vkattn_layer_plan with contents.
-struct MhaProblem {
+// A layer of any kind: a call of vkattn_layer_plan with contents.
+struct LayerProblem {
     vkattn_layer_config config{};
     std::map<std::string, HostTensor> weights;
     HostTensor query;
@@ -69,13 +69,16 @@ struct MhaProblem {
     std::int32_t window_right = -1;
 };
 
-struct MhaReference {
+// Tokens of the past, 0 without one.
+std::uint64_t past_len(const LayerProblem &problem);
+
+struct LayerReference { // empty where the kind of layer has none
     std::vector<double> output;
     std::vector<double> present_key;
     std::vector<double> present_value;
     std::vector<double> attn_weights;
 };
 
-MhaReference reference_mha(const MhaProblem &problem);
+LayerReference reference_layer(const LayerProblem &problem);
 
 } // namespace vkattn_test

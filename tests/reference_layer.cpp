@@ -1,69 +1,127 @@
 #include "reference.hpp"
 
+#include <algorithm>
+#include <tuple>
+
 namespace vkattn_test {
 namespace {
 
-struct LayerSizes {
-    std::size_t batch, q_len, new_len, past_len, embed_dim, query_heads, kv_heads, head_dim;
-};
+using Values = std::vector<double>;
 
-LayerSizes layer_sizes(const MhaProblem &p) {
-    const vkattn_layer_config &c = p.config;
-    const HostTensor &key = p.key.present() ? p.key : p.query;
-    return {.batch = p.query.shape()[0],
-            .q_len = p.query.shape()[1],
-            .new_len = key.shape()[1],
-            .past_len = p.past_key.present() ? p.past_key.shape()[2] : 0,
-            .embed_dim = c.embed_dim,
-            .query_heads = c.num_heads,
-            .kv_heads = c.num_kv_heads != 0 ? c.num_kv_heads : c.num_heads,
-            .head_dim = c.head_dim != 0 ? c.head_dim : c.embed_dim / c.num_heads};
+// x M over the rows of x; M is [in, out].
+Values product(const LayerProblem &p, const std::string &name, const Values &x) {
+    const HostTensor &matrix = p.weights.at(name);
+    const std::size_t in = matrix.shape()[0], out = matrix.shape()[1];
+    const Values m = matrix.values();
+    Values y(x.size() / in * out, 0.0);
+    for (std::size_t row = 0; row < x.size() / in; ++row)
+        for (std::size_t i = 0; i < in; ++i)
+            for (std::size_t o = 0; o < out; ++o) y[row * out + o] += x[row * in + i] * m[i * out + o];
+    return y;
 }
 
-// x W^T + b over the rows of x.
-std::vector<double> linear(const MhaProblem &p, const std::string &name, const std::vector<double> &x) {
-    const HostTensor &weight_tensor = p.weights.at(name + ".weight");
-    const std::size_t out_features = weight_tensor.shape()[0];
-    const std::size_t in_features = weight_tensor.shape()[1];
-    const std::vector<double> weight = weight_tensor.values();
-    const auto bias_tensor = p.weights.find(name + ".bias");
-    const std::vector<double> bias =
-        bias_tensor != p.weights.end() ? bias_tensor->second.values() : std::vector<double>(out_features, 0.0);
-    std::vector<double> y;
-    for (std::size_t row = 0; row < x.size() / in_features; ++row) {
-        for (std::size_t o = 0; o < out_features; ++o) {
-            double sum = bias[o];
-            for (std::size_t i = 0; i < in_features; ++i) sum += x[row * in_features + i] * weight[o * in_features + i];
+// x W^T + b over the rows of x; W is [out, in].
+Values linear(const LayerProblem &p, const std::string &name, const Values &x) {
+    const HostTensor &matrix = p.weights.at(name + ".weight");
+    const std::size_t out = matrix.shape()[0], in = matrix.shape()[1];
+    const Values w = matrix.values();
+    const auto bias = p.weights.find(name + ".bias");
+    const Values b = bias != p.weights.end() ? bias->second.values() : Values(out, 0.0);
+    Values y;
+    for (std::size_t row = 0; row < x.size() / in; ++row) {
+        for (std::size_t o = 0; o < out; ++o) {
+            double sum = b[o];
+            for (std::size_t i = 0; i < in; ++i) sum += x[row * in + i] * w[o * in + i];
             y.push_back(sum);
         }
     }
     return y;
 }
 
-// [B,L,H*D] to [B,H,L,D].
-std::vector<double> split_heads(const std::vector<double> &x, std::size_t batch, std::size_t len, std::size_t heads,
-                                std::size_t head_dim) {
-    std::vector<double> y;
-    for (std::size_t b = 0; b < batch; ++b) {
-        for (std::size_t h = 0; h < heads; ++h) {
-            for (std::size_t i = 0; i < len; ++i) {
-                const double *row = &x[((b * len + i) * heads + h) * head_dim];
-                y.insert(y.end(), row, row + head_dim);
-            }
-        }
+Values sum(Values a, const Values &b) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+    return a;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean and the bias, over rows of the weight's size.
+Values norm(const LayerProblem &p, const std::string &name, Values x, bool rms, double epsilon) {
+    const Values weight = p.weights.at(name + ".weight").values();
+    const auto bias = p.weights.find(name + ".bias");
+    const Values shift = bias != p.weights.end() ? bias->second.values() : Values(weight.size(), 0.0);
+    const auto width = static_cast<double>(weight.size());
+    for (std::size_t first = 0; first < x.size(); first += weight.size()) {
+        double mean = 0.0, square = 0.0;
+        for (std::size_t i = 0; !rms && i < weight.size(); ++i) mean += x[first + i] / width;
+        for (std::size_t i = 0; i < weight.size(); ++i) square += (x[first + i] - mean) * (x[first + i] - mean) / width;
+        for (std::size_t i = 0; i < weight.size(); ++i)
+            x[first + i] = (x[first + i] - mean) / std::sqrt(square + epsilon) * weight[i] + shift[i];
+    }
+    return x;
+}
+
+Values rms_norm(const LayerProblem &p, const std::string &name, Values x) {
+    return norm(p, name, std::move(x), true, 1e-6);
+}
+
+Values layer_norm(const LayerProblem &p, const std::string &name, Values x) {
+    return norm(p, name, std::move(x), false, 1e-5);
+}
+
+Values activated(vkattn_activation activation, Values x) {
+    for (double &value : x) {
+        if (activation == VKATTN_ACTIVATION_RELU) value = std::max(value, 0.0);
+        if (activation == VKATTN_ACTIVATION_GELU) value *= 0.5 * std::erfc(-value / std::sqrt(2.0));
+        if (activation == VKATTN_ACTIVATION_SILU) value /= 1.0 + std::exp(-value);
+        if (activation == VKATTN_ACTIVATION_LEAKY_RELU && value < 0.0) value *= 0.01;
+    }
+    return x;
+}
+
+// Columns first .. first + count - 1 of rows of a width.
+Values columns(const Values &x, std::size_t width, std::size_t first, std::size_t count) {
+    Values y;
+    for (std::size_t row = 0; row < x.size() / width; ++row)
+        y.insert(y.end(), &x[row * width] + first, &x[row * width] + first + count);
+    return y;
+}
+
+// Rows of a and of b, one behind the other.
+Values beside(const Values &a, std::size_t a_width, const Values &b, std::size_t b_width) {
+    Values y;
+    for (std::size_t row = 0; row < a.size() / a_width; ++row) {
+        y.insert(y.end(), &a[row * a_width], &a[row * a_width] + a_width);
+        y.insert(y.end(), &b[row * b_width], &b[row * b_width] + b_width);
     }
     return y;
 }
 
-// [B,H,L,D] to [B,L,H*D].
-std::vector<double> join_heads(const std::vector<double> &x, std::size_t batch, std::size_t len, std::size_t heads,
-                               std::size_t head_dim) {
-    std::vector<double> y;
+struct Heads {
+    Values values; // [B,H,L,width]
+    std::size_t heads = 1, len = 0, width = 0;
+};
+
+// [B,L,H*width] to heads.
+Heads split_heads(const Values &x, std::size_t batch, std::size_t len, std::size_t heads) {
+    Heads split{{}, heads, len, x.size() / batch / len / heads};
     for (std::size_t b = 0; b < batch; ++b) {
-        for (std::size_t i = 0; i < len; ++i) {
-            for (std::size_t h = 0; h < heads; ++h) {
-                const double *row = &x[((b * heads + h) * len + i) * head_dim];
-                y.insert(y.end(), row, row + head_dim);
+        for (std::size_t h = 0; h < heads; ++h) {
+            for (std::size_t i = 0; i < len; ++i) {
+                const double *row = &x[((b * len + i) * heads + h) * split.width];
+                split.values.insert(split.values.end(), row, row + split.width);
+            }
+        }
+    }
+    return split;
+}
+
+// Heads to [B,L,H*width].
+Values join_heads(const Heads &x, std::size_t batch) {
+    Values y;
+    for (std::size_t b = 0; b < batch; ++b) {
+        for (std::size_t i = 0; i < x.len; ++i) {
+            for (std::size_t h = 0; h < x.heads; ++h) {
+                const double *row = &x.values[((b * x.heads + h) * x.len + i) * x.width];
+                y.insert(y.end(), row, row + x.width);
             }
         }
     }
@@ -76,33 +134,30 @@ void rotate_pair(double &a, double &b, double angle) {
     a = rotated;
 }
 
-// Rotates every row of [B,H,L,D]; row i of a sequence stands at position start + i.
-void rope(const vkattn_layer_config &config, std::vector<double> &x, std::size_t len, std::size_t head_dim,
+// Rotates the last `dims` of every row of a width; row i of each `len` stands at position start + i.
+void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t dims, std::size_t len,
           std::size_t start) {
     if (config.rope_theta == 0.0f) return;
-    const std::size_t half = head_dim / 2;
-    for (std::size_t row = 0; row < x.size() / head_dim; ++row) {
-        double *values = &x[row * head_dim];
+    for (std::size_t row = 0; row < x.size() / width; ++row) {
+        double *values = &x[row * width] + (width - dims);
         const auto position = static_cast<double>(start + row % len);
-        for (std::size_t i = 0; i < half; ++i) {
-            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
+        for (std::size_t i = 0; i < dims / 2; ++i) {
+            const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims);
             const double angle = position * std::pow(static_cast<double>(config.rope_theta), exponent);
-            if (config.rope_interleaved != 0) {
+            if (config.rope_interleaved != 0)
                 rotate_pair(values[2 * i], values[2 * i + 1], angle);
-            } else {
-                rotate_pair(values[i], values[i + half], angle);
-            }
+            else
+                rotate_pair(values[i], values[i + dims / 2], angle);
         }
     }
 }
 
-// Puts [B,H,P,D] in front of [B,H,L,D] along the third dimension.
-std::vector<double> concat(const HostTensor &past, const std::vector<double> &fresh, std::size_t groups) {
+// The past in front of what is new, in each of so many groups of rows.
+Values concat(const HostTensor &past, const Values &fresh, std::size_t groups) {
     if (!past.present()) return fresh;
-    const std::vector<double> old = past.values();
-    const std::size_t old_size = old.size() / groups;
-    const std::size_t fresh_size = fresh.size() / groups;
-    std::vector<double> joined;
+    const Values old = past.values();
+    const std::size_t old_size = old.size() / groups, fresh_size = fresh.size() / groups;
+    Values joined;
     for (std::size_t g = 0; g < groups; ++g) {
         joined.insert(joined.end(), &old[g * old_size], &old[g * old_size] + old_size);
         joined.insert(joined.end(), &fresh[g * fresh_size], &fresh[g * fresh_size] + fresh_size);
@@ -111,50 +166,208 @@ std::vector<double> concat(const HostTensor &past, const std::vector<double> &fr
 }
 
 // f32 is exact enough between the stages: its rounding is worth 1e-15 of NMSE.
-HostTensor rounded(const std::vector<double> &values, Shape shape) {
-    HostTensor tensor(VKATTN_TYPE_F32, std::move(shape));
-    for (std::size_t i = 0; i < values.size(); ++i) tensor.set(i, static_cast<float>(values[i]));
+HostTensor rounded(const Heads &x, std::size_t batch) {
+    HostTensor tensor(VKATTN_TYPE_F32, {batch, x.heads, x.len, x.width});
+    for (std::size_t i = 0; i < x.values.size(); ++i) tensor.set(i, static_cast<float>(x.values[i]));
     return tensor;
 }
 
-AttentionProblem inner_attention(const MhaProblem &p, const LayerSizes &s, const std::vector<double> &query,
-                                 const MhaReference &present) {
-    const std::size_t kv_len = s.past_len + s.new_len;
-    AttentionProblem inner;
-    inner.query = rounded(query, {s.batch, s.query_heads, s.q_len, s.head_dim});
-    inner.key = rounded(present.present_key, {s.batch, s.kv_heads, kv_len, s.head_dim});
-    inner.value = rounded(present.present_value, {s.batch, s.kv_heads, kv_len, s.head_dim});
-    inner.attn_mask = p.attn_mask;
-    inner.key_padding_mask = p.key_padding_mask;
-    inner.key_lengths = p.key_lengths;
-    inner.mask_flags = p.mask_flags;
-    inner.causal_alignment = p.causal_alignment;
-    inner.window_left = p.window_left;
-    inner.window_right = p.window_right;
-    inner.past_len = static_cast<std::uint32_t>(s.past_len);
-    inner.kv_head_mapping = p.config.kv_head_mapping;
-    return inner;
-}
+// A layer on its way to its results.
+struct Run {
+    const LayerProblem &p;
+    LayerReference &result;
+    std::size_t batch = p.query.shape()[0];
+    std::size_t len = p.query.shape()[1];
+    std::size_t past_len = vkattn_test::past_len(p);
+
+    // Weights go to the result; what they make of V is returned as [B,L,H*width].
+    Heads attend(const Heads &query, const Heads &key, const Heads &value) const {
+        AttentionProblem inner;
+        inner.query = rounded(query, batch);
+        inner.key = rounded(key, batch);
+        inner.value = rounded(value, batch);
+        inner.scale = p.config.scale;
+        inner.softcap = p.config.softcap;
+        inner.attn_mask = p.attn_mask;
+        inner.key_padding_mask = p.key_padding_mask;
+        inner.key_lengths = p.key_lengths;
+        inner.mask_flags = p.mask_flags;
+        inner.causal_alignment = p.causal_alignment;
+        inner.window_left = p.window_left;
+        inner.window_right = p.window_right;
+        inner.past_len = static_cast<std::uint32_t>(past_len);
+        inner.kv_head_mapping = p.config.kv_head_mapping;
+        AttentionReference attended = reference_attention(inner);
+        result.attn_weights = std::move(attended.attn_weights);
+        return {std::move(attended.output), query.heads, query.len, value.width};
+    }
+
+    // tokens, key_tokens, value_tokens: [B,L,embed_dim]
+    Values mha(const std::string &prefix, const Values &tokens, const Values &key_tokens, const Values &value_tokens,
+               std::size_t new_len) const {
+        const vkattn_layer_config &c = p.config;
+        const std::size_t kv_heads = c.num_kv_heads != 0 ? c.num_kv_heads : c.num_heads;
+        Heads query = split_heads(linear(p, prefix + "q_proj", tokens), batch, len, c.num_heads);
+        Heads key = split_heads(linear(p, prefix + "k_proj", key_tokens), batch, new_len, kv_heads);
+        Heads value = split_heads(linear(p, prefix + "v_proj", value_tokens), batch, new_len, kv_heads);
+        const auto finish = [&](Heads &heads, const std::string &name) {
+            if (p.weights.contains(name + ".weight")) heads.values = rms_norm(p, name, heads.values);
+            rope(c, heads.values, heads.width, heads.width, heads.len, past_len);
+        };
+        finish(query, prefix + "q_norm");
+        finish(key, prefix + "k_norm");
+        for (const auto &[heads, past, present] : {std::tuple{&key, &p.past_key, &result.present_key},
+                                                   std::tuple{&value, &p.past_value, &result.present_value}}) {
+            heads->values = *present = concat(*past, heads->values, batch * kv_heads);
+            heads->len = past_len + new_len;
+        }
+        return linear(p, prefix + "out_proj", join_heads(attend(query, key, value), batch));
+    }
+
+    Values mha() const {
+        const HostTensor &key = p.key.present() ? p.key : p.query, &value = p.value.present() ? p.value : key;
+        return mha("", p.query.values(), key.values(), value.values(), key.shape()[1]);
+    }
+
+    Values latent_mha() const {
+        const std::size_t heads = p.config.num_heads, latent = p.config.latent_dim,
+                          width = p.config.embed_dim / p.config.num_heads;
+        const HostTensor &source = p.key.present() ? p.key : p.query;
+        const std::size_t kv_len = source.shape()[1];
+        const Values latents = linear(p, "kv_proj", source.values());
+        const Heads query = split_heads(linear(p, "q_proj", p.query.values()), batch, len, heads);
+        const Heads attended = attend(query, {columns(latents, 2 * latent, 0, latent), 1, kv_len, latent},
+                                      {columns(latents, 2 * latent, latent, latent), 1, kv_len, latent});
+        const Values up = p.weights.at("up_proj.weight").values();
+        const auto bias = p.weights.find("up_proj.bias");
+        const Values shift = bias != p.weights.end() ? bias->second.values() : Values(heads * width, 0.0);
+        Heads lifted{{}, heads, len, width};
+        for (std::size_t row = 0; row < batch * heads * len; ++row) {
+            const std::size_t head = row / len % heads;
+            for (std::size_t o = head * width; o < (head + 1) * width; ++o) {
+                double value = shift[o];
+                for (std::size_t i = 0; i < latent; ++i)
+                    value += up[o * latent + i] * attended.values[row * latent + i];
+                lifted.values.push_back(value);
+            }
+        }
+        return join_heads(lifted, batch);
+    }
+
+    Values latent_query() const {
+        const std::size_t count = p.config.num_latents, heads = p.config.num_heads;
+        const Values one = linear(p, "q_proj", p.weights.at("latents").values());
+        Values latents;
+        for (std::size_t b = 0; b < batch; ++b) latents.insert(latents.end(), one.begin(), one.end());
+        const Heads key = split_heads(linear(p, "k_proj", p.query.values()), batch, len, heads);
+        const Heads value = split_heads(linear(p, "v_proj", p.query.values()), batch, len, heads);
+        return linear(p, "out_proj", join_heads(attend(split_heads(latents, batch, count, heads), key, value), batch));
+    }
+
+    Values mla(const std::string &prefix, const Values &tokens) const {
+        const vkattn_layer_config &c = p.config;
+        const std::size_t rank = c.kv_lora_rank, turned = c.qk_rope_head_dim, kv_len = past_len + len;
+        const Values projected =
+            c.q_lora_rank == 0
+                ? linear(p, prefix + "wq", tokens)
+                : linear(p, prefix + "wq_b", rms_norm(p, prefix + "q_norm", linear(p, prefix + "wq_a", tokens)));
+        Heads query = split_heads(projected, batch, len, c.num_heads);
+        rope(c, query.values, query.width, turned, len, past_len);
+        const Values joint = linear(p, prefix + "wkv_a", tokens);
+        Values fresh = beside(rms_norm(p, prefix + "kv_norm", columns(joint, rank + turned, 0, rank)), rank,
+                              columns(joint, rank + turned, rank, turned), turned);
+        rope(c, fresh, rank + turned, turned, len, past_len);
+        const Values &cached = result.present_key = concat(p.past_key, fresh, batch);
+
+        const Heads expanded = split_heads(linear(p, prefix + "wkv_b", columns(cached, rank + turned, 0, rank)), batch,
+                                           kv_len, c.num_heads);
+        Values every_head; // what was turned, the same for each
+        for (std::size_t b = 0; b < batch; ++b)
+            for (std::size_t h = 0; h < c.num_heads; ++h)
+                every_head.insert(every_head.end(),
+                                  cached.begin() + static_cast<std::ptrdiff_t>(b * kv_len * (rank + turned)),
+                                  cached.begin() + static_cast<std::ptrdiff_t>((b + 1) * kv_len * (rank + turned)));
+        const std::size_t nope = c.qk_nope_head_dim;
+        const Heads key{beside(columns(expanded.values, expanded.width, 0, nope), nope,
+                               columns(every_head, rank + turned, rank, turned), turned),
+                        c.num_heads, kv_len, nope + turned};
+        const Heads value{columns(expanded.values, expanded.width, nope, c.v_head_dim), c.num_heads, kv_len,
+                          c.v_head_dim};
+        return linear(p, prefix + "wo", join_heads(attend(query, key, value), batch));
+    }
+
+    Values compressed_kv() const {
+        const vkattn_layer_config &c = p.config;
+        const std::size_t width = c.embed_dim, latent = c.latent_dim, joint_width = width + 2 * latent;
+        const Values joint = linear(p, "uqkv_proj", p.query.values());
+        Heads query = split_heads(columns(joint, joint_width, 0, width), batch, len, c.num_heads);
+        rope(c, query.values, query.width, query.width, len, past_len);
+        const auto cached = [&](std::size_t first, const HostTensor &past) {
+            return concat(past, linear(p, "latent_proj", columns(joint, joint_width, first, latent)), batch);
+        };
+        result.present_key = cached(width, p.past_key);
+        result.present_value = cached(width + latent, p.past_value);
+        const auto lifted = [&](const Values &latents) {
+            Values tokens = product(p, "decompress_matrix", latents);
+            if (c.decompress_lora_rank > 0)
+                tokens = sum(tokens, product(p, "decompress_lora_b", product(p, "decompress_lora_a", latents)));
+            return split_heads(tokens, batch, past_len + len, c.num_heads);
+        };
+        return linear(p, "out_proj",
+                      join_heads(attend(query, lifted(result.present_key), lifted(result.present_value)), batch));
+    }
+
+    Values encoder() const {
+        const Values x = p.query.values();
+        const auto attention = [&](const Values &tokens) { return mha("self_attn.", tokens, tokens, tokens, len); };
+        const auto feed_forward = [&](const Values &tokens) {
+            return linear(p, "ffn.fc2", activated(p.config.activation, linear(p, "ffn.fc1", tokens)));
+        };
+        if (p.config.norm_first != 0) {
+            const Values attended = sum(x, attention(layer_norm(p, "norm1", x)));
+            return sum(attended, feed_forward(layer_norm(p, "norm2", attended)));
+        }
+        const Values attended = layer_norm(p, "norm1", sum(x, attention(x)));
+        return layer_norm(p, "norm2", sum(attended, feed_forward(attended)));
+    }
+
+    Values mla_block() const {
+        const Values x = p.query.values();
+        const Values attended = sum(x, mla("attention.", rms_norm(p, "norm1", x)));
+        const Values hidden = linear(p, "mlp.fc1", rms_norm(p, "norm2", attended));
+        return sum(attended, linear(p, "mlp.fc2", activated(VKATTN_ACTIVATION_GELU, hidden)));
+    }
+
+    Values output() const {
+        switch (p.config.kind) {
+        case VKATTN_LAYER_LATENT_MHA:
+            return latent_mha();
+        case VKATTN_LAYER_LATENT_QUERY:
+            return latent_query();
+        case VKATTN_LAYER_MLA:
+            return mla("", p.query.values());
+        case VKATTN_LAYER_COMPRESSED_KV:
+            return compressed_kv();
+        case VKATTN_LAYER_ENCODER:
+            return encoder();
+        case VKATTN_LAYER_MLA_BLOCK:
+            return mla_block();
+        default:
+            return mha();
+        }
+    }
+};
 
 } // namespace
 
-MhaReference reference_mha(const MhaProblem &p) {
-    const LayerSizes s = layer_sizes(p);
-    const auto &key_input = p.key.present() ? p.key : p.query;
-    const auto &value_input = p.value.present() ? p.value : key_input;
-    auto query = split_heads(linear(p, "q_proj", p.query.values()), s.batch, s.q_len, s.query_heads, s.head_dim);
-    auto key = split_heads(linear(p, "k_proj", key_input.values()), s.batch, s.new_len, s.kv_heads, s.head_dim);
-    const auto value =
-        split_heads(linear(p, "v_proj", value_input.values()), s.batch, s.new_len, s.kv_heads, s.head_dim);
-    rope(p.config, query, s.q_len, s.head_dim, s.past_len);
-    rope(p.config, key, s.new_len, s.head_dim, s.past_len);
+std::uint64_t past_len(const LayerProblem &problem) {
+    const Shape &shape = problem.past_key.shape(); // [B,H,P,D] or [B,P,D]
+    return problem.past_key.present() ? shape[shape.size() - 2] : 0;
+}
 
-    MhaReference result;
-    result.present_key = concat(p.past_key, key, s.batch * s.kv_heads);
-    result.present_value = concat(p.past_value, value, s.batch * s.kv_heads);
-    AttentionReference heads = reference_attention(inner_attention(p, s, query, result));
-    result.attn_weights = std::move(heads.attn_weights);
-    result.output = linear(p, "out_proj", join_heads(heads.output, s.batch, s.q_len, s.query_heads, s.head_dim));
+LayerReference reference_layer(const LayerProblem &problem) {
+    LayerReference result;
+    result.output = Run{problem, result}.output();
     return result;
 }
 

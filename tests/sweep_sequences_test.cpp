@@ -16,19 +16,10 @@ struct Draw {
     bool operator==(const Draw &) const = default;
 };
 
-Draw draw(unsigned seed) {
-    Random random(seed);
-    Draw d;
-    d.seed = seed;
-    SequencesCase &c = d.batch;
-    c.kv_heads = random.up_to(3);
-    c.query_heads = c.kv_heads * random.any<std::uint64_t>({1, 1, 2, 4});
+void draw_compiled(SequencesCase &c, Random &random) {
+    c.query_heads = random.any<std::uint64_t>({1, 1, 2, 4}); // of a KV head
     c.packs_queries = !random.one_in(3);
     c.keys = random.any({Keys::kDense, Keys::kPacked, Keys::kPaged, Keys::kPaged});
-    const std::uint64_t queries = random.one_in(3) ? 1 : random.up_to(60);
-    const std::uint64_t keys = random.up_to(random.one_in(3) ? 700 : 90);
-    for (std::uint64_t n = random.up_to(6); n > 0; --n)
-        c.lengths.push_back({c.packs_queries ? random.up_to(queries + 1) - 1 : queries, random.up_to(keys + 1) - 1});
     const auto size = [&] { return random.any<std::uint64_t>({random.up_to(130), 32, 64, 64, 128}); };
     c.head_dim = size();
     c.v_head_dim = random.one_in(2) ? c.head_dim : size();
@@ -42,10 +33,25 @@ Draw draw(unsigned seed) {
     c.value_type = stored(c.v_head_dim);
     if (random.one_in(2)) c.mask_flags |= VKATTN_MASK_CAUSAL;
     if (random.one_in(4)) c.mask_flags |= VKATTN_MASK_WINDOW;
+    c.alibi = random.one_in(5);
+}
+
+Draw draw(unsigned seed) {
+    Draws draws(seed);
+    Random &random = draws.free;
+    Draw d;
+    d.seed = seed;
+    SequencesCase &c = d.batch;
+    draw_compiled(c, draws.compiled);
+    c.kv_heads = random.up_to(3);
+    c.query_heads *= c.kv_heads;
+    const std::uint64_t queries = random.one_in(3) ? 1 : random.up_to(60);
+    const std::uint64_t keys = random.up_to(random.one_in(3) ? 700 : 90);
+    for (std::uint64_t n = random.up_to(6); n > 0; --n)
+        c.lengths.push_back({c.packs_queries ? random.up_to(queries + 1) - 1 : queries, random.up_to(keys + 1) - 1});
     c.window_left = static_cast<int>(random.up_to(60)) - 2;
     c.window_right = static_cast<int>(random.up_to(60)) - 2;
     if (random.one_in(2)) c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
-    c.alibi = random.one_in(5);
     d.loses_pages = c.keys == Keys::kPaged && random.one_in(3);
     return d;
 }

@@ -40,15 +40,8 @@ struct Draw {
 
 bool quantised(const Draw &d) { return is_quantised(d.key) || is_quantised(d.value); }
 
-Draw draw(unsigned seed) {
-    Random random(seed);
-    Draw d;
-    d.seed = seed;
-    d.batch = random.up_to(3);
-    d.kv_heads = random.up_to(3);
+void draw_compiled(Draw &d, Random &random) {
     d.group = random.any<std::uint64_t>({1, 1, 2, 3, 4, 8});
-    d.q_len = random.one_in(3) ? 1 : random.up_to(random.one_in(4) ? 80 : 20);
-    d.kv_len = random.one_in(4) ? random.up_to(900) : random.up_to(90);
     const auto size = [&] {
         return random.any<std::uint64_t>({random.up_to(20), random.up_to(130), 32, 64, 64, 128, 96, 192});
     };
@@ -66,25 +59,36 @@ Draw draw(unsigned seed) {
     quantise(d.value, d.v_head_dim);
     d.positions_first = !quantised(d) && random.one_in(3);
     d.causal = random.one_in(2);
-    d.bottom_right = random.one_in(3);
     d.window = random.one_in(4);
-    d.window_left = static_cast<int>(random.up_to(60)) - 2;
-    d.window_right = static_cast<int>(random.up_to(60)) - 2;
     d.key_lengths = random.one_in(4);
     d.key_padding = random.one_in(5);
     d.alibi = random.one_in(6);
     d.sinks = random.one_in(6);
     d.modulo_heads = random.one_in(5);
     if (random.one_in(3)) d.mask = random.any({Mask::kBool, Mask::kF32, Mask::kF16});
-    d.mask_broadcast = static_cast<unsigned>(random.up_to(8) - 1);
-    d.mask_short = random.one_in(4) ? random.up_to(d.kv_len) - 1 : 0;
-    if (random.one_in(5)) d.past_len = static_cast<std::uint32_t>(random.up_to(40));
     d.past_lengths = random.one_in(6);
-    if (d.past_lengths) d.past_len = 0;
     if (random.one_in(6)) d.softcap = 2.0f;
-    if (random.one_in(4)) d.scale = 0.3f;
     if (random.one_in(8)) d.dropout_p = 0.4f;
     d.stage = random.any({VKATTN_SCORES_SCALED, VKATTN_SCORES_CAPPED, VKATTN_SCORES_MASKED, VKATTN_SCORES_WEIGHTS});
+}
+
+Draw draw(unsigned seed) {
+    Draws draws(seed);
+    Random &random = draws.free;
+    Draw d;
+    d.seed = seed;
+    draw_compiled(d, draws.compiled);
+    d.batch = random.up_to(3);
+    d.kv_heads = random.up_to(3);
+    d.q_len = random.one_in(3) ? 1 : random.up_to(random.one_in(4) ? 80 : 20);
+    d.kv_len = random.one_in(4) ? random.up_to(900) : random.up_to(90);
+    d.bottom_right = random.one_in(3);
+    d.window_left = static_cast<int>(random.up_to(60)) - 2;
+    d.window_right = static_cast<int>(random.up_to(60)) - 2;
+    d.mask_broadcast = static_cast<unsigned>(random.up_to(8) - 1);
+    d.mask_short = random.one_in(4) ? random.up_to(d.kv_len) - 1 : 0;
+    if (!d.past_lengths && random.one_in(5)) d.past_len = static_cast<std::uint32_t>(random.up_to(40));
+    if (random.one_in(4)) d.scale = 0.3f;
     return d;
 }
 
