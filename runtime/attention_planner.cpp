@@ -45,6 +45,7 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
     set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);
     set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);
+    set(present(problem.block_mask), FEATURE_BLOCK_MASK);
     set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
     return features;
 }
@@ -74,6 +75,10 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
     if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
+    if (present(problem.block_mask)) {
+        constants.BLOCK_Q_LEN = problem.block_q_len;
+        constants.BLOCK_KV_LEN = problem.block_kv_len;
+    }
     return constants;
 }
 
@@ -96,6 +101,7 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
         copy_strides(problem.attn_mask, parameters.mask_strides);
         parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
     }
+    if (present(problem.block_mask)) copy_strides(problem.block_mask, parameters.block_strides);
     if (present(problem.key_padding_mask) && problem.batch > 1)
         parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
     parameters.q_len = problem.q_len;

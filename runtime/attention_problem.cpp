@@ -110,30 +110,51 @@ void check_sizes(AttentionProblem &problem) {
 
 bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }
 
+uint64_t blocks_of(uint64_t len, uint64_t block) { return (len + block - 1) / block; }
+
 // Brings [Lq|1,Lm], [B|1,Lq|1,Lm] and the full form to 4-D with stride 0 where the mask is broadcast.
-vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
-    const vkattn_tensor mask = normalised(given, "attn_mask");
-    if (!present(mask)) return mask;
-    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
-            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
-    require(mask.rank >= 2, "attn_mask: rank ", mask.rank, ", expected 2, 3 or 4");
+vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, const uint64_t (&limits)[4]) {
+    require(mask.rank >= 2, name, ": rank ", mask.rank, ", expected 2, 3 or 4");
     vkattn_tensor full{};
     full.type = mask.type;
     full.rank = 4;
     full.offset = mask.offset;
-    const uint64_t limits[4] = {problem.batch, problem.query_heads, problem.q_len, problem.kv_len};
     const uint32_t from[3][4] = {{4, 4, 0, 1}, {0, 4, 1, 2}, {0, 1, 2, 3}}; // 4: absent
     for (uint32_t dim = 0; dim < 4; ++dim) {
         const uint32_t source = from[mask.rank - 2][dim];
         full.shape[dim] = source == 4 ? 1 : mask.shape[source];
         full.strides[dim] = full.shape[dim] == 1 ? 0 : mask.strides[source];
         const bool fits = dim == 3 ? full.shape[dim] <= limits[dim] : broadcasts_to(full.shape[dim], limits[dim]);
-        require(fits, "attn_mask: shape ", shape_text(mask), " does not broadcast, expected [B|1,Hq|1,Lq|1,Lm] with B ",
-                problem.batch, ", Hq ", problem.query_heads, ", Lq ", problem.q_len, ", Lm at most ", problem.kv_len);
+        require(fits, name, ": shape ", shape_text(mask), " does not broadcast, expected [", limits[0], "|1,",
+                limits[1], "|1,", limits[2], "|1, at most ", limits[3], "]");
     }
-    require(full.shape[3] == 1 || full.strides[3] == 1, "attn_mask: last stride ", full.strides[3], ", expected 1");
+    require(full.shape[3] == 1 || full.strides[3] == 1, name, ": last stride ", full.strides[3], ", expected 1");
     full.strides[3] = 1;
     return full;
+}
+
+vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(given, "attn_mask");
+    if (!present(mask)) return mask;
+    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
+            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
+    return four_dimensional(mask, "attn_mask", {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+}
+
+void check_block_mask(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(desc.block_mask, "block_mask");
+    if (!present(mask)) return;
+    require(mask.type == VKATTN_TYPE_I32, "block_mask: type ", type_name(mask.type), ", expected I32");
+    require(desc.block_q_len >= 1, "block_q_len: 0, expected at least 1 with block_mask");
+    require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with block_mask");
+    problem.block_q_len = std::min(desc.block_q_len, problem.q_len);
+    problem.block_kv_len = std::min(desc.block_kv_len, problem.kv_len);
+    const uint64_t key_blocks = blocks_of(problem.kv_len, problem.block_kv_len);
+    problem.block_mask = four_dimensional(
+        mask, "block_mask",
+        {problem.batch, problem.query_heads, blocks_of(problem.q_len, problem.block_q_len), key_blocks});
+    require(problem.block_mask.shape[3] == key_blocks, "block_mask: ", problem.block_mask.shape[3],
+            " blocks of keys, expected ", key_blocks, ", for ", problem.kv_len, " keys");
 }
 
 void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
@@ -143,6 +164,7 @@ void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem 
                            present(problem.cu_seqlens_q) ? contiguous(VKATTN_TYPE_F32, {heads, problem.query.shape[2]})
                                                          : contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
     problem.attn_mask = checked_mask(desc.attn_mask, problem);
+    check_block_mask(desc, problem);
     problem.key_padding_mask =
         checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
     require(!present(problem.key_padding_mask) || kv_len == 1 || problem.key_padding_mask.strides[1] == 1,
@@ -260,7 +282,8 @@ ProblemClass class_of(const AttentionProblem &problem) {
                           problem.dropout_p > 0,
                           problem.batch_invariant,
                           present(problem.attn_weights),
-                          present(problem.qk_matmul_output)};
+                          present(problem.qk_matmul_output),
+                          present(problem.block_mask)};
     for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
     problems.log2_rows = static_cast<uint32_t>(std::bit_width(rows_of(problem) - 1));
     problems.log2_keys = static_cast<uint32_t>(std::bit_width(problem.kv_len - 1));

@@ -20,7 +20,9 @@ struct AttentionProblem {
     vkattn_tensor query, key, value, output;
     bool value_in_key; // V is the first elements of K's rows, in the same memory
     vkattn_tensor log_sum_exp;
-    vkattn_tensor attn_mask; // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
+    vkattn_tensor attn_mask;  // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
+    vkattn_tensor block_mask; // [B|1,Hq|1,blocks of queries|1,blocks of keys], the same
+    uint32_t block_q_len, block_kv_len;
     vkattn_tensor key_padding_mask;
     vkattn_tensor key_lengths, past_lengths;
     vkattn_tensor alibi_slopes, sinks;

@@ -149,12 +149,13 @@ bool uses_shuffles(const AttentionProblem &problem, const DeviceCaps &caps) {
 }
 
 // decode_keys reads K and V once for all of a KV head's rows in their storage format, flash_addresses makes a vector of
-// the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion.
+// the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion. Its invocations
+// walk their stretches side by side, and so cannot leave out a block of keys.
 bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    return has_scalar_loads(problem, caps) && may_diverge(caps) && in_blocks(problem.key) && in_blocks(problem.value) &&
-           rows_of(problem) <= (f32 ? 2u : 8u) && problem.head_dim <= kDecodeKeysElements &&
-           problem.v_head_dim <= kDecodeKeysElements;
+    return !present(problem.block_mask) && has_scalar_loads(problem, caps) && may_diverge(caps) &&
+           in_blocks(problem.key) && in_blocks(problem.value) && rows_of(problem) <= (f32 ? 2u : 8u) &&
+           problem.head_dim <= kDecodeKeysElements && problem.v_head_dim <= kDecodeKeysElements;
 }
 
 // splits: keys may be split among more than one invocation a row.

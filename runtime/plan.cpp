@@ -42,7 +42,8 @@ constexpr const char *kRoleNames[] = {"workspace",
                                       "bias",
                                       "multiplier",
                                       "residual",
-                                      "tokens"};
+                                      "tokens",
+                                      "block_mask"};
 static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.

@@ -71,6 +71,8 @@ std::vector<int32_t> lengths_of(const AttentionProblem &problem, uint32_t bindin
         if (binding == BINDING_CU_SEQLENS_Q) numbers[i] = packed(problem.query, problem.q_len, i);
         if (binding == BINDING_CU_SEQLENS_K) numbers[i] = packed(problem.key, problem.kv_len, i);
     }
+    if (binding == BINDING_BLOCK_MASK)
+        return std::vector<int32_t>(extent_elements(problem.block_mask), VKATTN_BLOCK_PARTIAL);
     if (binding != BINDING_BLOCK_TABLE) return numbers;
     numbers.resize(table.shape[0] * table.shape[1]);
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i % problem.key.shape[0]);

@@ -239,10 +239,13 @@ void main() {
     start_query();
     start_rows();
     FOR_MATRICES(t, OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
-    for (uint key = range.begin; key < range.end; key += KEYS_OF_TILE)
+    for (uint key = range.begin; key < range.end; key += KEYS_OF_TILE) {
+        Tile tile = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, key, key + KEYS_OF_TILE - 1);
+        if (!sees_blocks(tile)) continue;
         attend_tile(key, range.end,
-                    key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end) &&
+                    key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end) && sees_whole_blocks(tile) &&
                         keys_exist(gl_WorkGroupID.z, key, key + KEYS_OF_TILE));
+    }
     barrier(); // the tiles' last readers are done
     finish_rows();
     finish_states(part, last_row);

@@ -238,10 +238,13 @@ void main() {
     range = part_of_range(range, part, PARTS, KEYS);
 
     start_rows(part);
-    for (uint key = range.begin; key < range.end; key += KEYS)
+    for (uint key = range.begin; key < range.end; key += KEYS) {
+        Tile tile = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, key, key + KEYS - 1);
+        if (!sees_blocks(tile)) continue;
         attend_tile(key, range.end,
-                    key >= full.begin && key + KEYS <= min(full.end, range.end) &&
+                    key >= full.begin && key + KEYS <= min(full.end, range.end) && sees_whole_blocks(tile) &&
                         keys_exist(gl_WorkGroupID.z, key, key + KEYS));
+    }
     join_columns();
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + tile_row(r) > last_row) continue;

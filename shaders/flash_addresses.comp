@@ -108,7 +108,9 @@ void main() {
     load_row(row, part);
     uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
     uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    Tile step = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, 0, 0);
     uint key = max(range.begin, push.addressed_begin); // a range that ends before it is empty, and loads all the same
+    key = next_seen_key(step, key, range.end);
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {
@@ -116,11 +118,14 @@ void main() {
         uint index = first - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES));
         bias_step(first_row, first);
-        bool masked = first < max(key, full.begin) || first + STEP > min(range.end, full.end);
+        step.first_key = first;
+        step.last_key = first + STEP - 1;
+        bool masked =
+            first < max(key, full.begin) || first + STEP > min(range.end, full.end) || !sees_whole_blocks(step);
         hide_step(masked, first_row, first, key, range.end);
         float rescale = soften_row(0);
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);
-        key = first + STEP;
+        key = next_seen_key(step, first + STEP, range.end);
     } while (key < range.end);
     if (row_number < min(first_row + WORKGROUP_SIZE, rows)) finish(row, part, range);
 }

@@ -145,15 +145,18 @@ void main() {
     if (first_row >= rows) range.end = range.begin;
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_tile(first_row, r), r, part);
-    uint key = range.begin;
+    Tile step = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, 0, 0);
+    uint key = next_seen_key(step, range.begin, range.end);
     do { // see flash_addresses.comp
         find_rows(key);
         score_step();
         bias_step(first_row, key);
-        bool masked = key < full.begin || key + STEP > min(range.end, full.end);
+        step.first_key = key;
+        step.last_key = key + STEP - 1;
+        bool masked = key < full.begin || key + STEP > min(range.end, full.end) || !sees_whole_blocks(step);
         hide_step(masked, first_row, key, 0, range.end);
         sum_step();
-        key += STEP;
+        key = next_seen_key(step, key + STEP, range.end);
     } while (key < range.end);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         Row row = row_of_tile(first_row, r);

@@ -49,7 +49,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define BINDING_CU_SEQLENS_Q 14
 #define BINDING_CU_SEQLENS_K 15
 #define BINDING_BLOCK_TABLE 16
-#define ATTENTION_BINDINGS 17
+#define BINDING_BLOCK_MASK 17
+#define ATTENTION_BINDINGS 18
 
 /* FEATURES bits */
 #define FEATURE_CAUSAL 1u
@@ -78,9 +79,15 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 /* every vector of the tensor begins at a multiple of 16 bytes */
 #define FEATURE_KEY_ALIGNED 4194304u
 #define FEATURE_VALUE_ALIGNED 8388608u
+#define FEATURE_BLOCK_MASK 16777216u
 
 #define KV_HEADS_GROUPED 0u
 #define KV_HEADS_MODULO 1u
+
+/* vkattn_block_state; what is neither of the others is partial */
+#define BLOCK_HIDDEN 0u
+#define BLOCK_PARTIAL 1u
+#define BLOCK_FULL 2u
 
 #define SCORES_SCALED 0u
 #define SCORES_CAPPED 1u
@@ -95,7 +102,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
  * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position. ROWS: query
- * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged.
+ * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN:
+ * queries and keys of a block of block_mask.
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in shared
  * memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K; UNROLL_MATRICES: loops over matrices
@@ -133,7 +141,9 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(29, DIMS_OF_CHUNK, 64)                                                                                           \
     X(30, QUERY_IN_REGISTERS, 1)                                                                                       \
     X(31, VALUE_IN_KEY, 0)                                                                                             \
-    X(32, UNROLL_MATRICES, 1)
+    X(32, UNROLL_MATRICES, 1)                                                                                          \
+    X(33, BLOCK_Q_LEN, 1)                                                                                              \
+    X(34, BLOCK_KV_LEN, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -143,6 +153,7 @@ struct AttentionParameters {
     uvec4 value_strides;
     uvec4 output_strides;
     uvec4 mask_strides;
+    uvec4 block_strides;     /* of block_mask: batch, head, block of queries */
     uvec4 addressed_strides; /* through addresses: batch and head of K, of V, in bytes */
     uint key_padding_stride; /* batch */
     uint q_len;
@@ -452,7 +463,7 @@ struct PeakConstants {
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */
 };
-static_assert(sizeof(AttentionParameters) == 176);
+static_assert(sizeof(AttentionParameters) == 192);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(EmbeddingPush) <= 128);

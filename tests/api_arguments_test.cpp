@@ -168,6 +168,33 @@ TEST_CASE_FIXTURE(DeviceTest, "masks that do not broadcast") {
     check_all(list);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "block masks") {
+    const auto blocks = [](std::initializer_list<std::uint64_t> shape, vkattn_type type = VKATTN_TYPE_I32) {
+        return [shape = std::vector(shape), type](Desc &d) {
+            d.block_mask = vkattn::tensor(type, std::span(shape));
+            d.block_q_len = 2;  // 3 blocks
+            d.block_kv_len = 4; // 2 blocks
+        };
+    };
+    const auto sizes = [&](std::uint32_t q_len, std::uint32_t kv_len) {
+        return [=](Desc &d) {
+            blocks({3, 2})(d);
+            d.block_q_len = q_len;
+            d.block_kv_len = kv_len;
+        };
+    };
+    const Wrong list[] = {{"type", "block_mask", blocks({3, 2}, VKATTN_TYPE_BOOL)},
+                          {"rank", "block_mask", blocks({2})},
+                          {"blocks of queries", "block_mask", blocks({2, 2})},
+                          {"fewer blocks of keys", "block_mask", blocks({3, 1})},
+                          {"more blocks of keys", "block_mask", blocks({3, 3})},
+                          {"heads", "block_mask", blocks({2, 2, 3, 2})},
+                          {"no queries a block", "block_q_len", sizes(0, 4)},
+                          {"no keys a block", "block_kv_len", sizes(2, 0)},
+                          {"another number of keys a block", "block_mask", sizes(2, 3)}};
+    check_all(list);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "strides") {
     const Wrong list[] = {{"mask whose last stride is not 1", "attn_mask",
                            [](Desc &d) {

@@ -177,6 +177,9 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.output = results.output.view();
     desc.log_sum_exp = results.log_sum_exp.view();
     desc.attn_mask = problem.attn_mask.view();
+    desc.block_mask = problem.block_mask.view();
+    desc.block_q_len = problem.block_q_len;
+    desc.block_kv_len = problem.block_kv_len;
     desc.key_padding_mask = problem.key_padding_mask.view();
     desc.key_lengths = problem.key_lengths.view();
     desc.past_lengths = problem.past_lengths.view();
@@ -211,6 +214,7 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     add(VKATTN_ROLE_KEY, problem.key, Access::kRead);
     add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
     add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
+    add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths, Access::kRead);
     add(VKATTN_ROLE_PAST_LENGTHS, problem.past_lengths, Access::kRead);

@@ -220,6 +220,9 @@ vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_k
     call.present_key = r.present_key.view();
     call.present_value = r.present_value.view();
     call.attn_mask = p.attn_mask.view();
+    call.block_mask = p.block_mask.view();
+    call.block_q_len = p.block_q_len;
+    call.block_kv_len = p.block_kv_len;
     call.key_padding_mask = p.key_padding_mask.view();
     call.key_lengths = p.key_lengths.view();
     call.attn_weights = r.attn_weights.view();
@@ -241,6 +244,7 @@ std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan
     add(VKATTN_ROLE_KEY, p.key, Access::kRead);
     add(VKATTN_ROLE_VALUE, p.value, Access::kRead);
     add(VKATTN_ROLE_ATTN_MASK, p.attn_mask, Access::kRead);
+    add(VKATTN_ROLE_BLOCK_MASK, p.block_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
     if (!r.in_place) {

@@ -29,6 +29,7 @@ class LimitedDevice {
         add(VKATTN_ROLE_KEY, problem.key);
         add(VKATTN_ROLE_VALUE, problem.value);
         add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask);
+        add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask);
         add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths);
         add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes);
         plan.run(bindings);

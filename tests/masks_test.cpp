@@ -92,6 +92,28 @@ void add_short_mask(AttentionProblem &p, std::mt19937 &random) {
     p.attn_mask = random_bool({1, sizes_of(p).q_len, (sizes_of(p).kv_len * 2 + 2) / 3}, random, 0.7);
 }
 
+// Hidden, partial and full blocks, and numbers that mean partial as well.
+HostTensor block_states(Shape shape, std::mt19937 &random) {
+    constexpr std::array<float, 6> kStates = {VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_PARTIAL,
+                                              VKATTN_BLOCK_FULL,   VKATTN_BLOCK_FULL,   -7.0f};
+    std::uniform_int_distribution<std::size_t> any(0, kStates.size() - 1);
+    HostTensor tensor(VKATTN_TYPE_I32, std::move(shape));
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, kStates[any(random)]);
+    return tensor;
+}
+
+void set_blocks(AttentionProblem &p, std::uint32_t q_len, std::uint32_t kv_len, bool per_batch, bool per_head,
+                std::mt19937 &random) {
+    const AttentionSizes s = sizes_of(p);
+    p.block_q_len = q_len;
+    p.block_kv_len = kv_len;
+    p.block_mask = block_states({per_batch ? s.batch : 1, per_head ? s.query_heads : 1, (s.q_len + q_len - 1) / q_len,
+                                 (s.kv_len + kv_len - 1) / kv_len},
+                                random);
+}
+
+void add_block_mask(AttentionProblem &p, std::mt19937 &random) { set_blocks(p, 8, 16, true, true, random); }
+
 HostTensor per_head(const AttentionProblem &p, float first, float step) {
     HostTensor tensor(VKATTN_TYPE_F32, {sizes_of(p).query_heads});
     for (std::uint64_t h = 0; h < tensor.elements(); ++h) tensor.set(h, first + step * static_cast<float>(h));
@@ -102,8 +124,8 @@ void add_alibi(AttentionProblem &p, std::mt19937 &) { p.alibi_slopes = per_head(
 void add_softcap(AttentionProblem &p, std::mt19937 &) { p.softcap = 1.25f; }
 void add_sinks(AttentionProblem &p, std::mt19937 &) { p.sinks = per_head(p, -2.0f, 1.5f); }
 
-const std::array<Feature, 14> &features() {
-    static const std::array<Feature, 14> list = {{{"causal top-left", Slot::kOffset, add_causal},
+const std::array<Feature, 15> &features() {
+    static const std::array<Feature, 15> list = {{{"causal top-left", Slot::kOffset, add_causal},
                                                   {"causal bottom-right", Slot::kOffset, add_causal_bottom_right},
                                                   {"causal with past_len", Slot::kOffset, add_past_len},
                                                   {"causal with past_lengths", Slot::kOffset, add_past_lengths},
@@ -111,6 +133,7 @@ const std::array<Feature, 14> &features() {
                                                   {"additive f32 mask", Slot::kMask, add_additive_f32},
                                                   {"additive f16 mask", Slot::kMask, add_additive_f16},
                                                   {"short boolean mask", Slot::kMask, add_short_mask},
+                                                  {"block_mask", Slot::kNone, add_block_mask},
                                                   {"window", Slot::kNone, add_window},
                                                   {"key_lengths", Slot::kNone, add_key_lengths},
                                                   {"key_padding_mask", Slot::kNone, add_key_padding},
@@ -235,6 +258,48 @@ TEST_CASE_FIXTURE(DeviceTest, "a mask may have strides and begin anywhere") {
         }
         check_every_kernel(problem);
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "a block mask of any sizes, broadcast in every way, with masks inside its blocks and without") {
+    struct Blocks {
+        std::uint32_t q_len, kv_len;
+        bool per_batch, per_head;
+    };
+    constexpr std::array<Blocks, 6> kBlocks = {{{1, 1, false, false},
+                                                {7, 5, true, false},
+                                                {16, 32, false, true},
+                                                {64, 64, true, true},
+                                                {3, 128, false, false},
+                                                {1000, 1000, true, true}}};
+    for (const Blocks &blocks : kBlocks) {
+        for (const bool masked : {false, true}) {
+            INFO("blocks of ", blocks.q_len, " x ", blocks.kv_len, ", masked ", masked);
+            std::mt19937 random(6);
+            AttentionProblem problem = plain_problem(2, 70, 300, random);
+            if (masked) add_additive_f32(problem, random);
+            set_blocks(problem, blocks.q_len, blocks.kv_len, blocks.per_batch, blocks.per_head, random);
+            check_every_kernel(problem);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "nothing is read where no query's block sees") {
+    std::mt19937 random(6);
+    AttentionProblem problem = plain_problem(1, 40, 300, random);
+    set_blocks(problem, 16, 32, false, false, random);
+    problem.attn_mask = make_f32({40, 300}, random);
+    for (std::uint64_t q = 0; q < 3;
+         ++q) { // keys 64 .. 95 are hidden from all, and full blocks have no mask worth reading
+        problem.block_mask.set(q * 10 + 2, VKATTN_BLOCK_HIDDEN);
+        problem.block_mask.set(q * 10 + 5, VKATTN_BLOCK_FULL);
+    }
+    for (HostTensor *tensor : {&problem.key, &problem.value})
+        for (std::uint64_t i = 0; i < tensor->elements(); ++i)
+            if (i / 8 % 300 / 32 == 2) tensor->set(i, std::numeric_limits<float>::quiet_NaN());
+    for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i)
+        if (i % 300 / 32 == 5) problem.attn_mask.set(i, std::numeric_limits<float>::quiet_NaN());
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "any byte but 0 is true") {
@@ -401,6 +466,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a boolean mask with every other mask") { check_pa
 TEST_CASE_FIXTURE(DeviceTest, "an additive f32 mask with every other mask") { check_pairs("additive f32 mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "an additive f16 mask with every other mask") { check_pairs("additive f16 mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "a short mask with every other mask") { check_pairs("short boolean mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "a block mask with every other mask") { check_pairs("block_mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "a window with every other mask") { check_pairs("window"); }
 TEST_CASE_FIXTURE(DeviceTest, "key_lengths with every other mask") { check_pairs("key_lengths"); }
 TEST_CASE_FIXTURE(DeviceTest, "key_padding_mask with every other mask") { check_pairs("key_padding_mask"); }

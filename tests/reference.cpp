@@ -15,7 +15,8 @@ constexpr double kAdditiveHides = -1e38;
 // Dense float64 copies of a problem's tensors: the loops below index them row-major.
 struct DenseProblem {
     AttentionSizes sizes;
-    std::vector<double> query, key, value, attn_mask, key_padding_mask, key_lengths, past_lengths, alibi_slopes, sinks;
+    std::vector<double> query, key, value, attn_mask, block_mask, key_padding_mask, key_lengths, past_lengths,
+        alibi_slopes, sinks;
 };
 
 // One query of one head of one sequence, and its scores over all keys.
@@ -30,6 +31,7 @@ DenseProblem dense(const AttentionProblem &p) {
             .key = p.key.values(),
             .value = p.value.values(),
             .attn_mask = p.attn_mask.values(),
+            .block_mask = p.block_mask.values(),
             .key_padding_mask = p.key_padding_mask.values(),
             .key_lengths = p.key_lengths.values(),
             .past_lengths = p.past_lengths.values(),
@@ -80,24 +82,38 @@ void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     }
 }
 
-// The row of the mask that this query reads; every dimension but the last broadcasts from 1.
-std::size_t mask_row(const AttentionProblem &p, const Row &row) {
-    const Shape &shape = p.attn_mask.shape();
+// The row of a mask that a query, or a block of them, reads; every dimension but the last broadcasts from 1.
+std::size_t mask_row(const Shape &shape, const Row &row, std::size_t query) {
     const auto pick = [](std::uint64_t size, std::size_t index) { return size == 1 ? 0 : index; };
-    if (shape.size() == 2) return pick(shape[0], row.query);
-    if (shape.size() == 3) return pick(shape[0], row.batch) * shape[1] + pick(shape[1], row.query);
+    if (shape.size() == 2) return pick(shape[0], query);
+    if (shape.size() == 3) return pick(shape[0], row.batch) * shape[1] + pick(shape[1], query);
     assert(shape.size() == 4);
     const std::size_t plane = pick(shape[0], row.batch) * shape[1] + pick(shape[1], row.head);
-    return plane * shape[2] + pick(shape[2], row.query);
+    return plane * shape[2] + pick(shape[2], query);
+}
+
+// What block_mask says of a key; PARTIAL without one.
+int block_state(const AttentionProblem &p, const DenseProblem &d, const Row &row, std::size_t key) {
+    if (!p.block_mask.present()) return VKATTN_BLOCK_PARTIAL;
+    const Shape &shape = p.block_mask.shape();
+    const std::size_t first = mask_row(shape, row, row.query / p.block_q_len) * shape.back();
+    return static_cast<int>(d.block_mask[first + key / p.block_kv_len]);
+}
+
+void apply_block_mask(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    for (std::size_t j = 0; j < row.scores.size(); ++j)
+        if (block_state(p, d, row, j) == VKATTN_BLOCK_HIDDEN) row.scores[j] = kHidden;
 }
 
 void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if (!p.attn_mask.present()) return;
     const std::size_t mask_len = p.attn_mask.shape().back();
-    const double *mask = &d.attn_mask[mask_row(p, row) * mask_len];
+    const double *mask = &d.attn_mask[mask_row(p.attn_mask.shape(), row, row.query) * mask_len];
     for (std::size_t j = 0; j < row.scores.size(); ++j) {
         if (j >= mask_len) {
             row.scores[j] = kHidden;
+        } else if (block_state(p, d, row, j) == VKATTN_BLOCK_FULL) {
+            continue;
         } else if (p.attn_mask.type() == VKATTN_TYPE_BOOL) {
             if (mask[j] == 0.0) row.scores[j] = kHidden;
         } else {
@@ -191,6 +207,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     if (p.score_stage == VKATTN_SCORES_CAPPED) append(result.scores, row.scores);
     add_alibi(p, d, row);
     apply_attn_mask(p, d, row);
+    apply_block_mask(p, d, row);
     hide_behind_last_query(p, d, row);
     hide_by_causal(p, d, row);
     hide_by_window(p, d, row);

@@ -16,6 +16,8 @@ struct AttentionProblem {
     HostTensor key;
     HostTensor value;
     HostTensor attn_mask;
+    HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
+    std::uint32_t block_q_len = 0, block_kv_len = 0;
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;
@@ -61,6 +63,8 @@ struct LayerProblem {
     HostTensor past_key;
     HostTensor past_value;
     HostTensor attn_mask;
+    HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
+    std::uint32_t block_q_len = 0, block_kv_len = 0;
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     std::uint32_t mask_flags = VKATTN_MASK_NONE;

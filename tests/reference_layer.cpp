@@ -189,6 +189,9 @@ struct Run {
         inner.scale = p.config.scale;
         inner.softcap = p.config.softcap;
         inner.attn_mask = p.attn_mask;
+        inner.block_mask = p.block_mask;
+        inner.block_q_len = p.block_q_len;
+        inner.block_kv_len = p.block_kv_len;
         inner.key_padding_mask = p.key_padding_mask;
         inner.key_lengths = p.key_lengths;
         inner.mask_flags = p.mask_flags;

@@ -38,6 +38,8 @@ std::span<std::uint8_t> row_of(HostTensor &tensor, std::uint64_t row) {
     return tensor.bytes().subspan(row * bytes, bytes);
 }
 
+constexpr std::uint32_t kBlockQueries = 8, kBlockKeys = 16;
+
 // Where row (sequence, position) of packed or dense rows lies: [entry][head][row].
 struct Place {
     std::uint64_t entry, row;
@@ -116,6 +118,28 @@ void fill_keys(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt
 
 } // namespace
 
+// As many blocks for every sequence as the longest takes.
+void add_blocks(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random, SequencesBatch &batch) {
+    const std::uint64_t queries = c.packs_queries ? longest(c, &SequenceLengths::queries) : c.lengths[0].queries;
+    const std::uint64_t keys =
+        batch.block_table.present() ? batch.block_table.shape()[1] * c.page : longest(c, &SequenceLengths::keys);
+    const Shape of_one = {1, c.query_heads, (queries + kBlockQueries - 1) / kBlockQueries,
+                          (keys + kBlockKeys - 1) / kBlockKeys};
+    batch.block_mask = HostTensor(VKATTN_TYPE_I32, {sequences.size(), of_one[1], of_one[2], of_one[3]});
+    std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
+    std::uint64_t next = 0;
+    for (Sequence &sequence : sequences) {
+        AttentionProblem &p = sequence.problem;
+        p.block_q_len = kBlockQueries;
+        p.block_kv_len = kBlockKeys;
+        p.block_mask = HostTensor(VKATTN_TYPE_I32, of_one);
+        for (std::uint64_t i = 0; i < p.block_mask.elements(); ++i) {
+            p.block_mask.set(i, static_cast<float>(any(random)));
+            batch.block_mask.set(next++, p.block_mask.get(i));
+        }
+    }
+}
+
 SequencesBatch make_batch(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random) {
     SequencesBatch batch;
     const std::uint64_t entries = c.packs_queries ? 1 : c.lengths.size();
@@ -136,6 +160,7 @@ SequencesBatch make_batch(const SequencesCase &c, std::vector<Sequence> &sequenc
     }
     batch.slopes = sequences[0].problem.alibi_slopes;
     fill_keys(c, sequences, random, batch);
+    if (c.blocks) add_blocks(c, sequences, random, batch);
     return batch;
 }
 
@@ -149,6 +174,9 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.cu_seqlens_q = batch.cu_seqlens_q.view();
     desc.cu_seqlens_k = batch.cu_seqlens_k.view();
     desc.block_table = batch.block_table.view();
+    desc.block_mask = batch.block_mask.view();
+    desc.block_q_len = kBlockQueries;
+    desc.block_kv_len = kBlockKeys;
     desc.key_lengths = batch.key_lengths.view();
     desc.alibi_slopes = batch.slopes.view();
     if (c.packs_queries) desc.max_seqlen_q = static_cast<std::uint32_t>(longest(c, &SequenceLengths::queries));
@@ -173,6 +201,7 @@ std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch) {
     add(VKATTN_ROLE_CU_SEQLENS_Q, batch.cu_seqlens_q);
     add(VKATTN_ROLE_CU_SEQLENS_K, batch.cu_seqlens_k);
     add(VKATTN_ROLE_BLOCK_TABLE, batch.block_table);
+    add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
     return test_device().try_run(plan, regions);

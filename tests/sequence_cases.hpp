@@ -26,6 +26,7 @@ struct SequencesCase {
     std::int32_t window_left = -1, window_right = -1;
     vkattn_causal_alignment alignment = VKATTN_CAUSAL_TOP_LEFT;
     bool alibi = false;
+    bool blocks = false; // a block mask of its own for each sequence and head
     bool operator==(const SequencesCase &) const = default;
 };
 
@@ -37,7 +38,7 @@ struct Sequence {
 
 // A batch in memory, and what says where its sequences lie. K and V are NaN where no row is copied to.
 struct SequencesBatch {
-    HostTensor query, key, value, cu_seqlens_q, cu_seqlens_k, block_table, key_lengths, slopes;
+    HostTensor query, key, value, cu_seqlens_q, cu_seqlens_k, block_table, block_mask, key_lengths, slopes;
     HostTensor output, log_sum_exp;
 };
 

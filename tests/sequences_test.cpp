@@ -61,6 +61,17 @@ TEST_CASE_FIXTURE(DeviceTest, "packed, paged and dense keys under packed queries
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a block mask for each sequence") {
+    for (const Keys keys : {Keys::kPacked, Keys::kPaged, Keys::kDense}) {
+        SequencesCase c{.lengths = kMixed, .keys = keys};
+        c.blocks = true;
+        check(c);
+        c.mask_flags = VKATTN_MASK_CAUSAL;
+        c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+        check(c);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "dense queries over packed and paged keys of every type") {
     const std::vector<SequenceLengths> lengths = {{2, 300}, {2, 1}, {2, 17}};
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {

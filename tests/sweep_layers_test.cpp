@@ -18,7 +18,8 @@ struct Draw {
     std::uint64_t batch = 1, len = 1, other_len = 0; // other_len: of key and value, 0: self attention
     std::uint64_t past_len = 0;
     bool present = false, with_weights = false;
-    bool causal = false, bottom_right = false, window = false, key_padding = false, key_lengths = false, mask = false;
+    bool causal = false, bottom_right = false, window = false, key_padding = false, key_lengths = false, mask = false,
+         blocks = false;
     int window_left = -1, window_right = -1;
 };
 
@@ -87,6 +88,7 @@ Draw draw(unsigned seed) {
     d.key_lengths = compiled.one_in(5);
     d.mask = compiled.one_in(4);
     d.with_weights = compiled.one_in(4);
+    d.blocks = compiled.one_in(6);
     d.biases = random.one_in(3) ? 0 : static_cast<unsigned>(random.up_to(256) - 1);
     d.batch = random.up_to(3);
     d.len = random.one_in(3) ? 1 : random.up_to(random.one_in(3) ? 80 : 20);
@@ -147,6 +149,14 @@ LayerProblem problem_of(const Draw &d) {
     };
     if (d.key_padding) p.key_padding_mask = booleans(HostTensor(VKATTN_TYPE_BOOL, {d.batch, keys}), 0.3);
     if (d.mask) p.attn_mask = booleans(HostTensor(VKATTN_TYPE_BOOL, {q_len(d), keys}), 0.8);
+    if (d.blocks) {
+        p.block_q_len = 8;
+        p.block_kv_len = 16;
+        p.block_mask = HostTensor(VKATTN_TYPE_I32, {1, c.num_heads, (q_len(d) + 7) / 8, (keys + 15) / 16});
+        std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
+        for (std::uint64_t i = 0; i < p.block_mask.elements(); ++i)
+            p.block_mask.set(i, static_cast<float>(any(random)));
+    }
     if (d.key_lengths) {
         std::uniform_int_distribution<int> any(0, static_cast<int>(keys) + 2);
         p.key_lengths = HostTensor(VKATTN_TYPE_I32, {d.batch});
@@ -175,7 +185,8 @@ std::string text(const Draw &d) {
         << d.batch << ", len " << d.len << " other " << d.other_len << " past " << d.past_len << ", present "
         << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal << ", bottom right "
         << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
-        << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask;
+        << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
+        << d.blocks;
     return out.str();
 }
 
@@ -214,6 +225,7 @@ std::string complaints_of(const Draw &d) {
 const std::vector<std::function<void(Draw &)>> &reductions() {
     static const std::vector<std::function<void(Draw &)>> all = {
         [](Draw &d) { d.mask = false; },
+        [](Draw &d) { d.blocks = false; },
         [](Draw &d) { d.key_padding = false; },
         [](Draw &d) { d.key_lengths = false; },
         [](Draw &d) { d.window = false; },

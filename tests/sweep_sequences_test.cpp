@@ -34,6 +34,7 @@ void draw_compiled(SequencesCase &c, Random &random) {
     if (random.one_in(2)) c.mask_flags |= VKATTN_MASK_CAUSAL;
     if (random.one_in(4)) c.mask_flags |= VKATTN_MASK_WINDOW;
     c.alibi = random.one_in(5);
+    c.blocks = random.one_in(5);
 }
 
 Draw draw(unsigned seed) {
@@ -71,6 +72,7 @@ std::string text(const Draw &d) {
     if ((c.mask_flags & VKATTN_MASK_WINDOW) != 0) out << ", window " << c.window_left << " " << c.window_right;
     if (c.alignment == VKATTN_CAUSAL_BOTTOM_RIGHT) out << ", bottom right";
     if (c.alibi) out << ", alibi";
+    if (c.blocks) out << ", blocks";
     if (d.loses_pages) out << ", pages outside the pool";
     return out.str();
 }
@@ -104,6 +106,7 @@ const std::vector<Reduction> &reductions() {
     static const std::vector<Reduction> all = {
         [](Draw &d) { d.loses_pages = false; },
         [](Draw &d) { d.batch.alibi = false; },
+        [](Draw &d) { d.batch.blocks = false; },
         [](Draw &d) { d.batch.mask_flags = VKATTN_MASK_NONE; },
         [](Draw &d) { d.batch.mask_flags &= ~std::uint32_t{VKATTN_MASK_WINDOW}; },
         [](Draw &d) { d.batch.alignment = VKATTN_CAUSAL_TOP_LEFT; },

@@ -30,8 +30,9 @@ struct Draw {
     bool window = false;
     int window_left = -1, window_right = -1;
     Mask mask = Mask::kNone;
-    unsigned mask_broadcast = 0;  // bits: batch, heads, queries
-    std::uint64_t mask_short = 0; // keys that the mask leaves out
+    std::uint64_t block_q_len = 0, block_kv_len = 0; // of a block mask; 0: none
+    unsigned mask_broadcast = 0;                     // bits: batch, heads, queries
+    std::uint64_t mask_short = 0;                    // keys that the mask leaves out
     std::uint32_t past_len = 0;
     float softcap = 0.0f, scale = 0.0f, dropout_p = 0.0f;
     vkattn_score_stage stage = VKATTN_SCORES_SCALED;
@@ -66,6 +67,10 @@ void draw_compiled(Draw &d, Random &random) {
     d.sinks = random.one_in(6);
     d.modulo_heads = random.one_in(5);
     if (random.one_in(3)) d.mask = random.any({Mask::kBool, Mask::kF32, Mask::kF16});
+    if (random.one_in(6)) {
+        d.block_q_len = random.any<std::uint64_t>({random.up_to(9), 16, 64});
+        d.block_kv_len = random.any<std::uint64_t>({random.up_to(9), 16, 32, 64});
+    }
     d.past_lengths = random.one_in(6);
     if (random.one_in(6)) d.softcap = 2.0f;
     if (random.one_in(8)) d.dropout_p = 0.4f;
@@ -124,6 +129,16 @@ HostTensor mask_of(const Draw &d, std::mt19937 &random) {
     return mask;
 }
 
+// As broadcast as the mask, but for its queries.
+HostTensor block_mask_of(const Draw &d, std::mt19937 &random) {
+    HostTensor mask(VKATTN_TYPE_I32,
+                    {(d.mask_broadcast & 1) != 0 ? 1 : d.batch, (d.mask_broadcast & 2) != 0 ? 1 : d.kv_heads * d.group,
+                     (d.q_len + d.block_q_len - 1) / d.block_q_len, (d.kv_len + d.block_kv_len - 1) / d.block_kv_len});
+    std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
+    for (std::uint64_t i = 0; i < mask.elements(); ++i) mask.set(i, static_cast<float>(any(random)));
+    return mask;
+}
+
 AttentionProblem problem_of(const Draw &d) {
     std::mt19937 random(d.seed);
     const std::uint64_t heads = d.kv_heads * d.group;
@@ -140,6 +155,9 @@ AttentionProblem problem_of(const Draw &d) {
             p.key_padding_mask.set(i, hide(random) ? 1.0f : 0.0f);
     }
     if (d.mask != Mask::kNone) p.attn_mask = mask_of(d, random);
+    if (d.block_q_len != 0) p.block_mask = block_mask_of(d, random);
+    p.block_q_len = static_cast<std::uint32_t>(d.block_q_len);
+    p.block_kv_len = static_cast<std::uint32_t>(d.block_kv_len);
     if (d.alibi) p.alibi_slopes = normal_tensor(VKATTN_TYPE_F32, {heads}, random, 0.2f);
     if (d.sinks) p.sinks = normal_tensor(VKATTN_TYPE_F32, {heads}, random);
     if (d.causal) p.mask_flags |= VKATTN_MASK_CAUSAL;
@@ -171,6 +189,7 @@ std::string text(const Draw &d) {
     add(d.key_padding, "key_padding_mask");
     add(d.mask != Mask::kNone, "mask " + std::to_string(static_cast<int>(d.mask)) + " broadcast " +
                                    std::to_string(d.mask_broadcast) + " short by " + std::to_string(d.mask_short));
+    add(d.block_q_len != 0, "blocks of " + std::to_string(d.block_q_len) + " x " + std::to_string(d.block_kv_len));
     add(d.alibi, "alibi");
     add(d.sinks, "sinks");
     add(d.modulo_heads, "heads modulo");
@@ -214,6 +233,7 @@ void shorten(Draw &d, std::uint64_t kv_len) {
 const std::vector<std::function<void(Draw &)>> &reductions() {
     static const std::vector<std::function<void(Draw &)>> all = {
         [](Draw &d) { d.mask = Mask::kNone; },
+        [](Draw &d) { d.block_q_len = d.block_kv_len = 0; },
         [](Draw &d) { d.key_padding = false; },
         [](Draw &d) { d.key_lengths = false; },
         [](Draw &d) { d.alibi = false; },
@@ -250,7 +270,7 @@ const std::vector<std::function<void(Draw &)>> &reductions() {
 
 // "" where a case file cannot say what the draw says.
 std::string save_case(const Draw &d) {
-    if (d.past_len != 0 || d.past_lengths || d.modulo_heads) return "";
+    if (d.past_len != 0 || d.past_lengths || d.modulo_heads || d.block_q_len != 0) return "";
     const AttentionProblem p = problem_of(d);
     const AttentionReference reference = reference_attention(p);
     nlohmann::json config{{"op", "attention"}, {"causal_alignment", d.bottom_right ? "bottom_right" : "top_left"}};

@@ -42,6 +42,14 @@ typedef enum vkattn_score_stage {
     VKATTN_SCORE_STAGE_MAX_ENUM = 0x7fffffff
 } vkattn_score_stage;
 
+/* What a block mask says of a block of queries and keys. */
+typedef enum vkattn_block_state {
+    VKATTN_BLOCK_HIDDEN = 0,  /* no query of it sees a key of it: the block is not visited */
+    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask says which */
+    VKATTN_BLOCK_FULL = 2,    /* attn_mask would hide nothing and add nothing, and is not read */
+    VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
+} vkattn_block_state;
+
 /* One attention problem:
  *
  *     scores  = scale * Q K^T;  softcap;  + ALiBi and additive mask;  -inf where hidden
@@ -57,6 +65,11 @@ typedef enum vkattn_score_stage {
  * attn_mask  BOOL (non-zero = attend), F32 or F16 (added to the scores); [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
  *        [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk: keys from Lm on are hidden; the last stride must be 1. An additive value
  *        of -inf, or below -1e38, hides the key
+ * block_mask  I32 of vkattn_block_state (any other number counts as PARTIAL), a number for every block of block_q_len
+ *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq / block_q_len)
+ *        and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones are not masked:
+ *        block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full blocks it says as a map.
+ *        Blocks of 64 and more, in multiples of 64, suit every kernel's tiles. The other masks hold as ever
  * key_padding_mask [B,Lk] BOOL, non-zero = ignore the key
  * key_lengths [B] I32: keys j >= key_lengths[b] are hidden (values are clamped to 0..Lk)
  * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^30)
@@ -108,6 +121,9 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor cu_seqlens_q;
     vkattn_tensor cu_seqlens_k;
     vkattn_tensor block_table;
+    vkattn_tensor block_mask;
+    uint32_t block_q_len; /* read with block_mask only, as the next */
+    uint32_t block_kv_len;
     uint32_t max_seqlen_q;
     uint32_t max_seqlen_k;
     vkattn_score_stage score_stage;

@@ -115,7 +115,8 @@ typedef enum vkattn_role {
     VKATTN_ROLE_MULTIPLIER = 26,
     VKATTN_ROLE_RESIDUAL = 27,
     VKATTN_ROLE_TOKENS = 28,
-    VKATTN_ROLE_COUNT = 29,
+    VKATTN_ROLE_BLOCK_MASK = 29,
+    VKATTN_ROLE_COUNT = 30,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -23,6 +23,7 @@ typedef enum vkattn_layer_kind {
     VKATTN_LAYER_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_layer_kind;
 
+/* Both forms give the same. With wkv_b.bias and softcap, or a mask that is a tensor, ABSORB computes as NAIVE does. */
 typedef enum vkattn_mla_form {
     VKATTN_MLA_NAIVE = 0,  /* per-head K and V are expanded from the latent */
     VKATTN_MLA_ABSORB = 1, /* attention in the latent space; W_UK folded into the query, W_UV applied after */
@@ -209,8 +210,8 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  *   their first P tokens are taken as already there: an in-place cache
  *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
- * attn_mask, key_padding_mask, key_lengths, attn_weights, mask_flags, causal_alignment, windows: as in
- *   vkattn_attention_desc, with Lk counting the past
+ * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
+ *   causal_alignment, windows: as in vkattn_attention_desc, with Lk counting the past
  * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
  *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
@@ -227,6 +228,9 @@ typedef struct vkattn_layer_call {
     vkattn_tensor present_key;
     vkattn_tensor present_value;
     vkattn_tensor attn_mask;
+    vkattn_tensor block_mask;
+    uint32_t block_q_len;
+    uint32_t block_kv_len;
     vkattn_tensor key_padding_mask;
     vkattn_tensor key_lengths;
     vkattn_tensor attn_weights;

@@ -53,6 +53,19 @@ def test_masks_broadcast_from_the_right(shape, kind):
     assert nmse(vkattn.attention(query, key, value, attn_mask=mask, scale=0.3), expected) < 1e-10
 
 
+def test_block_mask_hides_whole_blocks_and_keeps_attn_mask_out_of_full_ones():
+    query, key, value = random(2, 4, 70, 16), random(2, 4, 90, 16), random(2, 4, 90, 16)
+    states = numpy.arange(2 * 4 * 3 * 6).reshape(2, 4, 3, 6) % 3
+    states[..., 0] = 2
+    blocks = states.repeat(32, axis=2).repeat(16, axis=3)[:, :, :70, :90]
+    mask = random(70, 90) > 0
+    expected, _ = reference(query, key, value, (blocks == 2) | ((blocks == 1) & mask))
+    output = vkattn.attention(query, key, value, attn_mask=mask, block_mask=states, block_size=(32, 16))
+    assert nmse(output, expected) < 1e-10
+    expected, _ = reference(query, key, value, blocks[:1, :1] > 0)
+    assert nmse(vkattn.attention(query, key, value, block_mask=states[0, 0], block_size=(32, 16)), expected) < 1e-10
+
+
 def test_fewer_dimensions_and_other_strides():
     query, key, value = random(5, 16), random(9, 16), random(9, 16)
     expected, _ = reference(query[None, None], key[None, None], value[None, None])

@@ -10,7 +10,7 @@ ROLES = {name: number for number, name in enumerate((
     "workspace", "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths",
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
-    "bias", "multiplier", "residual", "tokens"))}
+    "bias", "multiplier", "residual", "tokens", "block_mask"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
@@ -66,8 +66,9 @@ Requirements = structure("vkattn_requirements", ("workspace_bytes", c_uint64), (
 AttentionDesc = structure(
     "vkattn_attention_desc", *((name, Tensor) for name in (
         "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths", "past_lengths",
-        "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "cu_seqlens_q", "cu_seqlens_k", "block_table")),
-    ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32), ("score_stage", c_int), ("scale", c_float), ("softcap", c_float),
+        "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "cu_seqlens_q", "cu_seqlens_k", "block_table",
+        "block_mask")),
+    ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32), ("score_stage", c_int), ("scale", c_float), ("softcap", c_float),
     ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
     ("kv_head_mapping", c_int), ("kernel", c_int))
@@ -100,7 +101,9 @@ CacheInfo = structure("vkattn_cache_info", ("layer", c_void_p), ("kv_heads", c_u
 LayerCall = structure(
     "vkattn_layer_call", *((name, Tensor) for name in (
         "query", "key", "value", "output", "past_key", "past_value", "present_key", "present_value", "attn_mask",
-        "key_padding_mask", "key_lengths", "attn_weights", "residual")),
+        "block_mask")),
+    ("block_q_len", c_uint32), ("block_kv_len", c_uint32),
+    *((name, Tensor) for name in ("key_padding_mask", "key_lengths", "attn_weights", "residual")),
     ("mask_flags", c_uint32), ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32),
     ("past_len", c_uint32), ("kernel", c_int), ("cache", c_void_p))
 EstimateInfo = structure(

@@ -33,8 +33,8 @@ def describe(array, name):
     return tensor
 
 
-def set_masks(desc, is_causal, window, causal_alignment):
-    """Writes what hides keys by position into the description of an operator or of a layer's call."""
+def set_masks(desc, is_causal, window, causal_alignment, block_size):
+    """Writes what hides keys by position or by block into the description of an operator or of a layer's call."""
     if causal_alignment not in _ALIGNMENTS:
         raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
     desc.causal_alignment = _ALIGNMENTS[causal_alignment]
@@ -43,3 +43,4 @@ def set_masks(desc, is_causal, window, causal_alignment):
     if window is not None:
         desc.mask_flags |= _abi.MASK_WINDOW
         desc.window_left, desc.window_right = (-1 if width is None else width for width in window)
+    desc.block_q_len, desc.block_kv_len = block_size if isinstance(block_size, tuple) else (block_size, block_size)

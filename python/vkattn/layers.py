@@ -50,14 +50,16 @@ class Layer:
         self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
         self._plans = collections.OrderedDict()
 
-    def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, key_padding_mask=None, key_lengths=None,
-                 is_causal=False, window=None, causal_alignment="top_left", past_len=0, output_shape=None, kernel="auto"):
+    def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128, key_padding_mask=None,
+                 key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0, output_shape=None, kernel="auto"):
         """Computes the layer: query [B,Lq,width] in, the same shape out (output_shape where the layer changes it).
 
         cache: a Cache that the tokens are appended to, and attended with what it holds. Masks as in attention().
         """
         arrays = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
         inputs = {role: as_array(array, role) for role, array in arrays.items() if array is not None}
+        if block_mask is not None:
+            inputs["block_mask"] = as_array(block_mask, "block_mask", numpy.int32)
         if key_padding_mask is not None:
             inputs["key_padding_mask"] = as_array(key_padding_mask, "key_padding_mask", numpy.bool_)
         if key_lengths is not None:
@@ -65,7 +67,7 @@ class Layer:
         query = inputs["query"]
         outputs = {"output": numpy.empty(output_shape or query.shape, query.dtype)}
         layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len)
-        set_masks(layer_call, is_causal, window, causal_alignment)
+        set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**inputs, **outputs}.items():
             setattr(layer_call, role, describe(array, role))
         parents, plans = [], self._plans

@@ -96,6 +96,9 @@ void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call 
     desc.value = core.value.tensor;
     desc.output = core.output.tensor;
     desc.attn_mask = call.attn_mask;
+    desc.block_mask = call.block_mask;
+    desc.block_q_len = call.block_q_len;
+    desc.block_kv_len = call.block_kv_len;
     desc.key_padding_mask = call.key_padding_mask;
     desc.key_lengths = call.key_lengths;
     desc.attn_weights = call.attn_weights;

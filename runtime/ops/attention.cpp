@@ -186,6 +186,7 @@ AttentionSources attention_roles() {
     set(BINDING_CU_SEQLENS_Q, VKATTN_ROLE_CU_SEQLENS_Q);
     set(BINDING_CU_SEQLENS_K, VKATTN_ROLE_CU_SEQLENS_K);
     set(BINDING_BLOCK_TABLE, VKATTN_ROLE_BLOCK_TABLE);
+    set(BINDING_BLOCK_MASK, VKATTN_ROLE_BLOCK_MASK);
     return sources;
 }
 
@@ -213,6 +214,7 @@ std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const Attention
     tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
     tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
     tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
+    tensors[BINDING_BLOCK_MASK] = &problem.block_mask;
     return tensors;
 }
 

@@ -17,9 +17,9 @@ bool fits(const vkattn_tensor &tensor, const DeviceCaps &caps) {
 }
 
 bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_tensor *const tensors[] = {
-        &problem.query,       &problem.key,       &problem.value,        &problem.output,
-        &problem.log_sum_exp, &problem.attn_mask, &problem.attn_weights, &problem.qk_matmul_output};
+    const vkattn_tensor *const tensors[] = {&problem.query,      &problem.key,          &problem.value,
+                                            &problem.output,     &problem.log_sum_exp,  &problem.attn_mask,
+                                            &problem.block_mask, &problem.attn_weights, &problem.qk_matmul_output};
     return std::all_of(std::begin(tensors), std::end(tensors),
                        [&](const vkattn_tensor *tensor) { return fits(*tensor, caps); });
 }
@@ -35,8 +35,8 @@ AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;
     for (vkattn_tensor *tensor :
-         {&part.query, &part.key, &part.value, &part.output, &part.log_sum_exp, &part.attn_mask, &part.key_padding_mask,
-          &part.key_lengths, &part.past_lengths, &part.attn_weights, &part.qk_matmul_output})
+         {&part.query, &part.key, &part.value, &part.output, &part.log_sum_exp, &part.attn_mask, &part.block_mask,
+          &part.key_padding_mask, &part.key_lengths, &part.past_lengths, &part.attn_weights, &part.qk_matmul_output})
         slice(*tensor, 0, entry, 1);
     part.first_batch = problem.first_batch + entry;
     return part;
@@ -49,8 +49,8 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
     part.query_heads = problem.query_heads / problem.kv_heads;
     const uint64_t first = uint64_t{head} * part.query_heads;
     for (vkattn_tensor *tensor : {&part.key, &part.value}) slice(*tensor, 1, head, 1);
-    for (vkattn_tensor *tensor :
-         {&part.query, &part.output, &part.log_sum_exp, &part.attn_mask, &part.attn_weights, &part.qk_matmul_output})
+    for (vkattn_tensor *tensor : {&part.query, &part.output, &part.log_sum_exp, &part.attn_mask, &part.block_mask,
+                                  &part.attn_weights, &part.qk_matmul_output})
         slice(*tensor, 1, first, part.query_heads);
     for (vkattn_tensor *tensor : {&part.alibi_slopes, &part.sinks}) slice(*tensor, 0, first, part.query_heads);
     part.first_query_head = problem.first_query_head + static_cast<uint32_t>(first);

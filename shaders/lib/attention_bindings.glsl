@@ -35,6 +35,7 @@ layout(set = 0, binding = BINDING_QK_MATMUL_OUTPUT, std430) writeonly buffer QkO
 layout(set = 0, binding = BINDING_CU_SEQLENS_Q, std430) readonly buffer CuSeqlensQBuffer { int cu_seqlens_q[]; };
 layout(set = 0, binding = BINDING_CU_SEQLENS_K, std430) readonly buffer CuSeqlensKBuffer { int cu_seqlens_k[]; };
 layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
+layout(set = 0, binding = BINDING_BLOCK_MASK, std430) readonly buffer BlockMaskBuffer { uint block_mask[]; };
 
 bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 

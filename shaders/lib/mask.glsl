@@ -49,10 +49,10 @@ KeyRange seen_by_any(uint batch, uint first, uint last) {
     return range;
 }
 
-// Keys inside it are visible to all query positions first .. last, as far as they exist; empty where a mask must be looked
-// up key by key.
+// Keys inside it are visible to all query positions first .. last, as far as they exist and block_mask has them; empty
+// where a mask must be looked up key by key.
 KeyRange seen_by_all(uint batch, uint first, uint last) {
-    if (has(FEATURE_KEY_PADDING) || MASK_FORMAT != FORMAT_NONE) return KeyRange(0, 0);
+    if (has(FEATURE_KEY_PADDING) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK))) return KeyRange(0, 0);
     uint end = key_length(batch);
     int offset = diagonal_offset(batch);
     KeyRange range = KeyRange(0, end);
@@ -93,6 +93,55 @@ bool hidden_by_boolean_mask(Row row, uint key) {
     return bitfieldExtract(mask_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) == 0u;
 }
 
+// What block_mask says of a block.
+uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {
+    uint element = batch * parameters.block_strides[0] + query_head * parameters.block_strides[1] +
+                   query_block * parameters.block_strides[2] + key_block;
+    return block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element];
+}
+
+// Some rows of a KV head, and some keys.
+struct Tile {
+    uint batch;
+    uint kv_head;
+    uint first_row;
+    uint last_row;
+    uint first_key;
+    uint last_key;
+};
+
+// Whether block_mask has (any block of the tile not hidden, all of them visible without a look at attn_mask).
+bvec2 blocks_of(Tile tile) {
+    uint last_key = min(tile.last_key, parameters.kv_len - 1);
+    uint heads = parameters.block_strides[1] == 0 ? 1 : GROUP;
+    bvec2 blocks = bvec2(false, true);
+    for (uint head = 0; head < heads; ++head) {
+        uint query_head = row_of_group(tile.batch, tile.kv_head, head).query_head;
+        for (uint q = tile.first_row / GROUP / BLOCK_Q_LEN; q <= tile.last_row / GROUP / BLOCK_Q_LEN; ++q) {
+            for (uint k = tile.first_key / BLOCK_KV_LEN; k <= last_key / BLOCK_KV_LEN; ++k) {
+                uint state = block_state(tile.batch, query_head, q, k);
+                blocks.x = blocks.x || state != BLOCK_HIDDEN;
+                blocks.y = blocks.y && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
+            }
+        }
+    }
+    return blocks;
+}
+
+bool sees_blocks(Tile tile) { return !has(FEATURE_BLOCK_MASK) || blocks_of(tile).x; }
+
+bool sees_whole_blocks(Tile tile) { return !has(FEATURE_BLOCK_MASK) || blocks_of(tile).y; }
+
+// The first key from `key` on, and before `end`, whose block is not hidden from all the tile's rows; otherwise a later one.
+uint next_seen_key(Tile tile, uint key, uint end) {
+    if (!has(FEATURE_BLOCK_MASK)) return key;
+    for (; key < end; key = (key / BLOCK_KV_LEN + 1) * BLOCK_KV_LEN) {
+        tile.first_key = tile.last_key = key;
+        if (sees_blocks(tile)) break;
+    }
+    return key;
+}
+
 #define WORDS mask_words
 #define BINDING BINDING_ATTN_MASK
 #define LOAD load_mask
@@ -105,6 +154,11 @@ float mask_score(float score, Row row, uint key) {
     if (key >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
     if (!key_exists(row.batch, key)) return HIDDEN;
     if (has(FEATURE_KEY_PADDING) && ignored_by_padding(row.batch, key)) return HIDDEN;
+    if (has(FEATURE_BLOCK_MASK)) {
+        uint state = block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN, key / BLOCK_KV_LEN);
+        if (state == BLOCK_HIDDEN) return HIDDEN;
+        if (state == BLOCK_FULL) return score;
+    }
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = load_mask(MASK_FORMAT, mask_element(row, key));

@@ -83,6 +83,14 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     if (data.ConsumeBool()) desc.log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len});
     if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, type, {q_len, kv_len});
     if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, 1, q_len, kv_len});
+    if (data.ConsumeBool()) {
+        desc.block_q_len = static_cast<std::uint32_t>(some_size(data)) - 1;
+        desc.block_kv_len = data.ConsumeIntegralInRange(1u, 256u);
+        const std::uint64_t q_blocks = data.ConsumeBool() ? 1 : q_len / std::max(desc.block_q_len, 1u) + 1;
+        desc.block_mask =
+            some_tensor(data, VKATTN_TYPE_I32,
+                        {1, kv_heads * group, q_blocks, (kv_len + desc.block_kv_len - 1) / desc.block_kv_len});
+    }
     if (data.ConsumeBool()) desc.key_padding_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, kv_len});
     if (data.ConsumeBool()) desc.key_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
     if (data.ConsumeBool()) desc.past_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
@@ -196,7 +204,8 @@ void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps)
 bool can_be_bound(const AttentionProblem &problem, const AttentionChoice &choice, const DeviceCaps &caps) {
     for (const vkattn_tensor *tensor :
          {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
-          &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key, &choice.staged_value})
+          &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key,
+          &choice.staged_value})
         if (present(*tensor) &&
             bytes_of(tensor->type, extent_elements(*tensor) - tensor->offset) > caps.max_storage_buffer_range)
             return false;
@@ -207,7 +216,8 @@ void expect_room(const AttentionProblem &problem, const AttentionChoice &choice)
     // kernels count elements in 32 bits
     for (const vkattn_tensor *tensor :
          {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
-          &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key, &choice.staged_value})
+          &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key,
+          &choice.staged_value})
         if (present(*tensor))
             expect(extent_elements(*tensor) - tensor->offset <= std::uint64_t{1} << 32,
                    "elements are counted in 32 bits");

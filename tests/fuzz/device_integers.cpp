@@ -105,6 +105,12 @@ Target attention(const vkattn::Context &context, Keys keys, std::uint64_t querie
     if (keys == Keys::kPacked) wants(desc.cu_seqlens_k, VKATTN_ROLE_CU_SEQLENS_K, {kSequences + 1});
     if (keys == Keys::kPaged) wants(desc.block_table, VKATTN_ROLE_BLOCK_TABLE, {kSequences, kPages});
     wants(desc.key_lengths, VKATTN_ROLE_KEY_LENGTHS, {kSequences});
+    if (keys == Keys::kDense && queries != 1) {
+        desc.block_q_len = 4;
+        desc.block_kv_len = 8;
+        wants(desc.block_mask, VKATTN_ROLE_BLOCK_MASK,
+              {1, kHeads, ((queries == 0 ? kLongest : queries) + 3) / 4, (kKeys + 7) / 8});
+    }
     if (mask != VKATTN_MASK_NONE) wants(desc.past_lengths, VKATTN_ROLE_PAST_LENGTHS, {kSequences});
     Target target{context.attention_plan(desc), std::move(integers), {}, {}};
     const auto bytes = [](const vkattn_tensor &tensor) { return vkattn_tensor_bytes(&tensor); };
