@@ -142,6 +142,29 @@ TEST_CASE_FIXTURE(DeviceTest, "mla naive and mla absorb agree, biases included")
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest,
+                  "mla absorb agrees with naive where biases stay in the scores, and where a query sees no key") {
+    constexpr std::uint64_t kLen = 9;
+    for (const float softcap : {0.0f, 2.0f}) {
+        CAPTURE(softcap);
+        std::mt19937 random(36);
+        const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, kLen, 48}, random);
+        std::vector<HostTensor> outputs;
+        for (const vkattn_mla_form form : {VKATTN_MLA_NAIVE, VKATTN_MLA_ABSORB}) {
+            LayerCase c = mla_case(form, 0, true);
+            c.config.softcap = softcap;
+            const vkattn::Layer layer = make_layer(c);
+            outputs.push_back(prefill(layer, input));
+            MaskedCall masked(input);
+            masked.add(VKATTN_ROLE_ATTN_MASK, masked.call.attn_mask, HostTensor(VKATTN_TYPE_BOOL, {kLen, kLen}),
+                       [&](std::uint64_t i) { return i / kLen == 3 || i % 4 == 1 ? 0.0f : 1.0f; });
+            outputs.push_back(masked.run(layer));
+        }
+        check_equal("all keys", outputs[2], outputs[0], nmse_bound({VKATTN_TYPE_F32}));
+        check_equal("masked", outputs[3], outputs[1], nmse_bound({VKATTN_TYPE_F32}));
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "decoding token by token equals one prefill in every cached layer") {
     const std::vector<std::uint64_t> ones(9, 1);
     for (const LayerCase &c : cached_layers()) check_chunks(c, VKATTN_TYPE_F32, ones);

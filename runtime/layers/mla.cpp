@@ -140,6 +140,16 @@ void add_absorb(const Mla &mla, const View &query, const View &latents, const Vi
                              head_biases(mla, mla.nope(), mla.values()), output);
 }
 
+// Whether both forms give the same: b_K leaves the softmax only if nothing bends the scores before, and b_V is added to
+// every row, even to one that sees no key and has nothing to add it to.
+bool may_absorb(const Mla &mla) {
+    if (!present(mla.weight("wkv_b.bias"))) return true;
+    const vkattn_layer_call &call = mla.call;
+    const bool may_hide_all = present(call.attn_mask) || present(call.block_mask) || present(call.key_padding_mask) ||
+                              present(call.key_lengths);
+    return mla.config().softcap == 0 && !may_hide_all;
+}
+
 } // namespace
 
 vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
@@ -184,7 +194,7 @@ void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
     plan.barrier();
     const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past);
     const Heads attended = workspace_heads(plan, batch, len, mla.heads(), mla.values());
-    const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB;
+    const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
     plan.barrier();
     LinearEpilogue epilogue;
