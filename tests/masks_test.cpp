@@ -284,22 +284,29 @@ TEST_CASE_FIXTURE(DeviceTest,
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "nothing is read where no query's block sees") {
-    std::mt19937 random(6);
-    AttentionProblem problem = plain_problem(1, 40, 300, random);
-    set_blocks(problem, 16, 32, false, false, random);
-    problem.attn_mask = make_f32({40, 300}, random);
-    for (std::uint64_t q = 0; q < 3;
-         ++q) { // keys 64 .. 95 are hidden from all, and full blocks have no mask worth reading
-        problem.block_mask.set(q * 10 + 2, VKATTN_BLOCK_HIDDEN);
-        problem.block_mask.set(q * 10 + 5, VKATTN_BLOCK_FULL);
+TEST_CASE_FIXTURE(DeviceTest, "what lies in hidden blocks, and masks of full ones, may be anything") {
+    constexpr std::uint64_t kQueries = 40, kKeys = 300;
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    for (const std::uint32_t block : {32u, 8u}) { // 8: hidden and visible keys in one tile
+        for (const bool masked : {false, true}) {
+            INFO("blocks of ", block, " keys, masked ", masked);
+            std::mt19937 random(6);
+            AttentionProblem problem = plain_problem(1, kQueries, kKeys, random);
+            set_blocks(problem, 16, block, false, false, random);
+            const std::uint64_t blocks = problem.block_mask.shape()[3];
+            for (std::uint64_t i = 0; i < problem.block_mask.elements(); ++i) {
+                if (i % blocks == 2) problem.block_mask.set(i, VKATTN_BLOCK_HIDDEN);
+                if (i % blocks == 5) problem.block_mask.set(i, VKATTN_BLOCK_FULL);
+            }
+            for (HostTensor *tensor : {&problem.key, &problem.value})
+                for (std::uint64_t i = 0; i < tensor->elements(); ++i)
+                    if (i / 8 % kKeys / block == 2) tensor->set(i, kNan);
+            if (masked) problem.attn_mask = make_f32({kQueries, kKeys}, random);
+            for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i)
+                if (i % kKeys / block == 5) problem.attn_mask.set(i, kNan);
+            check_every_kernel(problem);
+        }
     }
-    for (HostTensor *tensor : {&problem.key, &problem.value})
-        for (std::uint64_t i = 0; i < tensor->elements(); ++i)
-            if (i / 8 % 300 / 32 == 2) tensor->set(i, std::numeric_limits<float>::quiet_NaN());
-    for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i)
-        if (i % 300 / 32 == 5) problem.attn_mask.set(i, std::numeric_limits<float>::quiet_NaN());
-    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "any byte but 0 is true") {

@@ -76,7 +76,8 @@ void stage_query() {
 }
 
 // Whether a row may hide a key that another row of the tile sees.
-const uint HIDING_FEATURES = FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING | FEATURE_SHORT_MASK;
+const uint HIDING_FEATURES =
+    FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK;
 const uint HIDES_KEYS = MASK_FORMAT | (FEATURES & HIDING_FEATURES) | PAGE_SIZE; // 0: no
 
 // Keys behind the end are zeros, so that what lies there is neither read nor multiplied. number: of the staging of values
