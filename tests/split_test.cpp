@@ -15,6 +15,11 @@ AttentionProblem random_problem() {
     problem.key = normal_tensor(VKATTN_TYPE_F32, {3, 2, 60, 32}, random);
     problem.value = normal_tensor(VKATTN_TYPE_F32, {3, 2, 60, 32}, random);
     problem.attn_mask = normal_tensor(VKATTN_TYPE_F32, {3, 4, 5, 60}, random);
+    problem.block_mask = HostTensor(VKATTN_TYPE_I32, {3, 4, 3, 4});
+    for (std::uint64_t i = 0; i < problem.block_mask.elements(); ++i)
+        problem.block_mask.set(i, static_cast<float>((i + i / 12) % 3));
+    problem.block_q_len = 2;
+    problem.block_kv_len = 16;
     problem.alibi_slopes = normal_tensor(VKATTN_TYPE_F32, {4}, random);
     problem.key_lengths = tensor_of(VKATTN_TYPE_I32, {3}, std::vector<float>{60, 31, 2});
     problem.dropout_p = 0.25f;
