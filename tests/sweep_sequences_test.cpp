@@ -16,6 +16,11 @@ struct Draw {
     bool operator==(const Draw &) const = default;
 };
 
+// Dense queries over dense keys have one offset, not each sequence's own.
+void align(SequencesCase &c) {
+    if (!c.packs_queries && c.keys == Keys::kDense) c.alignment = VKATTN_CAUSAL_TOP_LEFT;
+}
+
 void draw_compiled(SequencesCase &c, Random &random) {
     c.query_heads = random.any<std::uint64_t>({1, 1, 2, 4}); // of a KV head
     c.packs_queries = !random.one_in(3);
@@ -53,6 +58,7 @@ Draw draw(unsigned seed) {
     c.window_left = static_cast<int>(random.up_to(60)) - 2;
     c.window_right = static_cast<int>(random.up_to(60)) - 2;
     if (random.one_in(2)) c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    align(c);
     d.loses_pages = c.keys == Keys::kPaged && random.one_in(3);
     return d;
 }
@@ -115,7 +121,10 @@ const std::vector<Reduction> &reductions() {
         [](Draw &d) { d.batch.query_type = VKATTN_TYPE_F32; },
         [](Draw &d) { d.batch.key_type = VKATTN_TYPE_F32; },
         [](Draw &d) { d.batch.value_type = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.batch.keys = Keys::kDense; },
+        [](Draw &d) {
+            d.batch.keys = Keys::kDense;
+            align(d.batch);
+        },
         [](Draw &d) { d.batch.page = std::max<std::uint64_t>(d.batch.page / 2, 8); },
         [](Draw &d) {
             if (d.batch.lengths.size() > 1) d.batch.lengths.pop_back();
