@@ -241,9 +241,10 @@ void main() {
     FOR_MATRICES(t, OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
     for (uint key = range.begin; key < range.end; key += KEYS_OF_TILE) {
         Tile tile = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, key, key + KEYS_OF_TILE - 1);
-        if (!sees_blocks(tile)) continue;
+        Blocks blocks = blocks_of(tile);
+        if (!blocks.seen) continue;
         attend_tile(key, range.end,
-                    key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end) && sees_whole_blocks(tile) &&
+                    key >= full.begin && key + KEYS_OF_TILE <= min(full.end, range.end) && blocks.whole &&
                         keys_exist(gl_WorkGroupID.z, key, key + KEYS_OF_TILE));
     }
     barrier(); // the tiles' last readers are done

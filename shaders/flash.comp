@@ -240,9 +240,10 @@ void main() {
     start_rows(part);
     for (uint key = range.begin; key < range.end; key += KEYS) {
         Tile tile = Tile(gl_WorkGroupID.z, gl_WorkGroupID.y, first_row, last_row, key, key + KEYS - 1);
-        if (!sees_blocks(tile)) continue;
+        Blocks blocks = blocks_of(tile);
+        if (!blocks.seen) continue;
         attend_tile(key, range.end,
-                    key >= full.begin && key + KEYS <= min(full.end, range.end) && sees_whole_blocks(tile) &&
+                    key >= full.begin && key + KEYS <= min(full.end, range.end) && blocks.whole &&
                         keys_exist(gl_WorkGroupID.z, key, key + KEYS));
     }
     join_columns();

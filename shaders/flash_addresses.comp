@@ -120,8 +120,7 @@ void main() {
         bias_step(first_row, first);
         step.first_key = first;
         step.last_key = first + STEP - 1;
-        bool masked =
-            first < max(key, full.begin) || first + STEP > min(range.end, full.end) || !sees_whole_blocks(step);
+        bool masked = first < max(key, full.begin) || first + STEP > min(range.end, full.end) || !blocks_of(step).whole;
         hide_step(masked, first_row, first, key, range.end);
         float rescale = soften_row(0);
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), rescale);

@@ -153,7 +153,7 @@ void main() {
         bias_step(first_row, key);
         step.first_key = key;
         step.last_key = key + STEP - 1;
-        bool masked = key < full.begin || key + STEP > min(range.end, full.end) || !sees_whole_blocks(step);
+        bool masked = key < full.begin || key + STEP > min(range.end, full.end) || !blocks_of(step).whole;
         hide_step(masked, first_row, key, 0, range.end);
         sum_step();
         key = next_seen_key(step, key + STEP, range.end);

@@ -1,4 +1,5 @@
 // Every mask and bias of the operator attention, alone and in pairs.
+#include "block_states.hpp"
 #include "device.hpp"
 
 #include <doctest/doctest.h>
@@ -92,24 +93,14 @@ void add_short_mask(AttentionProblem &p, std::mt19937 &random) {
     p.attn_mask = random_bool({1, sizes_of(p).q_len, (sizes_of(p).kv_len * 2 + 2) / 3}, random, 0.7);
 }
 
-// Hidden, partial and full blocks, and numbers that mean partial as well.
-HostTensor block_states(Shape shape, std::mt19937 &random) {
-    constexpr std::array<float, 6> kStates = {VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_PARTIAL,
-                                              VKATTN_BLOCK_FULL,   VKATTN_BLOCK_FULL,   -7.0f};
-    std::uniform_int_distribution<std::size_t> any(0, kStates.size() - 1);
-    HostTensor tensor(VKATTN_TYPE_I32, std::move(shape));
-    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, kStates[any(random)]);
-    return tensor;
-}
-
 void set_blocks(AttentionProblem &p, std::uint32_t q_len, std::uint32_t kv_len, bool per_batch, bool per_head,
                 std::mt19937 &random) {
     const AttentionSizes s = sizes_of(p);
     p.block_q_len = q_len;
     p.block_kv_len = kv_len;
-    p.block_mask = block_states({per_batch ? s.batch : 1, per_head ? s.query_heads : 1, (s.q_len + q_len - 1) / q_len,
-                                 (s.kv_len + kv_len - 1) / kv_len},
-                                random);
+    p.block_mask = random_block_states({per_batch ? s.batch : 1, per_head ? s.query_heads : 1,
+                                        (s.q_len + q_len - 1) / q_len, (s.kv_len + kv_len - 1) / kv_len},
+                                       random);
 }
 
 void add_block_mask(AttentionProblem &p, std::mt19937 &random) { set_blocks(p, 8, 16, true, true, random); }

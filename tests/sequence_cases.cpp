@@ -1,5 +1,6 @@
 #include "sequence_cases.hpp"
 
+#include "block_states.hpp"
 #include "compare.hpp"
 
 #include <algorithm>
@@ -116,29 +117,26 @@ void fill_keys(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt
     }
 }
 
-} // namespace
-
 // As many blocks for every sequence as the longest takes.
 void add_blocks(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random, SequencesBatch &batch) {
     const std::uint64_t queries = c.packs_queries ? longest(c, &SequenceLengths::queries) : c.lengths[0].queries;
     const std::uint64_t keys =
         batch.block_table.present() ? batch.block_table.shape()[1] * c.page : longest(c, &SequenceLengths::keys);
-    const Shape of_one = {1, c.query_heads, (queries + kBlockQueries - 1) / kBlockQueries,
-                          (keys + kBlockKeys - 1) / kBlockKeys};
-    batch.block_mask = HostTensor(VKATTN_TYPE_I32, {sequences.size(), of_one[1], of_one[2], of_one[3]});
-    std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
-    std::uint64_t next = 0;
+    Shape shape = {1, c.query_heads, (queries + kBlockQueries - 1) / kBlockQueries,
+                   (keys + kBlockKeys - 1) / kBlockKeys};
     for (Sequence &sequence : sequences) {
-        AttentionProblem &p = sequence.problem;
-        p.block_q_len = kBlockQueries;
-        p.block_kv_len = kBlockKeys;
-        p.block_mask = HostTensor(VKATTN_TYPE_I32, of_one);
-        for (std::uint64_t i = 0; i < p.block_mask.elements(); ++i) {
-            p.block_mask.set(i, static_cast<float>(any(random)));
-            batch.block_mask.set(next++, p.block_mask.get(i));
-        }
+        sequence.problem.block_q_len = kBlockQueries;
+        sequence.problem.block_kv_len = kBlockKeys;
+        sequence.problem.block_mask = random_block_states(shape, random);
     }
+    shape[0] = sequences.size();
+    batch.block_mask = HostTensor(VKATTN_TYPE_I32, shape);
+    const std::uint64_t of_one = batch.block_mask.elements() / sequences.size();
+    for (std::uint64_t i = 0; i < batch.block_mask.elements(); ++i)
+        batch.block_mask.set(i, sequences[i / of_one].problem.block_mask.get(i % of_one));
 }
+
+} // namespace
 
 SequencesBatch make_batch(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random) {
     SequencesBatch batch;

@@ -1,4 +1,5 @@
 // Layers of every kind drawn at random, with biases and without, pasts, caches and masks, against the reference.
+#include "block_states.hpp"
 #include "layer_cases.hpp"
 #include "random_draws.hpp"
 
@@ -152,10 +153,7 @@ LayerProblem problem_of(const Draw &d) {
     if (d.blocks) {
         p.block_q_len = 8;
         p.block_kv_len = 16;
-        p.block_mask = HostTensor(VKATTN_TYPE_I32, {1, c.num_heads, (q_len(d) + 7) / 8, (keys + 15) / 16});
-        std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
-        for (std::uint64_t i = 0; i < p.block_mask.elements(); ++i)
-            p.block_mask.set(i, static_cast<float>(any(random)));
+        p.block_mask = random_block_states({1, c.num_heads, (q_len(d) + 7) / 8, (keys + 15) / 16}, random);
     }
     if (d.key_lengths) {
         std::uniform_int_distribution<int> any(0, static_cast<int>(keys) + 2);

@@ -1,5 +1,6 @@
 // Problems drawn at random over what the operator attention takes, on every kernel that takes them, against the reference. A
 // failing draw is made smaller as long as it fails, and saved as a case file where it can be.
+#include "block_states.hpp"
 #include "compare.hpp"
 #include "device.hpp"
 #include "random_draws.hpp"
@@ -131,12 +132,10 @@ HostTensor mask_of(const Draw &d, std::mt19937 &random) {
 
 // As broadcast as the mask, but for its queries.
 HostTensor block_mask_of(const Draw &d, std::mt19937 &random) {
-    HostTensor mask(VKATTN_TYPE_I32,
-                    {(d.mask_broadcast & 1) != 0 ? 1 : d.batch, (d.mask_broadcast & 2) != 0 ? 1 : d.kv_heads * d.group,
-                     (d.q_len + d.block_q_len - 1) / d.block_q_len, (d.kv_len + d.block_kv_len - 1) / d.block_kv_len});
-    std::uniform_int_distribution<int> any(VKATTN_BLOCK_HIDDEN, VKATTN_BLOCK_FULL);
-    for (std::uint64_t i = 0; i < mask.elements(); ++i) mask.set(i, static_cast<float>(any(random)));
-    return mask;
+    return random_block_states(
+        {(d.mask_broadcast & 1) != 0 ? 1 : d.batch, (d.mask_broadcast & 2) != 0 ? 1 : d.kv_heads * d.group,
+         (d.q_len + d.block_q_len - 1) / d.block_q_len, (d.kv_len + d.block_kv_len - 1) / d.block_kv_len},
+        random);
 }
 
 AttentionProblem problem_of(const Draw &d) {

@@ -68,8 +68,8 @@ AttentionDesc = structure(
         "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths", "past_lengths",
         "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "cu_seqlens_q", "cu_seqlens_k", "block_table",
         "block_mask")),
-    ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32), ("score_stage", c_int), ("scale", c_float), ("softcap", c_float),
-    ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
+    ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32),
+    ("score_stage", c_int), ("scale", c_float), ("softcap", c_float), ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
     ("kv_head_mapping", c_int), ("kernel", c_int))
 MergeDesc = structure(

@@ -110,34 +110,37 @@ struct Tile {
     uint last_key;
 };
 
-// Whether block_mask has (any block of the tile not hidden, all of them visible without a look at attn_mask).
-bvec2 blocks_of(Tile tile) {
+// What a tile's blocks have in common.
+struct Blocks {
+    bool seen;  // some block is not hidden
+    bool whole; // every block is visible without a look at attn_mask
+};
+
+Blocks blocks_of(Tile tile) {
+    if (!has(FEATURE_BLOCK_MASK)) return Blocks(true, true);
     uint last_key = min(tile.last_key, parameters.kv_len - 1);
     uint heads = parameters.block_strides[1] == 0 ? 1 : GROUP;
-    bvec2 blocks = bvec2(false, true);
+    Blocks blocks = Blocks(false, true);
     for (uint head = 0; head < heads; ++head) {
         uint query_head = row_of_group(tile.batch, tile.kv_head, head).query_head;
         for (uint q = tile.first_row / GROUP / BLOCK_Q_LEN; q <= tile.last_row / GROUP / BLOCK_Q_LEN; ++q) {
             for (uint k = tile.first_key / BLOCK_KV_LEN; k <= last_key / BLOCK_KV_LEN; ++k) {
                 uint state = block_state(tile.batch, query_head, q, k);
-                blocks.x = blocks.x || state != BLOCK_HIDDEN;
-                blocks.y = blocks.y && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
+                blocks.seen = blocks.seen || state != BLOCK_HIDDEN;
+                blocks.whole =
+                    blocks.whole && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
             }
         }
     }
     return blocks;
 }
 
-bool sees_blocks(Tile tile) { return !has(FEATURE_BLOCK_MASK) || blocks_of(tile).x; }
-
-bool sees_whole_blocks(Tile tile) { return !has(FEATURE_BLOCK_MASK) || blocks_of(tile).y; }
-
 // The first key from `key` on, and before `end`, whose block is not hidden from all the tile's rows; otherwise a later one.
 uint next_seen_key(Tile tile, uint key, uint end) {
     if (!has(FEATURE_BLOCK_MASK)) return key;
     for (; key < end; key = (key / BLOCK_KV_LEN + 1) * BLOCK_KV_LEN) {
         tile.first_key = tile.last_key = key;
-        if (sees_blocks(tile)) break;
+        if (blocks_of(tile).seen) break;
     }
     return key;
 }
