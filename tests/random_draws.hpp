@@ -3,8 +3,11 @@
 // VKATTN_SWEEP_PROBLEMS: how many of each kind (15); VKATTN_SWEEP_SEED: from which number on (1).
 #pragma once
 
+#include "device.hpp"
+
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -43,12 +46,16 @@ inline unsigned sweep_number(const char *name, unsigned otherwise) {
 }
 
 // complaints_of(seed): what is wrong with the problem of that number, "" for nothing.
+// One kind after the other, each on a device of its own where kinds repeat: what is compiled is not kept for all of them.
 template <typename Complaints>
 void sweep(Complaints &&complaints_of) {
     const unsigned first = sweep_number("VKATTN_SWEEP_SEED", 1), count = sweep_number("VKATTN_SWEEP_PROBLEMS", 15);
-    for (unsigned seed = first; seed < first + count; ++seed) {
-        const std::string complaints = complaints_of(seed);
-        if (!complaints.empty()) FAIL_CHECK("VKATTN_SWEEP_SEED=" << seed << ", " << complaints);
+    for (unsigned kind = first; kind < first + std::min(count, Draws::kKinds); ++kind) {
+        for (unsigned seed = kind; seed < first + count; seed += Draws::kKinds) {
+            const std::string complaints = complaints_of(seed);
+            if (!complaints.empty()) FAIL_CHECK("VKATTN_SWEEP_SEED=" << seed << ", " << complaints);
+        }
+        if (count > Draws::kKinds) CHECK(close_test_device().empty());
     }
     MESSAGE(count << " problems, from number " << first << " on");
 }

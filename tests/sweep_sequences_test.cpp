@@ -22,7 +22,8 @@ void align(SequencesCase &c) {
 }
 
 void draw_compiled(SequencesCase &c, Random &random) {
-    c.query_heads = random.any<std::uint64_t>({1, 1, 2, 4}); // of a KV head
+    c.kv_heads = random.up_to(3);
+    c.query_heads = c.kv_heads * random.any<std::uint64_t>({1, 1, 2, 4});
     c.packs_queries = !random.one_in(3);
     c.keys = random.any({Keys::kDense, Keys::kPacked, Keys::kPaged, Keys::kPaged});
     const auto size = [&] { return random.any<std::uint64_t>({random.up_to(130), 32, 64, 64, 128}); };
@@ -49,8 +50,6 @@ Draw draw(unsigned seed) {
     d.seed = seed;
     SequencesCase &c = d.batch;
     draw_compiled(c, draws.compiled);
-    c.kv_heads = random.up_to(3);
-    c.query_heads *= c.kv_heads;
     const std::uint64_t queries = random.one_in(3) ? 1 : random.up_to(60);
     const std::uint64_t keys = random.up_to(random.one_in(3) ? 700 : 90);
     for (std::uint64_t n = random.up_to(6); n > 0; --n)

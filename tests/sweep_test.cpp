@@ -43,6 +43,7 @@ struct Draw {
 bool quantised(const Draw &d) { return is_quantised(d.key) || is_quantised(d.value); }
 
 void draw_compiled(Draw &d, Random &random) {
+    d.kv_heads = random.up_to(3); // of which strides are made
     d.group = random.any<std::uint64_t>({1, 1, 2, 3, 4, 8});
     const auto size = [&] {
         return random.any<std::uint64_t>({random.up_to(20), random.up_to(130), 32, 64, 64, 128, 96, 192});
@@ -85,7 +86,6 @@ Draw draw(unsigned seed) {
     d.seed = seed;
     draw_compiled(d, draws.compiled);
     d.batch = random.up_to(3);
-    d.kv_heads = random.up_to(3);
     d.q_len = random.one_in(3) ? 1 : random.up_to(random.one_in(4) ? 80 : 20);
     d.kv_len = random.one_in(4) ? random.up_to(900) : random.up_to(90);
     d.bottom_right = random.one_in(3);
