@@ -57,6 +57,12 @@ TEST_CASE("versions of a driver, and what is in no row") {
     CHECK(traits_of(newer).scalar_address_loads == 0);
     CHECK(traits_of(old).scalar_address_loads == 0);
     CHECK(traits_of(old).max_loop_iterations == 65535);
+#ifdef __aarch64__
+    CHECK(traits_of(old).unpacks_halves == 0);
+#else
+    CHECK(traits_of(old).unpacks_halves == 1);
+#endif
+    CHECK(traits_of(newest).unpacks_halves == 1);
     CHECK(traits_of(old).self_test == 0);
     CHECK(traits_of(old).max_dispatch_megaflops == 0);
     const vkattn::DeviceTraits unknown = traits_of({0x1234, "A new one", "", "", kDiscrete});

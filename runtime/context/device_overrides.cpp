@@ -20,6 +20,7 @@ constexpr Trait kTraits[] = {
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
     {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
+    {"unpacks_halves", &DeviceTraits::unpacks_halves},
     {"self_test", &DeviceTraits::self_test},
     {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
     {"matrix_units", &DeviceTraits::matrix_units},

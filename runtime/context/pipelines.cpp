@@ -88,6 +88,7 @@ bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
     : vk_(vk), device_(device), cache_(cache), push_descriptors_(caps.push_descriptors != 0),
+      halves_by_arithmetic_(caps.traits.unpacks_halves == 0 ? 1 : 0),
       subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
 
 Pipelines::~Pipelines() {
@@ -176,11 +177,14 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
 }
 
 VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants) {
-    std::vector<VkSpecializationMapEntry> entries(constants.size());
+    std::vector<uint32_t> values(constants.begin(), constants.end());
+    values.push_back(halves_by_arithmetic_);
+    std::vector<VkSpecializationMapEntry> entries(values.size());
     for (uint32_t id = 0; id < entries.size(); ++id)
         entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
+    entries.back().constantID = CONSTANT_HALVES_BY_ARITHMETIC;
     const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
-                                              constants.size_bytes(), constants.data()};
+                                              values.size() * sizeof(uint32_t), values.data()};
     VkComputePipelineCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
     create.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;

@@ -69,7 +69,7 @@ vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     uint start = element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
     uint i = element % QUANTISED_BLOCK;
     Words words = Words(address);
-    float scale = unpackHalf2x16(words.values[start / 4] >> ((start & 2) * 8)).x;
+    float scale = unpack_halves(words.values[start / 4] >> ((start & 2) * 8)).x;
     uint at = start + quantised_byte(format, i);
     uint bytes = words.values[at / 4];
     if ((at & 2) != 0) bytes = (bytes >> 16) | (words.values[at / 4 + 1] << 16);
@@ -77,7 +77,7 @@ vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
 }
 
 vec4 expand_halves(const uint format, uvec2 halves) {
-    if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
+    if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
     return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
 }
 

@@ -2,13 +2,14 @@
 // Before: WORDS, the bound array of 32-bit words; BINDING, its number; LOAD, LOAD4 and LOAD_QUANTISED, the names of the
 // functions. 16- and 8-bit data are read from whole words, so no device feature is needed.
 
+#include "halves.glsl"
 #include "quantised.glsl"
 
 // Elements `element` (a multiple of 4) to `element + 3`.
 vec4 LOAD_QUANTISED(const uint format, uint element) {
     uint block = base_bytes(BINDING) + element / QUANTISED_BLOCK * bytes_of_quantised_block(format); // even
     uint i = element % QUANTISED_BLOCK;
-    float scale = unpackHalf2x16(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
+    float scale = unpack_halves(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
     uint at = block + quantised_byte(format, i);
     uint bytes = WORDS[at / 4];
     if ((at & 2) != 0) bytes = (bytes >> 16) | (WORDS[at / 4 + 1] << 16);
@@ -21,7 +22,7 @@ float LOAD(const uint format, uint element) {
     if (format == FORMAT_F32) return uintBitsToFloat(WORDS[base / 4 + element]);
     uint byte_offset = base + 2 * element;
     uint half_bits = bitfieldExtract(WORDS[byte_offset / 4], int(byte_offset & 2) * 8, 16);
-    return format == FORMAT_F16 ? unpackHalf2x16(half_bits).x : uintBitsToFloat(half_bits << 16);
+    return format == FORMAT_F16 ? unpack_halves(half_bits).x : uintBitsToFloat(half_bits << 16);
 }
 
 // Four elements, `stride` apart; the first is a multiple of 4 if the format is quantised. pairs: the first element's
@@ -31,7 +32,7 @@ vec4 LOAD4(const uint format, const bool pairs, uint element, const uint stride)
     if (format != FORMAT_F32 && pairs && stride == 1) {
         uint word = base_bytes(BINDING) / 4 + element / 2;
         uvec2 halves = uvec2(WORDS[word], WORDS[word + 1]);
-        if (format == FORMAT_F16) return vec4(unpackHalf2x16(halves.x), unpackHalf2x16(halves.y));
+        if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
         return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
     }
     return vec4(LOAD(format, element), LOAD(format, element + stride), LOAD(format, element + 2 * stride),

@@ -1,0 +1,21 @@
+// f16 to f32, two to a word.
+
+#ifndef HALVES_GLSL
+#define HALVES_GLSL
+
+layout(constant_id = CONSTANT_HALVES_BY_ARITHMETIC) const uint HALVES_BY_ARITHMETIC = 0;
+
+float f16_value(uint bits) {
+    uint magnitude = bits & 0x7fffu;
+    float value = uintBitsToFloat((magnitude << 13) + 0x38000000u);
+    if (magnitude < 0x400u) value = float(magnitude) / 16777216.0;
+    if (magnitude >= 0x7c00u) value = uintBitsToFloat((magnitude << 13) | 0x7f800000u);
+    return (bits & 0x8000u) != 0 ? -value : value;
+}
+
+vec2 unpack_halves(uint word) {
+    if (HALVES_BY_ARITHMETIC == 0) return unpackHalf2x16(word);
+    return vec2(f16_value(word & 0xffffu), f16_value(word >> 16));
+}
+
+#endif
