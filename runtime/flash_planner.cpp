@@ -15,12 +15,11 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
 constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kTileWorkgroup = 128;
-constexpr uint32_t kTileRowGroups = kTileWorkgroup / COLUMNS_OF_FLASH_TILE;
-constexpr uint32_t kTilePitch = 9;    // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;   // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;    // numbers of the output that an invocation holds
-constexpr uint32_t kShuffledRows = 2; // of an invocation
+constexpr uint32_t kTileRowGroups = 16; // at most
+constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
+constexpr uint32_t kShuffledRows = 2;   // of an invocation
 constexpr uint32_t kDecodeKeysStep = 4;
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
@@ -50,6 +49,15 @@ uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
 uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
     constexpr uint32_t kFewestKeys = 4, kMostKeys = 16;
     return problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
+}
+
+// Invocations of a column of flash's workgroup. A workgroup no larger than a subgroup can be no faster.
+uint32_t row_groups_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    uint32_t groups = kTileRowGroups;
+    if (problem.batch_invariant) return groups;
+    while (groups / 2 >= rows_of(problem) && groups / 2 * COLUMNS_OF_FLASH_TILE >= caps.subgroup_size && groups > 1)
+        groups /= 2;
+    return groups;
 }
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -181,8 +189,13 @@ uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, Flas
     const uint32_t budget =
         caps.max_loop_iterations / rows - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
     // trips of a step, those of remainders included
-    if (body == FlashBody::kTiles)
-        return budget / (chunks(kTileChunk) * (kTileChunk / 4 + 16) + 48) * KEYS_OF_FLASH_TILE;
+    if (body == FlashBody::kTiles) {
+        const uint32_t blocks = kTileChunk / 4;
+        const uint32_t invocations = row_groups_of_tile(problem, caps) * COLUMNS_OF_FLASH_TILE;
+        const uint32_t loads = KEYS_OF_FLASH_TILE * blocks / invocations; // with a loop for the last dims in each
+        const uint32_t of_chunk = 2 * loads + blocks + 12;
+        return budget / (chunks(kTileChunk) * of_chunk + 48) * KEYS_OF_FLASH_TILE;
+    }
     const uint32_t keys = budget / (chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2); // of lib/flash_row.glsl
     return std::max(keys / 16 * 16, 16u);
 }
@@ -254,9 +267,10 @@ void plan_shuffles(const AttentionProblem &problem, const DeviceCaps &caps, Atte
 
 void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint32_t rows = rows_of_tile(problem, caps);
+    const uint32_t row_groups = row_groups_of_tile(problem, caps);
     choice.dispatches[0] = {
-        constants_of(problem, kTileWorkgroup),
-        {tiles(rows_of(problem), rows * kTileRowGroups) * choice.parts, problem.kv_heads, problem.batch}};
+        constants_of(problem, row_groups * COLUMNS_OF_FLASH_TILE),
+        {tiles(rows_of(problem), rows * row_groups) * choice.parts, problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.ROWS = rows;
 }
 
@@ -282,9 +296,11 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const uint32_t invocations = body == FlashBody::kDecodeKeys ? caps.subgroup_size : 1; // that take parts each
-    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * kTileRowGroups)} *
-                                problem.kv_heads * problem.batch;
-    const uint64_t wanted = (caps.traits.parallel_workgroups + workgroups - 1) / workgroups * invocations;
+    const uint32_t row_groups = row_groups_of_tile(problem, caps);
+    const uint64_t workgroups =
+        uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * row_groups)} * problem.kv_heads * problem.batch;
+    const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
+    const uint64_t wanted = (filling + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
     return parts_between(problem, std::min(wanted, most), tiles(problem.kv_len, most_keys(problem, caps, body)));
 }

@@ -81,6 +81,8 @@ std::string device_selector() { return environment("VKATTN_TEST_DEVICE"); }
 
 TestDevice::TestDevice(ValidationMessages &messages)
     : context_(context_info(device_selector().c_str(), messages)), facts_(context_.facts()) {
+    static bool is_told = false;
+    if (std::exchange(is_told, true)) return;
     std::printf("device: %s, driver: %s %s, validation: %s\n", facts_.name, facts_.driver_name, facts_.driver_info,
                 validation_wanted() ? "on" : "off");
 }
