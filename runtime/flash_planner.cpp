@@ -55,8 +55,7 @@ uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
 uint32_t row_groups_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     uint32_t groups = kTileRowGroups;
     if (problem.batch_invariant) return groups;
-    while (groups / 2 >= rows_of(problem) && groups / 2 * COLUMNS_OF_FLASH_TILE >= caps.subgroup_size && groups > 1)
-        groups /= 2;
+    while (groups / 2 >= rows_of(problem) && groups / 2 * COLUMNS_OF_FLASH_TILE >= caps.subgroup_size) groups /= 2;
     return groups;
 }
 

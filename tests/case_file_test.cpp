@@ -164,6 +164,19 @@ TEST_CASE("the configuration of attention reaches the description") {
     CHECK(desc.output.shape[3] == 6);
 }
 
+TEST_CASE("blocks of queries and keys reach the description") {
+    TensorMap tensors = qkv();
+    tensors["block_mask"] = {Dtype::kI32, {1, 1, 2, 3}, std::vector<std::byte>(24)};
+    const CaseFile input = make_case(R"({"op":"attention","block_q_len":2,"block_kv_len":2})", tensors);
+    const vkattn_attention_desc desc = describe(input);
+    CHECK(desc.block_mask.type == VKATTN_TYPE_I32);
+    CHECK(desc.block_mask.shape[3] == 3);
+    CHECK(desc.block_q_len == 2);
+    CHECK(desc.block_kv_len == 2);
+    tensors["block_mask"] = counting({1, 1, 2, 3});
+    check_problem_error(kAttention, tensors, "'block_mask' is F32, expected I32 or I64");
+}
+
 TEST_CASE("3-D tensors are 4-D ones by their strides") {
     const CaseFile input =
         make_case(R"({"op":"attention","q_num_heads":4,"kv_num_heads":2})", {{"q", counting({2, 3, 32}, Dtype::kF16)},

@@ -5,11 +5,14 @@
 #include "device.hpp"
 #include "random_draws.hpp"
 
+#include "case_runner.hpp"
+#include "comparison.hpp"
 #include "safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <functional>
 #include <sstream>
 
@@ -267,14 +270,29 @@ const std::vector<std::function<void(Draw &)>> &reductions() {
     return all;
 }
 
+tools::HostTensor stored(const HostTensor &tensor) {
+    if (tensor.type() == VKATTN_TYPE_BOOL || tensor.type() == VKATTN_TYPE_I32) {
+        const auto bytes = std::as_bytes(tensor.bytes()).first(tensor.elements() * type_bytes(tensor.type()));
+        return {tensor.type() == VKATTN_TYPE_BOOL ? tools::Dtype::kBool : tools::Dtype::kI32,
+                tensor.shape(),
+                {bytes.begin(), bytes.end()}};
+    }
+    tools::Dtype dtype = tools::Dtype::kF32;
+    if (tensor.type() == VKATTN_TYPE_F16) dtype = tools::Dtype::kF16;
+    if (tensor.type() == VKATTN_TYPE_BF16) dtype = tools::Dtype::kBf16;
+    return tools::tensor_of(dtype, tensor.shape(), tensor.values());
+}
+
 // "" where a case file cannot say what the draw says.
 std::string save_case(const Draw &d) {
-    if (d.past_len != 0 || d.past_lengths || d.modulo_heads || d.block_q_len != 0) return "";
+    if (d.past_len != 0 || d.past_lengths) return "";
     const AttentionProblem p = problem_of(d);
     const AttentionReference reference = reference_attention(p);
     nlohmann::json config{{"op", "attention"}, {"causal_alignment", d.bottom_right ? "bottom_right" : "top_left"}};
     if (d.causal) config["is_causal"] = true;
     if (d.window) config.update({{"window_left", d.window_left}, {"window_right", d.window_right}});
+    if (d.modulo_heads) config["kv_head_mapping"] = "modulo";
+    if (d.block_q_len != 0) config.update({{"block_q_len", d.block_q_len}, {"block_kv_len", d.block_kv_len}});
     if (d.scale != 0.0f) config["scale"] = d.scale;
     if (d.softcap != 0.0f) config["softcap"] = d.softcap;
     if (d.dropout_p != 0.0f) config.update({{"dropout_p", d.dropout_p}, {"dropout_seed", d.seed}});
@@ -283,18 +301,13 @@ std::string save_case(const Draw &d) {
     tools::Safetensors file;
     file.metadata["vkattn"] = config.dump();
     const auto add = [&](const char *name, const HostTensor &tensor) {
-        if (!tensor.present()) return;
-        tools::Dtype dtype = tools::Dtype::kF32;
-        if (tensor.type() == VKATTN_TYPE_F16) dtype = tools::Dtype::kF16;
-        if (tensor.type() == VKATTN_TYPE_BF16) dtype = tools::Dtype::kBf16;
-        if (tensor.type() == VKATTN_TYPE_BOOL) dtype = tools::Dtype::kBool;
-        if (tensor.type() == VKATTN_TYPE_I32) dtype = tools::Dtype::kI32;
-        file.tensors[name] = tools::tensor_of(dtype, tensor.shape(), tensor.values());
+        if (tensor.present()) file.tensors[name] = stored(tensor);
     };
     add("q", p.query);
     add("k", p.key);
     add("v", p.value);
     add("attn_mask", p.attn_mask);
+    add("block_mask", p.block_mask);
     add("key_padding_mask", p.key_padding_mask);
     add("nonpad_kv_seqlen", p.key_lengths);
     add("alibi_slopes", p.alibi_slopes);
@@ -334,6 +347,28 @@ TEST_CASE("what fails is made smaller") {
     Draw small = smallest(draw(seed), reductions(), fails);
     small.window_left = small.window_right = -1; // of no window
     CHECK(text(small) == text(expected));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what is saved of a problem is a case with the same answer") {
+    Draw d;
+    d.batch = 2;
+    d.kv_heads = d.group = 2;
+    d.q_len = 5;
+    d.kv_len = 9;
+    d.head_dim = d.v_head_dim = 32;
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_Q8_0}) {
+        d.key = d.value = type;
+        d.causal = d.window = d.key_lengths = d.key_padding = d.alibi = d.sinks = d.modulo_heads = true;
+        d.mask = type == VKATTN_TYPE_F32 ? Mask::kBool : Mask::kF16;
+        d.block_q_len = d.block_kv_len = 3;
+        d.window_left = 4;
+        const std::string name = save_case(d);
+        const tools::CaseFile saved = tools::read_case(name);
+        const tools::CaseResult result =
+            tools::run_case(test_device().context(), saved, tools::expected_outputs(saved), VKATTN_KERNEL_AUTO);
+        CHECK(tools::compare_case(saved, result.outputs).difference.nmse < 1e-10);
+        CHECK(std::filesystem::remove(name));
+    }
 }
 
 TEST_SUITE_END();

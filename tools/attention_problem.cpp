@@ -11,10 +11,11 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 13> kInputs{"q",
+constexpr std::array<std::string_view, 14> kInputs{"q",
                                                    "k",
                                                    "v",
                                                    "attn_mask",
+                                                   "block_mask",
                                                    "key_padding_mask",
                                                    "nonpad_kv_seqlen",
                                                    "past_key",
@@ -31,8 +32,8 @@ void check_inputs(const ProblemBuilder &builder) {
     for (const auto &[name, tensor] : builder.input().tensors) {
         if (std::ranges::find(kInputs, std::string_view(name)) == kInputs.end())
             builder.fail("unknown tensor " + quote_name(name) +
-                         ", expected q k v attn_mask key_padding_mask nonpad_kv_seqlen past_key past_value "
-                         "alibi_slopes sinks cu_seqlens_q cu_seqlens_k block_table or expected.*");
+                         ", expected q k v attn_mask block_mask key_padding_mask nonpad_kv_seqlen past_key "
+                         "past_value alibi_slopes sinks cu_seqlens_q cu_seqlens_k block_table or expected.*");
     }
 }
 
@@ -201,6 +202,8 @@ void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.causal_alignment = input.mask.causal_alignment;
     desc.window_left = input.mask.window_left;
     desc.window_right = input.mask.window_right;
+    desc.block_q_len = input.mask.block_q_len;
+    desc.block_kv_len = input.mask.block_kv_len;
 }
 
 // What is joined in front of K and V, or returned with it, is dense.
@@ -255,6 +258,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     fill_inputs(builder, desc);
     desc.past_len = find_past_len(builder);
     desc.attn_mask = builder.add_attn_mask();
+    desc.block_mask = builder.add_integers(VKATTN_ROLE_BLOCK_MASK, "block_mask");
     desc.key_padding_mask = builder.add_key_padding_mask();
     desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");

@@ -19,6 +19,8 @@ void read_mask(ConfigReader &config, MaskConfig &mask) {
     if (config.has("window_left") || config.has("window_right")) mask.flags |= VKATTN_MASK_WINDOW;
     config.read("window_left", mask.window_left);
     config.read("window_right", mask.window_right);
+    config.read("block_q_len", mask.block_q_len);
+    config.read("block_kv_len", mask.block_kv_len);
     config.read_choice("causal_alignment",
                        {{"top_left", VKATTN_CAUSAL_TOP_LEFT}, {"bottom_right", VKATTN_CAUSAL_BOTTOM_RIGHT}},
                        mask.causal_alignment);

@@ -18,6 +18,8 @@ struct MaskConfig {
     vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
+    std::uint32_t block_q_len = 0; // of the tensor block_mask
+    std::uint32_t block_kv_len = 0;
 };
 
 // The configuration of op "attention".

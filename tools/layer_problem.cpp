@@ -9,9 +9,9 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 11> kInputs{
-    "query",    "key",        "value",         "hidden_states", "attn_mask",       "key_padding_mask",
-    "past_key", "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen"};
+constexpr std::array<std::string_view, 12> kInputs{
+    "query",    "key",        "value",         "hidden_states", "attn_mask",        "key_padding_mask",
+    "past_key", "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask"};
 
 // What a layer keeps of the keys and values of earlier calls.
 struct CacheNames {
@@ -125,6 +125,7 @@ void add_outputs(ProblemBuilder &builder, const CacheNames &names, vkattn_layer_
 
 void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.attn_mask = builder.add_attn_mask();
+    call.block_mask = builder.add_integers(VKATTN_ROLE_BLOCK_MASK, "block_mask");
     call.key_padding_mask = builder.add_key_padding_mask();
     call.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     const MaskConfig &mask = builder.input().mask;
@@ -132,6 +133,8 @@ void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.causal_alignment = mask.causal_alignment;
     call.window_left = mask.window_left;
     call.window_right = mask.window_right;
+    call.block_q_len = mask.block_q_len;
+    call.block_kv_len = mask.block_kv_len;
 }
 
 } // namespace
