@@ -175,6 +175,7 @@ TEST_CASE("blocks of queries and keys reach the description") {
     CHECK(desc.block_kv_len == 2);
     tensors["block_mask"] = counting({1, 1, 2, 3});
     check_problem_error(kAttention, tensors, "'block_mask' is F32, expected I32 or I64");
+    check_problem_error(R"({"op":"attention","block_q_len":2})", qkv(), "expected a tensor 'block_mask'");
 }
 
 TEST_CASE("3-D tensors are 4-D ones by their strides") {

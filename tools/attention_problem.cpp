@@ -258,7 +258,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     fill_inputs(builder, desc);
     desc.past_len = find_past_len(builder);
     desc.attn_mask = builder.add_attn_mask();
-    desc.block_mask = builder.add_integers(VKATTN_ROLE_BLOCK_MASK, "block_mask");
+    desc.block_mask = builder.add_block_mask();
     desc.key_padding_mask = builder.add_key_padding_mask();
     desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");

@@ -104,6 +104,13 @@ vkattn_tensor ProblemBuilder::add_key_padding_mask() {
     return add(VKATTN_ROLE_KEY_PADDING_MASK, contiguous("key_padding_mask", VKATTN_TYPE_BOOL, mask->shape), *mask);
 }
 
+vkattn_tensor ProblemBuilder::add_block_mask() {
+    const bool has_sizes = input_.mask.block_q_len != 0 || input_.mask.block_kv_len != 0;
+    if (has_sizes && input_.find("block_mask") == nullptr)
+        fail("has config keys block_q_len and block_kv_len alone, expected a tensor 'block_mask' with them");
+    return add_integers(VKATTN_ROLE_BLOCK_MASK, "block_mask");
+}
+
 vkattn_tensor ProblemBuilder::add_integers(vkattn_role role, const std::string &name) {
     const HostTensor *integers = input_.find(name);
     if (integers == nullptr) return {};

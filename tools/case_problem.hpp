@@ -77,6 +77,7 @@ class ProblemBuilder {
     // Adds the tensors of these names if the case has them; an absent layout otherwise.
     vkattn_tensor add_attn_mask();
     vkattn_tensor add_key_padding_mask();
+    vkattn_tensor add_block_mask(); // fails if the configuration has its sizes and the case no such tensor
     vkattn_tensor add_integers(vkattn_role role, const std::string &name); // I32 or I64, held to 32 bits
     vkattn_tensor add_f32_vector(vkattn_role role, const std::string &name);
 

@@ -125,7 +125,7 @@ void add_outputs(ProblemBuilder &builder, const CacheNames &names, vkattn_layer_
 
 void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.attn_mask = builder.add_attn_mask();
-    call.block_mask = builder.add_integers(VKATTN_ROLE_BLOCK_MASK, "block_mask");
+    call.block_mask = builder.add_block_mask();
     call.key_padding_mask = builder.add_key_padding_mask();
     call.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     const MaskConfig &mask = builder.input().mask;
