@@ -51,7 +51,7 @@ uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
     return problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
 }
 
-// Invocations of a column of flash's workgroup. A workgroup no larger than a subgroup can be no faster.
+// ROW_GROUPS of shaders/flash.comp: no more than the problem has rows, as long as the workgroup fills a subgroup.
 uint32_t row_groups_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     uint32_t groups = kTileRowGroups;
     if (problem.batch_invariant) return groups;
