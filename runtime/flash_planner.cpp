@@ -295,7 +295,7 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const uint32_t invocations = body == FlashBody::kDecodeKeys ? caps.subgroup_size : 1; // that take parts each
-    const uint32_t row_groups = row_groups_of_tile(problem, caps);
+    const uint32_t row_groups = body == FlashBody::kTiles ? row_groups_of_tile(problem, caps) : kTileRowGroups;
     const uint64_t workgroups =
         uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * row_groups)} * problem.kv_heads * problem.batch;
     const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
