@@ -24,8 +24,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FORMAT_Q8_0 6u
 #define FORMAT_Q4_0 7u
 
-/* of every pipeline, behind those of its list: what it must do without on the device */
-#define CONSTANT_HALVES_BY_ARITHMETIC 63
+/* of every pipeline, beside those of its list: the device's trait of that name */
+#define CONSTANT_UNPACKS_HALVES 63
 
 /* ggml's quantised blocks of 32 values: an f16 scale d, then 32 signed bytes q (value d * q), or 16 bytes of which the
  * low halves are values 0 .. 15 and the high halves values 16 .. 31 (value d * (q - 8)). */

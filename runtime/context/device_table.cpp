@@ -93,9 +93,9 @@ int64_t version_behind(std::string_view info, std::string_view prefix) {
 
 // LLVM 15 ends the process over unpackHalf2x16 when it compiles for 64-bit ARM ("Cannot select"); LLVM 21 does not.
 #ifdef __aarch64__
-constexpr std::string_view kCannotUnpackHalves = "llvmpipe (LLVM 15";
+constexpr bool kCompilesForArm64 = true;
 #else
-constexpr std::string_view kCannotUnpackHalves = "no driver";
+constexpr bool kCompilesForArm64 = false;
 #endif
 
 // About a second's work of a slow device of the type, as far as attention goes.
@@ -116,7 +116,7 @@ bool matches(const Row &row, const vkattn_device_facts &facts) {
 DeviceTraits device_traits(const vkattn_device_facts &facts) {
     const auto row = std::ranges::find_if(kTable, [&](const Row &each) { return matches(each, facts); });
     DeviceTraits traits = row == std::end(kTable) ? DeviceTraits{} : row->traits;
-    if (contains(facts.name, kCannotUnpackHalves)) traits.unpacks_halves = 0;
+    if (kCompilesForArm64 && contains(facts.name, "llvmpipe (LLVM 15")) traits.unpacks_halves = 0;
     if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts.device_type);
     if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
     return traits;

@@ -88,7 +88,7 @@ bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
     : vk_(vk), device_(device), cache_(cache), push_descriptors_(caps.push_descriptors != 0),
-      halves_by_arithmetic_(caps.traits.unpacks_halves == 0 ? 1 : 0),
+      unpacks_halves_(caps.traits.unpacks_halves),
       subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
 
 Pipelines::~Pipelines() {
@@ -178,11 +178,11 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
 
 VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants) {
     std::vector<uint32_t> values(constants.begin(), constants.end());
-    values.push_back(halves_by_arithmetic_);
+    values.push_back(unpacks_halves_);
     std::vector<VkSpecializationMapEntry> entries(values.size());
     for (uint32_t id = 0; id < entries.size(); ++id)
         entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
-    entries.back().constantID = CONSTANT_HALVES_BY_ARITHMETIC;
+    entries.back().constantID = CONSTANT_UNPACKS_HALVES;
     const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
                                               values.size() * sizeof(uint32_t), values.data()};
     VkComputePipelineCreateInfo create{};

@@ -102,9 +102,9 @@ class Pipelines {
     VkPipelineCache cache_; // the caller's, or own_cache_
     VkPipelineCache own_cache_ = VK_NULL_HANDLE;
     bool push_descriptors_;
-    uint32_t halves_by_arithmetic_;
-    uint32_t subgroup_size_; // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
-    std::mutex mutex_;       // of layouts_ and of the map
+    uint32_t unpacks_halves_; // the trait
+    uint32_t subgroup_size_;  // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
+    std::mutex mutex_;        // of layouts_ and of the map
     Layout layouts_[static_cast<size_t>(Module::kCount)];
     std::map<Key, Entry> pipelines_;
 };

@@ -3,7 +3,7 @@
 #ifndef HALVES_GLSL
 #define HALVES_GLSL
 
-layout(constant_id = CONSTANT_HALVES_BY_ARITHMETIC) const uint HALVES_BY_ARITHMETIC = 0;
+layout(constant_id = CONSTANT_UNPACKS_HALVES) const uint UNPACKS_HALVES = 1;
 
 float f16_value(uint bits) {
     uint magnitude = bits & 0x7fffu;
@@ -14,7 +14,7 @@ float f16_value(uint bits) {
 }
 
 vec2 unpack_halves(uint word) {
-    if (HALVES_BY_ARITHMETIC == 0) return unpackHalf2x16(word);
+    if (UNPACKS_HALVES != 0) return unpackHalf2x16(word);
     return vec2(f16_value(word & 0xffffu), f16_value(word >> 16));
 }
 
