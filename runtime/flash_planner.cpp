@@ -15,12 +15,11 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
 constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kTileRowGroups = 16; // at most
-constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
-constexpr uint32_t kShuffledRows = 2;   // of an invocation
-constexpr uint32_t kDecodeKeysStep = 4;
+constexpr uint32_t kTileRowGroups = 16;       // at most
+constexpr uint32_t kTilePitch = 9;            // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;           // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;            // numbers of the output that an invocation holds
+constexpr uint32_t kShuffledRows = 2;         // of an invocation
 constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
 
 uint64_t shared_bytes_of_tile(uint32_t rows) {
@@ -155,14 +154,28 @@ bool uses_shuffles(const AttentionProblem &problem, const DeviceCaps &caps) {
            in_blocks(problem.value);
 }
 
+struct DecodeKeysTile {
+    uint32_t rows; // of an invocation
+    uint32_t step; // keys
+};
+
+// Written out, Q and the sums are in registers; as loops, both are in memory, and a longer step pays for their way.
+DecodeKeysTile decode_keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool unrolls = caps.traits.unroll_blocks != 0;
+    const uint32_t most = unrolls ? kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim) : 4;
+    return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 16u};
+}
+
 // decode_keys reads K and V once for all of a KV head's rows in their storage format, flash_addresses makes a vector of
 // the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion. Its invocations
 // walk their stretches side by side, and so cannot leave out a block of keys.
 bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (caps.traits.divergent_address_loads == 0 || !may_diverge(caps) || !reads_through_addresses(problem, caps) ||
+        present(problem.block_mask) || !in_blocks(problem.key) || !in_blocks(problem.value) ||
+        decode_keys_tile(problem, caps).rows == 0)
+        return false;
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    return !present(problem.block_mask) && has_scalar_loads(problem, caps) && may_diverge(caps) &&
-           in_blocks(problem.key) && in_blocks(problem.value) && rows_of(problem) <= (f32 ? 2u : 8u) &&
-           problem.head_dim <= kDecodeKeysElements && problem.v_head_dim <= kDecodeKeysElements;
+    return !has_scalar_loads(problem, caps) || rows_of(problem) <= (f32 ? 2u : 8u);
 }
 
 // splits: keys may be split among more than one invocation a row.
@@ -172,18 +185,13 @@ FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps, bool 
     return uses_addresses(problem, caps) ? FlashBody::kAddresses : FlashBody::kTiles;
 }
 
-uint32_t rows_of_decode_keys(const AttentionProblem &problem) {
-    const uint32_t most = kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim);
-    return static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most));
-}
-
 // Keys that one invocation can attend in one dispatch, a multiple of the body's step.
 uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
     const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
     uint32_t rows = 1; // of an invocation
     if (body == FlashBody::kShuffles) rows = kShuffledRows;
-    if (body == FlashBody::kDecodeKeys) rows = rows_of_decode_keys(problem);
+    if (body == FlashBody::kDecodeKeys) rows = decode_keys_tile(problem, caps).rows;
     // rows are loaded and stored by up to 4 D trips each
     const uint32_t budget =
         caps.max_loop_iterations / rows - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
@@ -195,7 +203,10 @@ uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, Flas
         const uint32_t of_chunk = 2 * loads + blocks + 12;
         return budget / (chunks(kTileChunk) * of_chunk + 48) * KEYS_OF_FLASH_TILE;
     }
-    const uint32_t keys = budget / (chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2); // of lib/flash_row.glsl
+    uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2; // of lib/flash_row.glsl
+    if (body == FlashBody::kDecodeKeys && caps.traits.unroll_blocks == 0)
+        of_key += chunks(decode_keys_tile(problem, caps).step * kElementsOfBlock);
+    const uint32_t keys = budget / of_key;
     return std::max(keys / 16 * 16, 16u);
 }
 
@@ -241,14 +252,15 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
 }
 
 void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const uint32_t rows = rows_of_decode_keys(problem);
+    const DecodeKeysTile tile = decode_keys_tile(problem, caps);
     choice.parts = tiles(choice.parts, caps.subgroup_size) * caps.subgroup_size;
     choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
     choice.dispatches[0] = {
         constants_of(problem, caps.subgroup_size),
-        {tiles(rows_of(problem), rows) * (choice.parts / caps.subgroup_size), problem.kv_heads, problem.batch}};
-    choice.dispatches[0].constants.ROWS = rows;
-    choice.dispatches[0].constants.STEP = kDecodeKeysStep;
+        {tiles(rows_of(problem), tile.rows) * (choice.parts / caps.subgroup_size), problem.kv_heads, problem.batch}};
+    choice.dispatches[0].constants.ROWS = tile.rows;
+    choice.dispatches[0].constants.STEP = tile.step;
+    choice.dispatches[0].constants.UNROLL = caps.traits.unroll_blocks;
     address(problem.key, problem.value, choice);
 }
 
@@ -294,10 +306,12 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    const uint32_t invocations = body == FlashBody::kDecodeKeys ? caps.subgroup_size : 1; // that take parts each
+    const bool of_invocations = body == FlashBody::kDecodeKeys;
+    const uint32_t invocations = of_invocations ? caps.subgroup_size : 1; // that take parts each
     const uint32_t row_groups = body == FlashBody::kTiles ? row_groups_of_tile(problem, caps) : kTileRowGroups;
-    const uint64_t workgroups =
-        uint64_t{tiles(rows_of(problem), rows_of_tile(problem, caps) * row_groups)} * problem.kv_heads * problem.batch;
+    const uint32_t rows =
+        of_invocations ? decode_keys_tile(problem, caps).rows : rows_of_tile(problem, caps) * row_groups;
+    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows)} * problem.kv_heads * problem.batch;
     const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
     const uint64_t wanted = (filling + workgroups - 1) / workgroups * invocations;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;

@@ -46,7 +46,7 @@ layout(local_size_x_id = 0) in;
 #define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
 // for (uint i = 0; i < n; ++i) over matrices.
-#define MATRICES_OF_TRIP(n) (UNROLL_MATRICES != 0 ? (n) : 1)
+#define MATRICES_OF_TRIP(n) (UNROLL != 0 ? (n) : 1)
 #define FOR_MATRICES(i, n)                                                                                             \
     for (uint i##_first = 0; i##_first < (n); i##_first += MATRICES_OF_TRIP(n))                                        \
     [[unroll]] for (uint i = i##_first; i < i##_first + MATRICES_OF_TRIP(n); ++i)

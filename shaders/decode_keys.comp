@@ -23,6 +23,13 @@ layout(local_size_x_id = 0) in;
 #include "lib/addressed_kv.glsl"
 #include "lib/flash_row.glsl"
 
+// for (uint d = 0; d < n; ++d) over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both
+// in memory, for compilers that take very long over the former.
+#define BLOCKS_OF_TRIP(n) (UNROLL != 0 ? (n) : 1)
+#define FOR_BLOCKS(d, n)                                                                                               \
+    for (uint d##_first = 0; d##_first < (n); d##_first += BLOCKS_OF_TRIP(n))                                          \
+    [[unroll]] for (uint d = d##_first; d < d##_first + BLOCKS_OF_TRIP(n); ++d)
+
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
 
@@ -39,16 +46,16 @@ uvec2 value_rows[STEP];
 
 void load_row(Row row, const uint r) {
     uint element = query_element(row);
-    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) q[r * BLOCKS + d] =
-        parameters.scale_log2 *
-        load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) sums[r * V_BLOCKS + d] = vec4(0);
+    FOR_BLOCKS(d, BLOCKS)
+    q[r * BLOCKS + d] = parameters.scale_log2 * load_query4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS),
+                                                            element + 4 * d * QUERY_DIM_STRIDE, QUERY_DIM_STRIDE);
+    FOR_BLOCKS(d, V_BLOCKS) sums[r * V_BLOCKS + d] = vec4(0);
     states[r] = softmax_empty();
 }
 
 void score_step() {
     [[unroll]] for (uint i = 0; i < ROWS * STEP; ++i) s[i] = 0.0;
-    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) [[unroll]] for (uint k = 0; k < STEP; ++k) {
+    FOR_BLOCKS(d, BLOCKS) [[unroll]] for (uint k = 0; k < STEP; ++k) {
         vec4 key = load_own_block(KEY_FORMAT, key_rows[k], d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint r = 0; r < ROWS; ++r) s[r * STEP + k] =
             fma(q[r * BLOCKS + d][c], key[c], s[r * STEP + k]);
@@ -58,7 +65,7 @@ void score_step() {
 void sum_step() {
     float rescales[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) rescales[r] = soften_row(r);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
+    FOR_BLOCKS(d, V_BLOCKS) {
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_own_block(VALUE_FORMAT, value_rows[k], d);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -76,7 +83,7 @@ void finish(Row row, const uint r, uint part, KeyRange range) {
         attend_row(row, part, range);
         return;
     }
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[r * V_BLOCKS + d];
+    FOR_BLOCKS(d, V_BLOCKS) accumulator[d] = sums[r * V_BLOCKS + d];
     store_state(states[r], row, part, 0, VALUE_BLOCKS);
 }
 

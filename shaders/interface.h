@@ -109,8 +109,9 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
  * queries and keys of a block of block_mask.
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in shared
- * memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K; UNROLL_MATRICES: loops over matrices
- * are written out, as registers want it and some compilers take very long for */
+ * memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
+ * UNROLL: loops over matrices (coopmat), over the blocks of a row (decode_keys) are written out, as registers want it and some
+ * compilers take very long for */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -144,7 +145,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
     X(29, DIMS_OF_CHUNK, 64)                                                                                           \
     X(30, QUERY_IN_REGISTERS, 1)                                                                                       \
     X(31, VALUE_IN_KEY, 0)                                                                                             \
-    X(32, UNROLL_MATRICES, 1)                                                                                          \
+    X(32, UNROLL, 1)                                                                                                   \
     X(33, BLOCK_Q_LEN, 1)                                                                                              \
     X(34, BLOCK_KV_LEN, 1)
 

@@ -17,6 +17,8 @@ constexpr Trait kTraits[] = {
     {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
     {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
     {"shuffled_address_loads", &DeviceTraits::shuffled_address_loads},
+    {"divergent_address_loads", &DeviceTraits::divergent_address_loads},
+    {"unroll_blocks", &DeviceTraits::unroll_blocks},
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
     {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},

@@ -2,6 +2,10 @@
 // After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl, lib/states.glsl.
 // Before: V_BLOCKS, blocks of four of a row's output that an invocation holds; row_of_tile.
 
+#ifndef FOR_BLOCKS
+#define FOR_BLOCKS(d, n) [[unroll]] for (uint d = 0; d < (n); ++d)
+#endif
+
 vec4 sums[ROWS * V_BLOCKS];
 float s[ROWS * STEP]; // scores of a step's keys, then their weights
 SoftmaxState states[ROWS];
@@ -61,7 +65,6 @@ float soften_row(const uint r) {
 bool sums_are_finite(const uint r) {
     const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
     uvec4 largest = uvec4(0);
-    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest =
-        max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
+    FOR_BLOCKS(d, V_BLOCKS) largest = max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
     return all(lessThan(largest, exponent));
 }
