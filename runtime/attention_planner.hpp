@@ -8,8 +8,8 @@
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, decode_keys.comp; coopmat.comp.
-enum class FlashBody { kTiles, kAddresses, kShuffles, kDecodeKeys, kMatrices };
+// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, flash_keys.comp; coopmat.comp.
+enum class FlashBody { kTiles, kAddresses, kShuffles, kKeys, kMatrices };
 
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
 struct AttentionChoice {

@@ -15,12 +15,12 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
 constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kTileRowGroups = 16;       // at most
-constexpr uint32_t kTilePitch = 9;            // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;           // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;            // numbers of the output that an invocation holds
-constexpr uint32_t kShuffledRows = 2;         // of an invocation
-constexpr uint32_t kDecodeKeysElements = 512; // of Q, and of sums, that an invocation of decode_keys holds
+constexpr uint32_t kTileRowGroups = 16; // at most
+constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
+constexpr uint32_t kShuffledRows = 2;   // of an invocation
+constexpr uint32_t kKeysElements = 512; // of Q, and of sums, that an invocation of flash_keys holds
 
 uint64_t shared_bytes_of_tile(uint32_t rows) {
     const uint64_t tile_rows = uint64_t{rows} * kTileRowGroups;
@@ -154,44 +154,45 @@ bool uses_shuffles(const AttentionProblem &problem, const DeviceCaps &caps) {
            in_blocks(problem.value);
 }
 
-struct DecodeKeysTile {
+struct KeysTile {
     uint32_t rows; // of an invocation
     uint32_t step; // keys
 };
 
 // Written out, Q and the sums are in registers; as loops, both are in memory, and a longer step pays for their way.
-DecodeKeysTile decode_keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool unrolls = caps.traits.unroll_blocks != 0;
-    const uint32_t most = unrolls ? kDecodeKeysElements / std::max(problem.head_dim, problem.v_head_dim) : 4;
-    return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 16u};
+    const uint32_t most = unrolls ? kKeysElements / std::max(problem.head_dim, problem.v_head_dim) : 4;
+    return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 8u};
 }
 
-// decode_keys reads K and V once for all of a KV head's rows in their storage format, flash_addresses makes a vector of
-// the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion. Its invocations
-// walk their stretches side by side, and so cannot leave out a block of keys.
-bool uses_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (caps.traits.divergent_address_loads == 0 || !may_diverge(caps) || !reads_through_addresses(problem, caps) ||
-        present(problem.block_mask) || !in_blocks(problem.key) || !in_blocks(problem.value) ||
-        decode_keys_tile(problem, caps).rows == 0)
+// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format; flash_addresses
+// makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion. Its
+// invocations walk their stretches side by side, and so cannot leave out a block of keys.
+bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr VkSubgroupFeatureFlags kNeeded =
+        VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    if (caps.traits.divergent_address_loads == 0 || (caps.subgroup_features & kNeeded) != kNeeded ||
+        !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
+        !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
         return false;
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
     return !has_scalar_loads(problem, caps) || rows_of(problem) <= (f32 ? 2u : 8u);
 }
 
-// splits: keys may be split among more than one invocation a row.
-FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps, bool splits) {
+FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (uses_shuffles(problem, caps)) return FlashBody::kShuffles;
-    if (splits && uses_decode_keys(problem, caps)) return FlashBody::kDecodeKeys;
+    if (uses_keys(problem, caps)) return FlashBody::kKeys;
     return uses_addresses(problem, caps) ? FlashBody::kAddresses : FlashBody::kTiles;
 }
 
-// Keys that one invocation can attend in one dispatch, a multiple of the body's step.
+// Keys that one workgroup can attend in one dispatch, a multiple of the body's step.
 uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
     const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
     uint32_t rows = 1; // of an invocation
     if (body == FlashBody::kShuffles) rows = kShuffledRows;
-    if (body == FlashBody::kDecodeKeys) rows = decode_keys_tile(problem, caps).rows;
+    if (body == FlashBody::kKeys) rows = keys_tile(problem, caps).rows;
     // rows are loaded and stored by up to 4 D trips each
     const uint32_t budget =
         caps.max_loop_iterations / rows - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
@@ -204,10 +205,10 @@ uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, Flas
         return budget / (chunks(kTileChunk) * of_chunk + 48) * KEYS_OF_FLASH_TILE;
     }
     uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2; // of lib/flash_row.glsl
-    if (body == FlashBody::kDecodeKeys && caps.traits.unroll_blocks == 0)
-        of_key += chunks(decode_keys_tile(problem, caps).step * kElementsOfBlock);
-    const uint32_t keys = budget / of_key;
-    return std::max(keys / 16 * 16, 16u);
+    if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0)
+        of_key += chunks(keys_tile(problem, caps).step * kElementsOfBlock);
+    const uint32_t keys = std::max(budget / of_key / 16 * 16, 16u);
+    return body == FlashBody::kKeys ? keys * caps.subgroup_size : keys;
 }
 
 // Rows [B,Hkv,keys,D] as flash_addresses reads them.
@@ -251,13 +252,11 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
     address(copies ? choice.staged_key : problem.key, copies ? staged_value : problem.value, choice);
 }
 
-void plan_decode_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const DecodeKeysTile tile = decode_keys_tile(problem, caps);
-    choice.parts = tiles(choice.parts, caps.subgroup_size) * caps.subgroup_size;
+void plan_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
+    const KeysTile tile = keys_tile(problem, caps);
     choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
-    choice.dispatches[0] = {
-        constants_of(problem, caps.subgroup_size),
-        {tiles(rows_of(problem), tile.rows) * (choice.parts / caps.subgroup_size), problem.kv_heads, problem.batch}};
+    choice.dispatches[0] = {constants_of(problem, caps.subgroup_size),
+                            {tiles(rows_of(problem), tile.rows) * choice.parts, problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.ROWS = tile.rows;
     choice.dispatches[0].constants.STEP = tile.step;
     choice.dispatches[0].constants.UNROLL = caps.traits.unroll_blocks;
@@ -306,15 +305,13 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    const bool of_invocations = body == FlashBody::kDecodeKeys;
-    const uint32_t invocations = of_invocations ? caps.subgroup_size : 1; // that take parts each
     const uint32_t row_groups = body == FlashBody::kTiles ? row_groups_of_tile(problem, caps) : kTileRowGroups;
     const uint32_t rows =
-        of_invocations ? decode_keys_tile(problem, caps).rows : rows_of_tile(problem, caps) * row_groups;
+        body == FlashBody::kKeys ? keys_tile(problem, caps).rows : rows_of_tile(problem, caps) * row_groups;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows)} * problem.kv_heads * problem.batch;
     const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
-    const uint64_t wanted = (filling + workgroups - 1) / workgroups * invocations;
-    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u) * invocations;
+    const uint64_t wanted = (filling + workgroups - 1) / workgroups;
+    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
     return parts_between(problem, std::min(wanted, most), tiles(problem.kv_len, most_keys(problem, caps, body)));
 }
 
@@ -326,8 +323,8 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
         return plan_addressed(problem, caps, choice);
     case FlashBody::kShuffles:
         return plan_shuffles(problem, caps, choice);
-    case FlashBody::kDecodeKeys:
-        return plan_decode_keys(problem, caps, choice);
+    case FlashBody::kKeys:
+        return plan_keys(problem, caps, choice);
     case FlashBody::kMatrices:
         break; // see coopmat_planner
     }
@@ -336,15 +333,16 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 } // namespace
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const FlashBody body = body_of(problem, caps, true);
     return rows_of(problem) <= kDecodeRows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           (body == FlashBody::kDecodeKeys || parts_of(problem, caps, body) > 1);
+           parts_of(problem, caps, body_of(problem, caps)) > 1;
 }
 
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    choice.body = body_of(problem, caps, false);
-    choice.parts = 1;
-    choice.keys_per_dispatch = most_keys(problem, caps, choice.body);
+    choice.body = body_of(problem, caps);
+    const uint32_t keys = most_keys(problem, caps, choice.body);
+    const bool resumes = choice.body != FlashBody::kKeys; // whose few keys of an invocation want few parts
+    choice.parts = resumes ? 1 : tiles(problem.kv_len, keys);
+    choice.keys_per_dispatch = resumes ? keys : problem.kv_len;
     plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) {
         choice.scores = states_of(problem, 1);
@@ -354,12 +352,11 @@ void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
 }
 
 void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    choice.body = body_of(problem, caps, true);
+    choice.body = body_of(problem, caps);
     choice.parts = std::max(parts_of(problem, caps, choice.body), 2u); // a single one would need no merge
     choice.keys_per_dispatch = problem.kv_len;
     plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) choice.dispatches[0].constants.FEATURES |= FEATURE_SPLIT_KEYS;
-    choice.dispatches[0].constants.PARTS = choice.parts;
     finish_parts(problem, caps, choice);
 }
 
@@ -375,6 +372,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
     require_grid(choice.dispatches[0].groups, caps, name);
     if (choice.parts == 1) return;
+    choice.dispatches[0].constants.PARTS = choice.parts;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};

@@ -8,7 +8,7 @@
 #include "vkattn_shaders/coopmat2.spv.hpp"
 #include "vkattn_shaders/coopmat2_bf16.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
-#include "vkattn_shaders/decode_keys.spv.hpp"
+#include "vkattn_shaders/flash_keys.spv.hpp"
 #include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
@@ -54,7 +54,7 @@ const ModuleInfo kModules[] = {
     {"coopmat_bf16", coopmat_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat2", coopmat2_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat2_bf16", coopmat2_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"decode_keys", decode_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_keys", flash_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"merge", merge_spv, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
     {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},

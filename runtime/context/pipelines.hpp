@@ -19,7 +19,7 @@ enum class Module : uint32_t {
     kCoopmatBf16,
     kCoopmat2,
     kCoopmat2Bf16,
-    kDecodeKeys,
+    kKeys,
     kMergeParts,
     kMerge,
     kQkScores,

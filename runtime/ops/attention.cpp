@@ -94,8 +94,8 @@ Module module_of(const AttentionChoice &choice) {
         return Module::kFlashAddresses;
     case FlashBody::kShuffles:
         return Module::kFlashShuffle;
-    case FlashBody::kDecodeKeys:
-        return Module::kDecodeKeys;
+    case FlashBody::kKeys:
+        return Module::kKeys;
     case FlashBody::kMatrices:
         return module_of_matrices(choice);
     default:

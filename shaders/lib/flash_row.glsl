@@ -87,10 +87,15 @@ void finish_row(SoftmaxState state, Row row, uint part, uint first, const uint b
     if (first == 0) store_log_sum_exp(state, row);
 }
 
-// All of it: from the state that waits in scores, over the range's keys, to the output or back to scores.
-void attend_row(Row row, uint part, KeyRange range) {
+// From the state that waits in scores over the range's keys.
+SoftmaxState attend_keys(Row row, uint part, KeyRange range) {
     load_query_row(row);
     SoftmaxState state = start_row(row, part);
     for (uint key = range.begin; key < range.end; ++key) attend_key(row, key, state);
-    finish_row(state, row, part, 0, VALUE_BLOCKS);
+    return state;
+}
+
+// All of it, to the output or back to scores.
+void attend_row(Row row, uint part, KeyRange range) {
+    finish_row(attend_keys(row, part, range), row, part, 0, VALUE_BLOCKS);
 }

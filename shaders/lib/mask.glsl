@@ -64,10 +64,9 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
     return range;
 }
 
-// Part `part` of the keys of a range, of `parts` that are an odd number of `granule` keys long: neighbours then lie in
-// different sets of a cache.
+// Part `part` of the keys of a range, of `parts` that are a multiple of `granule` keys long, the last ones shorter or empty.
 KeyRange part_of_range(KeyRange range, uint part, const uint parts, const uint granule) {
-    uint size = ((max(range.end, range.begin) - range.begin + parts * granule - 1) / (parts * granule) | 1u) * granule;
+    uint size = (max(range.end, range.begin) - range.begin + parts * granule - 1) / (parts * granule) * granule;
     uint begin = min(range.begin + part * size, range.end);
     return KeyRange(begin, min(begin + size, range.end));
 }

@@ -1,15 +1,19 @@
-// Attention of few query rows over many keys, for devices that run straight code fast (see flash_addresses.comp): an
-// invocation owns ROWS rows and a stretch of keys of its own, so that neighbours fill the device's vectors however few
-// the rows are. K and V are read once for all the rows, through device addresses, in their storage format.
+// Attention with online softmax for devices whose invocations may each read K and V through an address of their own: an
+// invocation owns ROWS rows and a stretch of keys of its own, so that neighbours fill the device's vectors however few the
+// rows are; the workgroup, a subgroup, joins them. K and V are read once for all the rows, in their storage format.
 //
-// query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> states of scores, PARTS for each row, for merge_parts
-// grid: (PARTS / WORKGROUP_SIZE times the blocks of ROWS rows of a KV head's GROUP * Lq, Hkv, B). D and Dv are multiples
-// of 4, K and V rows contiguous and aligned to four elements, quantised ones to whole words. No shared memory, barrier or subgroup operation.
+// query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
+// grid: (blocks of ROWS of a KV head's GROUP * Lq rows, times PARTS, Hkv, B). D and Dv are multiples of 4, K and V rows
+// contiguous and aligned to four elements, quantised ones to whole words. No shared memory or barrier. Several PARTS leave
+// states in scores for merge_parts.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_vote : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
 
 layout(local_size_x_id = 0) in;
 
@@ -77,36 +81,47 @@ void sum_step() {
     }
 }
 
-void finish(Row row, const uint r, uint part, KeyRange range) {
-    if (!sums_are_finite(r)) {
-        // a weight of 0 hides no value that is not a number
-        attend_row(row, part, range);
-        return;
-    }
+// What the subgroup's invocations hold of the row, in accumulator and state.
+SoftmaxState join_invocations(SoftmaxState state) {
+    float maximum = subgroupMax(state.maximum);
+    float rescale = exp2(state.maximum - maximum);
+    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block) accumulator[block] =
+        subgroupAdd(rescale * accumulator[block]);
+    return SoftmaxState(maximum, subgroupAdd(rescale * state.sum));
+}
+
+void finish(Row row, const uint r, uint part, KeyRange own) {
     FOR_BLOCKS(d, V_BLOCKS) accumulator[d] = sums[r * V_BLOCKS + d];
-    store_state(states[r], row, part, 0, VALUE_BLOCKS);
+    SoftmaxState state = states[r];
+    // a weight of 0 hides no value that is not a number
+    if (subgroupAny(!sums_are_finite(r))) state = attend_keys(row, part, own);
+    state = join_invocations(state);
+    if (subgroupElect()) finish_row(state, row, part, 0, VALUE_BLOCKS);
 }
 
 void main() {
-    uint row_block = gl_WorkGroupID.x / (PARTS / WORKGROUP_SIZE);
-    uint workgroup_part = gl_WorkGroupID.x % (PARTS / WORKGROUP_SIZE) * WORKGROUP_SIZE;
-    uint part = workgroup_part + gl_LocalInvocationID.x;
-    uint first_row = row_block * ROWS;
+    // blocks of rows from both ends in turn: under a causal mask neighbouring workgroups then have equal work
+    uint blocks = gl_NumWorkGroups.x / PARTS;
+    uint block = gl_WorkGroupID.x / PARTS / 2;
+    if (gl_WorkGroupID.x / PARTS % 2 == 0) block = blocks - 1 - block;
+    uint part = gl_WorkGroupID.x % PARTS;
+    uint first_row = block * ROWS;
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     uint last_row = max(min(first_row + ROWS, rows), 1) - 1;
-    KeyRange all_keys = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
+    KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
-    KeyRange range = part_of_range(all_keys, part, PARTS, 1);
-    KeyRange first_part = part_of_range(all_keys, 0, PARTS, 1); // none is longer
-    uint steps = (first_part.end - first_part.begin + STEP - 1) / STEP;
+    range = part_of_range(range, part, PARTS, 1);
+    if (first_row >= rows) range.end = range.begin;
+    KeyRange own = part_of_range(range, gl_LocalInvocationID.x, WORKGROUP_SIZE, STEP);
+    KeyRange first = part_of_range(range, 0, WORKGROUP_SIZE, STEP); // none is longer
+    KeyRange last = part_of_range(range, WORKGROUP_SIZE - 1, WORKGROUP_SIZE, STEP);
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) load_row(row_of_tile(first_row, r), r);
     // the same for every invocation, so that a CPU driver jumps over what is not needed
-    KeyRange last_part = part_of_range(all_keys, workgroup_part + WORKGROUP_SIZE - 1, PARTS, 1);
-    bool masks = all_keys.begin < full.begin || all_keys.end > full.end ||
-                 last_part.end - last_part.begin < first_part.end - first_part.begin;
-    uint key = range.begin;
+    bool masks = range.begin < full.begin || range.end > full.end || last.end - last.begin < first.end - first.begin;
+    uint steps = (first.end - first.begin + STEP - 1) / STEP;
     uint step = 0;
+    uint key = own.begin;
     do { // see flash_addresses.comp
         [[unroll]] for (uint k = 0; k < STEP; ++k) {
             Row row = Row(gl_WorkGroupID.z, 0, gl_WorkGroupID.y, 0);
@@ -116,10 +131,10 @@ void main() {
         }
         score_step();
         bias_step(first_row, key);
-        hide_step(masks || step + 1 >= steps, first_row, key, 0, range.end);
+        hide_step(masks || step + 1 >= steps, first_row, key, 0, own.end);
         sum_step();
         key += STEP;
     } while (++step < steps);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < rows)
-        finish(row_of_tile(first_row, r), r, part, range);
+        finish(row_of_tile(first_row, r), r, part, own);
 }
