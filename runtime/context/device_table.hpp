@@ -15,7 +15,7 @@ struct DeviceTraits {
     // instruction: flash_shuffle is then the fastest.
     uint32_t shuffled_address_loads = 0;
     // Loads through a device address of the invocation's own cost no more than those from shared memory: flash_keys is then
-    // the fastest for few rows.
+    // the fastest, but for many rows where scalar_address_loads are to be had too.
     uint32_t divergent_address_loads = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     uint32_t unroll_blocks = 1; // loops of flash_keys are written out; 0: the driver's compiler takes too long for it
