@@ -172,12 +172,12 @@ KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
 bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr VkSubgroupFeatureFlags kNeeded =
         VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-    if (caps.traits.divergent_address_loads == 0 || (caps.subgroup_features & kNeeded) != kNeeded ||
+    if (rows_of(problem) > caps.traits.most_divergent_rows || (caps.subgroup_features & kNeeded) != kNeeded ||
         !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
         !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
         return false;
     const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    return !has_scalar_loads(problem, caps) || rows_of(problem) <= (f32 ? 2u : 8u);
+    return !f32 || !has_scalar_loads(problem, caps) || rows_of(problem) <= 2;
 }
 
 FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {

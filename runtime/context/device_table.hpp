@@ -14,9 +14,9 @@ struct DeviceTraits {
     // Loads through device addresses that differ between a subgroup's invocations, with a shuffle by a constant costing one
     // instruction: flash_shuffle is then the fastest.
     uint32_t shuffled_address_loads = 0;
-    // Loads through a device address of the invocation's own cost no more than those from shared memory: flash_keys is then
-    // the fastest, but for many rows where scalar_address_loads are to be had too.
-    uint32_t divergent_address_loads = 0;
+    // Query rows of a KV head up to which flash_keys is the fastest, since loads through a device address of the invocation's
+    // own cost no more than those from shared memory; 0: it is not to be used.
+    uint32_t most_divergent_rows = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     uint32_t unroll_blocks = 1; // loops of flash_keys are written out; 0: the driver's compiler takes too long for it
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
