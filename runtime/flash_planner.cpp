@@ -340,7 +340,8 @@ bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     choice.body = body_of(problem, caps);
     const uint32_t keys = most_keys(problem, caps, choice.body);
-    const bool resumes = choice.body != FlashBody::kKeys; // whose few keys of an invocation want few parts
+    // A context too long for one workgroup's loops takes several dispatches, or parts: flash_keys goes on from no state.
+    const bool resumes = choice.body != FlashBody::kKeys;
     choice.parts = resumes ? 1 : tiles(problem.kv_len, keys);
     choice.keys_per_dispatch = resumes ? keys : problem.kv_len;
     plan_body(problem, caps, choice);

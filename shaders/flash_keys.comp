@@ -29,10 +29,10 @@ layout(local_size_x_id = 0) in;
 
 // for (uint d = 0; d < n; ++d) over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both
 // in memory, for compilers that take very long over the former.
-#define BLOCKS_OF_TRIP(n) (UNROLL != 0 ? (n) : 1)
+#define BLOCKS_AT_ONCE(n) (UNROLL != 0 ? (n) : 1)
 #define FOR_BLOCKS(d, n)                                                                                               \
-    for (uint d##_first = 0; d##_first < (n); d##_first += BLOCKS_OF_TRIP(n))                                          \
-    [[unroll]] for (uint d = d##_first; d < d##_first + BLOCKS_OF_TRIP(n); ++d)
+    for (uint d##_first = 0; d##_first < (n); d##_first += BLOCKS_AT_ONCE(n))                                          \
+    [[unroll]] for (uint d = d##_first; d < d##_first + BLOCKS_AT_ONCE(n); ++d)
 
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;

@@ -8,10 +8,10 @@
 #include "vkattn_shaders/coopmat2.spv.hpp"
 #include "vkattn_shaders/coopmat2_bf16.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
-#include "vkattn_shaders/flash_keys.spv.hpp"
 #include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
+#include "vkattn_shaders/flash_keys.spv.hpp"
 #include "vkattn_shaders/flash_shuffle.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
@@ -49,12 +49,12 @@ constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
 const ModuleInfo kModules[] = {
     {"flash", flash_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_keys", flash_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"flash_shuffle", flash_shuffle_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"coopmat", coopmat_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat_bf16", coopmat_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat2", coopmat2_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat2_bf16", coopmat2_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"flash_keys", flash_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"merge", merge_spv, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
     {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},

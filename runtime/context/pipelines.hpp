@@ -14,12 +14,12 @@ namespace vkattn {
 enum class Module : uint32_t {
     kFlash,
     kFlashAddresses,
+    kFlashKeys,
     kFlashShuffle,
     kCoopmat,
     kCoopmatBf16,
     kCoopmat2,
     kCoopmat2Bf16,
-    kKeys,
     kMergeParts,
     kMerge,
     kQkScores,

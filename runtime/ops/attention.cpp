@@ -95,7 +95,7 @@ Module module_of(const AttentionChoice &choice) {
     case FlashBody::kShuffles:
         return Module::kFlashShuffle;
     case FlashBody::kKeys:
-        return Module::kKeys;
+        return Module::kFlashKeys;
     case FlashBody::kMatrices:
         return module_of_matrices(choice);
     default:
