@@ -38,6 +38,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/states.glsl"
 #include "lib/matrix_element.glsl"
 #include "lib/matrix_tiles.glsl"
+#include "lib/unroll.glsl"
 
 #define KEY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define QUERY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
@@ -45,11 +46,7 @@ layout(local_size_x_id = 0) in;
 #define WEIGHT_MATRIX QUERY_MATRIX
 #define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
-// for (uint i = 0; i < n; ++i) over matrices.
-#define MATRICES_OF_TRIP(n) (UNROLL != 0 ? (n) : 1)
-#define FOR_MATRICES(i, n)                                                                                             \
-    for (uint i##_first = 0; i##_first < (n); i##_first += MATRICES_OF_TRIP(n))                                        \
-    [[unroll]] for (uint i = i##_first; i < i##_first + MATRICES_OF_TRIP(n); ++i)
+#define FOR_MATRICES FOR_UNROLLED
 
 const uint QUERY_TILES = QUERY_DIMS / MATRIX_K;
 const uint KEY_TILES = KEYS_OF_TILE / (MATRIX_M * DIM_SUBGROUPS);

@@ -90,13 +90,9 @@ void finish(Row row, uint part, KeyRange range) {
 }
 
 void main() {
-    // tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work
-    uint tiles = gl_NumWorkGroups.x / PARTS;
-    uint tile = gl_WorkGroupID.x / PARTS / 2;
-    if (gl_WorkGroupID.x / PARTS % 2 == 0) tile = tiles - 1 - tile;
     uint part = gl_WorkGroupID.x % PARTS;
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
-    uint first_row = tile * WORKGROUP_SIZE;
+    uint first_row = from_both_ends(gl_WorkGroupID.x / PARTS, gl_NumWorkGroups.x / PARTS) * WORKGROUP_SIZE;
     uint last_row = max(min(first_row + WORKGROUP_SIZE, rows), 1) - 1;
     uint row_number = first_row + gl_LocalInvocationID.x;
     Row row = row_of_tile(first_row, 0);

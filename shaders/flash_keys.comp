@@ -26,13 +26,11 @@ layout(local_size_x_id = 0) in;
 #include "lib/states.glsl"
 #include "lib/addressed_kv.glsl"
 #include "lib/flash_row.glsl"
+#include "lib/unroll.glsl"
 
-// for (uint d = 0; d < n; ++d) over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both
-// in memory, for compilers that take very long over the former.
-#define BLOCKS_AT_ONCE(n) (UNROLL != 0 ? (n) : 1)
-#define FOR_BLOCKS(d, n)                                                                                               \
-    for (uint d##_first = 0; d##_first < (n); d##_first += BLOCKS_AT_ONCE(n))                                          \
-    [[unroll]] for (uint d = d##_first; d < d##_first + BLOCKS_AT_ONCE(n); ++d)
+// Over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both in memory, for compilers that
+// take very long over the former.
+#define FOR_BLOCKS FOR_UNROLLED
 
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;
@@ -100,12 +98,8 @@ void finish(Row row, const uint r, uint part, KeyRange own) {
 }
 
 void main() {
-    // blocks of rows from both ends in turn: under a causal mask neighbouring workgroups then have equal work
-    uint blocks = gl_NumWorkGroups.x / PARTS;
-    uint block = gl_WorkGroupID.x / PARTS / 2;
-    if (gl_WorkGroupID.x / PARTS % 2 == 0) block = blocks - 1 - block;
     uint part = gl_WorkGroupID.x % PARTS;
-    uint first_row = block * ROWS;
+    uint first_row = from_both_ends(gl_WorkGroupID.x / PARTS, gl_NumWorkGroups.x / PARTS) * ROWS;
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
     uint last_row = max(min(first_row + ROWS, rows), 1) - 1;
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);

@@ -131,13 +131,9 @@ void sum_step() {
 bool is_finite(const uint r) { return sum_of_columns(sums_are_finite(r) ? 0.0 : 1.0) == 0.0; }
 
 void main() {
-    // tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work
-    uint tiles = gl_NumWorkGroups.x / PARTS;
-    uint tile = gl_WorkGroupID.x / PARTS / 2;
-    if (gl_WorkGroupID.x / PARTS % 2 == 0) tile = tiles - 1 - tile;
     uint part = gl_WorkGroupID.x % PARTS;
     uint rows = rows_of_kv_head(gl_WorkGroupID.z);
-    uint first_row = tile * ROWS * LANES;
+    uint first_row = from_both_ends(gl_WorkGroupID.x / PARTS, gl_NumWorkGroups.x / PARTS) * ROWS * LANES;
     uint last_row = max(min(first_row + ROWS * LANES, rows), 1) - 1;
     KeyRange range = seen_by_any(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);
     KeyRange full = seen_by_all(gl_WorkGroupID.z, first_row / GROUP, last_row / GROUP);

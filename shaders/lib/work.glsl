@@ -57,3 +57,6 @@ uint output_element(Row row) {
     return row.batch * parameters.output_strides[0] + row.query_head * parameters.output_strides[1] +
            query_row(row.batch, row.position) * parameters.output_strides[2];
 }
+
+// Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
+uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
