@@ -141,6 +141,12 @@ void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps,
                  ")");
 }
 
+vkattn_kernel decode_of(const AttentionProblem &problem) {
+    return problem.value_in_key ? VKATTN_KERNEL_LATENT_DECODE : VKATTN_KERNEL_DECODE;
+}
+
+bool is_decode(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_DECODE || kernel == VKATTN_KERNEL_LATENT_DECODE; }
+
 bool is_coopmat(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2; }
 
 namespace {
@@ -193,6 +199,7 @@ bool suits_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (problem.tile.kernel >= VKATTN_KERNEL_COUNT) return false;
     const auto kernel = static_cast<vkattn_kernel>(problem.tile.kernel);
     if (kernel == VKATTN_KERNEL_AUTO || kernel == VKATTN_KERNEL_UNFUSED || !is_supported(caps, kernel)) return false;
+    if (kernel == VKATTN_KERNEL_LATENT_DECODE && !problem.value_in_key) return false;
     if (problem.batch_invariant || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != kernel)) return false;
     return !is_coopmat(kernel) || coopmat_obstacle(problem, caps, kernel).empty();
 }
@@ -213,8 +220,9 @@ void choose_kernel(const AttentionProblem &problem, const DeviceCaps &caps, Atte
     } else if (choose_coopmat(problem, caps, choice, obstacles)) {
         return;
     } else if (decode_pays(problem, caps)) {
-        choice.kernel = VKATTN_KERNEL_DECODE;
-        choice.reason = "decode: few query rows over many keys, which are split to fill the device" + obstacles;
+        choice.kernel = decode_of(problem);
+        choice.reason = text(vkattn_kernel_name(choice.kernel),
+                             ": few query rows over many keys, which are split to fill the device", obstacles);
     } else {
         choice.kernel = VKATTN_KERNEL_FLASH;
         choice.reason = "flash: nothing of size q_len x kv_len is asked for" + obstacles;
@@ -253,6 +261,9 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
         (wants_matrices || (problem.kernel != VKATTN_KERNEL_AUTO && problem.kernel != VKATTN_KERNEL_FLASH)))
         fail(VKATTN_ERROR_UNSUPPORTED, "batch_invariant: 1, expected 0 with kernels other than flash and with ",
              "attn_weights or qk_matmul_output");
+    if (problem.kernel == VKATTN_KERNEL_LATENT_DECODE && !problem.value_in_key)
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: latent_decode, and value has rows of its own, expected the first ",
+             "elements of key's rows, or another kernel");
     if (!suits_tile(problem, caps)) problem.tile = {};
     choose_kernel(problem, caps, choice);
     pass_over(problem, caps, choice);
@@ -261,7 +272,7 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
     if (caps.traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel)) choice.parameters.scale_log2 *= 1.25f;
     if (choice.kernel == VKATTN_KERNEL_FLASH)
         plan_flash(problem, caps, choice);
-    else if (choice.kernel == VKATTN_KERNEL_DECODE)
+    else if (is_decode(choice.kernel))
         plan_decode(problem, caps, choice);
     else if (is_coopmat(choice.kernel))
         plan_coopmat(problem, caps, choice);
@@ -282,6 +293,8 @@ const char *vkattn_kernel_name(vkattn_kernel kernel) {
         return "flash";
     case VKATTN_KERNEL_DECODE:
         return "decode";
+    case VKATTN_KERNEL_LATENT_DECODE:
+        return "latent_decode";
     case VKATTN_KERNEL_COOPMAT:
         return "coopmat";
     case VKATTN_KERNEL_COOPMAT2:

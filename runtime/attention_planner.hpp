@@ -35,6 +35,12 @@ struct AttentionChoice {
 // serves.
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
 
+// The one of decode and latent_decode that is the problem's.
+vkattn_kernel decode_of(const AttentionProblem &problem);
+
+// decode or latent_decode.
+bool is_decode(vkattn_kernel kernel);
+
 // coopmat or coopmat2.
 bool is_coopmat(vkattn_kernel kernel);
 

@@ -11,8 +11,9 @@ constexpr uint32_t kAddressedRows = 32;
 constexpr uint32_t kElementsOfBlock = 4;
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
-constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
-constexpr uint64_t kDecodeRows = 64; // of a KV head: more fill a device by themselves
+constexpr uint32_t kStateHeader = 4;        // STATE_HEADER of shaders/lib/states.glsl
+constexpr uint64_t kDecodeRows = 64;        // of a KV head: more fill a device by themselves
+constexpr uint64_t kLatentDecodeRows = 512; // the only KV head's: all heads of a few tokens
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
 constexpr uint32_t kTileRowGroups = 16; // at most
@@ -333,8 +334,8 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 } // namespace
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return rows_of(problem) <= kDecodeRows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           parts_of(problem, caps, body_of(problem, caps)) > 1;
+    return rows_of(problem) <= (problem.value_in_key ? kLatentDecodeRows : kDecodeRows) &&
+           problem.kv_len >= 2 * kFewestKeysOfPart && parts_of(problem, caps, body_of(problem, caps)) > 1;
 }
 
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {

@@ -64,14 +64,14 @@ std::string compare(const std::vector<float> &actual, const std::vector<double> 
 }
 
 struct Sizes {
-    uint64_t heads, kv_heads, q_len, kv_len, head_dim;
+    uint64_t heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
     vkattn_type type = VKATTN_TYPE_F16;
 };
 
-// Causal attention, the last query at the last key. One row after the other.
+// Causal attention, the last query at the last key. One row after the other. V: rows value_row elements apart.
 std::vector<double> attend(const Sizes &s, const std::vector<float> &query, const std::vector<float> &key,
-                           const std::vector<float> &value) {
-    std::vector<double> output(s.heads * s.q_len * s.head_dim);
+                           const std::vector<float> &value, uint64_t value_row) {
+    std::vector<double> output(s.heads * s.q_len * s.v_head_dim);
     std::vector<double> weights(s.kv_len);
     for (uint64_t row = 0; row < s.heads * s.q_len; ++row) {
         const uint64_t first_key = row / s.q_len / (s.heads / s.kv_heads) * s.kv_len;
@@ -86,35 +86,39 @@ std::vector<double> attend(const Sizes &s, const std::vector<float> &query, cons
             sum += weights[j];
         }
         for (uint64_t j = 0; j < visible; ++j)
-            for (uint64_t d = 0; d < s.head_dim; ++d)
-                output[row * s.head_dim + d] +=
-                    weights[j] / sum * static_cast<double>(value[(first_key + j) * s.head_dim + d]);
+            for (uint64_t d = 0; d < s.v_head_dim; ++d)
+                output[row * s.v_head_dim + d] +=
+                    weights[j] / sum * static_cast<double>(value[(first_key + j) * value_row + d]);
     }
     return output;
 }
 
 std::string check_attention_numbers(Context &context, vkattn_kernel kernel, const Sizes &s) {
+    const bool value_in_key = kernel == VKATTN_KERNEL_LATENT_DECODE;
     TrialNumbers numbers;
     const Input query(context, numbers, s.type, {1, s.heads, s.q_len, s.head_dim});
     const Input key(context, numbers, s.type, {1, s.kv_heads, s.kv_len, s.head_dim});
-    const Input value(context, numbers, s.type, {1, s.kv_heads, s.kv_len, s.head_dim});
-    Output output(context, {1, s.heads, s.q_len, s.head_dim});
+    const Input value(context, numbers, s.type, {1, s.kv_heads, s.kv_len, s.v_head_dim});
+    Output output(context, {1, s.heads, s.q_len, s.v_head_dim});
     vkattn_attention_desc desc{};
     desc.query = query.tensor;
     desc.key = key.tensor;
-    desc.value = value.tensor;
+    if (!value_in_key) desc.value = value.tensor;
     desc.output = output.tensor;
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
     desc.kernel = kernel;
     Plan plan(context);
-    add_attention(plan, check_attention(desc), attention_roles());
+    const AttentionProblem problem = check_attention(desc);
+    add_attention(plan, problem, roles_of(problem));
     const vkattn_binding bindings[] = {{VKATTN_ROLE_QUERY, query.buffer.handle(), 0},
                                        {VKATTN_ROLE_KEY, key.buffer.handle(), 0},
-                                       {VKATTN_ROLE_VALUE, value.buffer.handle(), 0},
-                                       {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0}};
-    plan.run(bindings);
-    return compare(output.read(), attend(s, query.values, key.values, value.values), s.type);
+                                       {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0},
+                                       {VKATTN_ROLE_VALUE, value.buffer.handle(), 0}};
+    plan.run(std::span(bindings).first(value_in_key ? 3 : 4));
+    const std::vector<double> expected = value_in_key ? attend(s, query.values, key.values, key.values, s.head_dim)
+                                                      : attend(s, query.values, key.values, value.values, s.v_head_dim);
+    return compare(output.read(), expected, s.type);
 }
 
 View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
@@ -160,11 +164,12 @@ std::vector<vkattn_type> types_of(const DeviceCaps &caps, vkattn_kernel kernel) 
     return types;
 }
 
-// Prefill in a few tiles with ends that fill none, and one query over keys in parts.
+// Prefill in a few tiles with ends that fill none, and one query over keys in parts. Latents are longer than values.
 std::vector<Check> check_kernel(Context &context, vkattn_kernel kernel) {
     std::vector<Check> checks;
+    const uint64_t head_dim = kernel == VKATTN_KERNEL_LATENT_DECODE ? 72 : 64;
     for (vkattn_type type : types_of(context.caps(), kernel))
-        for (const Sizes &sizes : {Sizes{4, 2, 19, 75, 64, type}, Sizes{4, 1, 1, 521, 64, type}})
+        for (const Sizes &sizes : {Sizes{4, 2, 19, 75, head_dim, 64, type}, Sizes{4, 1, 1, 521, head_dim, 64, type}})
             checks.push_back(
                 checked(text(vkattn_kernel_name(kernel), sizes.q_len > 1 ? ", many queries" : ", one query",
                              type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
@@ -189,7 +194,7 @@ void judge(Verdicts &verdicts, vkattn_kernel kernel, const std::vector<Check> &c
 std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
     Verdicts &verdicts = context.verdicts();
     std::vector<Check> checks = check_kernel(context, kernel);
-    const bool flash = kernel == VKATTN_KERNEL_FLASH || kernel == VKATTN_KERNEL_DECODE;
+    const bool flash = kernel == VKATTN_KERNEL_FLASH || is_decode(kernel);
     if (flash && first_failure(checks) != nullptr && context.judged_caps().buffers_have_addresses != 0) {
         verdicts.rule_out_addresses(); // the body that needs none may be right
         for (Check &check : checks) check.name += ", through addresses";

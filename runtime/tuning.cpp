@@ -23,8 +23,9 @@ constexpr double kNear = 2.0;  // a kernel that takes so many times as long as t
 constexpr double kGain = 1.03; // what counts as faster, on a machine that does other things too
 constexpr double kMostError = 1e-3; // NMSE between two ways of computing the same, of any types
 
-constexpr vkattn_kernel kTunedKernels[] = {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH,
-                                           VKATTN_KERNEL_DECODE};
+std::array<vkattn_kernel, 4> kernels_for(const AttentionProblem &problem) {
+    return {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH, decode_of(problem)};
+}
 
 // The tensors of a problem in device memory: numbers in Q, K and V, lengths that fill them, masks that hide nothing.
 class TrialBuffers {
@@ -259,7 +260,7 @@ size_t Search::fastest(vkattn_kernel kernel) const {
 }
 
 void Search::try_kernels() {
-    for (vkattn_kernel kernel : kTunedKernels) {
+    for (vkattn_kernel kernel : kernels_for(problem_)) {
         const DeviceCaps caps = context_.judged_caps();
         if (caps.traits.self_test != 0 && is_supported(caps, kernel)) context_.verdicts().test_before_use(kernel);
         attempt({.kernel = static_cast<uint32_t>(kernel)});
@@ -284,7 +285,7 @@ void Search::vary_parts(vkattn_kernel kernel) {
 void Search::try_tiles() {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {4, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
     const double limit = kNear * candidates_[fastest(VKATTN_KERNEL_AUTO)].milliseconds;
-    for (vkattn_kernel kernel : kTunedKernels) {
+    for (vkattn_kernel kernel : kernels_for(problem_)) {
         const size_t best = fastest(kernel);
         if (best == kNone || candidates_[best].milliseconds > limit) continue;
         std::vector<uint32_t> shapes(is_coopmat(kernel) ? context_.caps().matrix_shape_count : 0);

@@ -175,7 +175,7 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     vkattn_attention_desc desc{};
     desc.query = problem.query.view();
     desc.key = problem.key.view();
-    desc.value = problem.value.view();
+    if (!problem.value_in_key) desc.value = problem.value.view();
     desc.output = results.output.view();
     desc.log_sum_exp = results.log_sum_exp.view();
     desc.attn_mask = problem.attn_mask.view();
@@ -214,7 +214,7 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     };
     add(VKATTN_ROLE_QUERY, problem.query, Access::kRead);
     add(VKATTN_ROLE_KEY, problem.key, Access::kRead);
-    add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
+    if (!problem.value_in_key) add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
     add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
     add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);
@@ -293,7 +293,8 @@ std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
     std::vector<vkattn_kernel> kernels;
     const bool with_matrices = has_matrix_kernels() && turn_of_matrices();
     for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
-                                       VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2}) {
+                                       VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2}) {
+        if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) continue;
         if (is_matrix_kernel(kernel) && !with_matrices) continue;
         if (is_matrix_kernel(kernel)) {
             vkattn_attention_desc asked = desc;

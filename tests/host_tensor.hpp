@@ -286,6 +286,16 @@ inline HostTensor normal_tensor(vkattn_type type, Shape shape, std::mt19937 &ran
     return normal_tensor(type, std::move(shape), {}, random, deviation);
 }
 
+// The first `columns` elements of each row; of quantised ones in f32.
+inline HostTensor first_columns(const HostTensor &tensor, std::uint64_t columns) {
+    const std::uint64_t width = tensor.shape().back();
+    Shape shape = tensor.shape();
+    shape.back() = columns;
+    HostTensor result(is_quantised(tensor.type()) ? VKATTN_TYPE_F32 : tensor.type(), shape);
+    for (std::uint64_t i = 0; i < result.elements(); ++i) result.set(i, tensor.get(i / columns * width + i % columns));
+    return result;
+}
+
 inline HostTensor tensor_of(vkattn_type type, Shape shape, std::span<const float> values) {
     HostTensor tensor(type, std::move(shape));
     for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, values[i]);

@@ -1,5 +1,6 @@
 // The operator attention on strided, shifted and broadcast tensors, and on extreme numbers.
 #include "device.hpp"
+#include "limited_device.hpp"
 
 #include <doctest/doctest.h>
 
@@ -127,6 +128,42 @@ TEST_CASE_FIXTURE(DeviceTest, "values may be the first columns of the keys") {
         for (std::uint64_t c = 0; c < 16; ++c) problem.value.set(row * 16 + c, problem.key.get(row * 24 + c));
     }
     check_every_kernel(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "values that are not given are the first elements of the keys") {
+    std::mt19937 random(13);
+    AttentionProblem problem;
+    problem.value_in_key = true;
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0}) {
+        for (const std::uint64_t v_head_dim : {64, 96}) {
+            INFO(type_name(type), ", Dv ", v_head_dim);
+            problem.query = normal_tensor(is_quantised(type) ? VKATTN_TYPE_F32 : type, {2, 6, 5, 96}, random);
+            problem.key = normal_tensor(type, {2, 1, 700, 96}, random);
+            problem.value = first_columns(problem.key, v_head_dim);
+            check_every_kernel(problem);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "latents are decoded by latent_decode, and nothing else is") {
+    std::mt19937 random(14);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 16, 1, 64}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_F32, {1, 1, 2000, 64}, random);
+    problem.value = first_columns(problem.key, 32);
+    const LimitedDevice device("parallel_workgroups=64,matrix_units=0");
+    const auto chosen = [&](bool value_in_key, vkattn_kernel kernel) {
+        problem.value_in_key = value_in_key;
+        const AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+        return device.context().attention_plan(describe(problem, results, kernel)).report().kernel;
+    };
+    CHECK(chosen(true, VKATTN_KERNEL_AUTO) == VKATTN_KERNEL_LATENT_DECODE);
+    CHECK(chosen(false, VKATTN_KERNEL_AUTO) == VKATTN_KERNEL_DECODE);
+    CHECK(chosen(true, VKATTN_KERNEL_DECODE) == VKATTN_KERNEL_DECODE);
+    CHECK_THROWS_WITH_AS(chosen(false, VKATTN_KERNEL_LATENT_DECODE),
+                         "kernel: latent_decode, and value has rows of its own, expected the first elements of key's "
+                         "rows, or another kernel",
+                         vkattn::Error);
 }
 
 TEST_SUITE_END();

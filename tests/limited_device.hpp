@@ -27,7 +27,7 @@ class LimitedDevice {
         add(VKATTN_ROLE_OUTPUT, output);
         add(VKATTN_ROLE_QUERY, problem.query);
         add(VKATTN_ROLE_KEY, problem.key);
-        add(VKATTN_ROLE_VALUE, problem.value);
+        if (!problem.value_in_key) add(VKATTN_ROLE_VALUE, problem.value);
         add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask);
         add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask);
         add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths);

@@ -15,6 +15,7 @@ struct AttentionProblem {
     HostTensor query;
     HostTensor key;
     HostTensor value;
+    bool value_in_key = false; // the library is not given value, which repeats the first elements of key's rows
     HostTensor attn_mask;
     HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
     std::uint32_t block_q_len = 0, block_kv_len = 0;

@@ -17,16 +17,19 @@ struct Corruption {
 constexpr Corruption kCorruptions[] = {
     {VKATTN_KERNEL_FLASH, 40, ",matrix_units=0"},
     {VKATTN_KERNEL_DECODE, 1, ",matrix_units=0"},
+    {VKATTN_KERNEL_LATENT_DECODE, 1, ",matrix_units=0"},
     {VKATTN_KERNEL_COOPMAT, 40, ",matrix_units=1,cooperative_matrix_reductions=0"},
     {VKATTN_KERNEL_COOPMAT2, 40, ",matrix_units=1"},
 };
 
-AttentionProblem problem_of(std::uint64_t q_len) {
+AttentionProblem problem_of(const Corruption &c) {
     std::mt19937 random(111);
     AttentionProblem problem;
-    problem.query = normal_tensor(VKATTN_TYPE_F16, {1, 4, q_len, 32}, random);
+    problem.query = normal_tensor(VKATTN_TYPE_F16, {1, 4, c.q_len, 32}, random);
     problem.key = normal_tensor(VKATTN_TYPE_F16, {1, 2, 2000, 32}, random);
-    problem.value = normal_tensor(VKATTN_TYPE_F16, {1, 2, 2000, 32}, random);
+    problem.value_in_key = c.kernel == VKATTN_KERNEL_LATENT_DECODE;
+    problem.value = problem.value_in_key ? first_columns(problem.key, 32)
+                                         : normal_tensor(VKATTN_TYPE_F16, {1, 2, 2000, 32}, random);
     return problem;
 }
 
@@ -42,7 +45,7 @@ vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc
 
 void check_takes_over(const Corruption &c) {
     INFO(kernel_text(c.kernel));
-    const AttentionProblem problem = problem_of(c.q_len);
+    const AttentionProblem problem = problem_of(c);
     AttentionResults results;
     results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
     const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);

@@ -28,6 +28,7 @@ struct Draw {
     unsigned seed = 0; // of the contents
     std::uint64_t batch = 1, kv_heads = 1, group = 1, q_len = 1, kv_len = 1, head_dim = 1, v_head_dim = 1;
     vkattn_type query = VKATTN_TYPE_F32, key = VKATTN_TYPE_F32, value = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32;
+    bool value_in_key = false;
     bool positions_first = false; // [B,L,H,D] in memory
     bool causal = false, bottom_right = false, key_lengths = false, key_padding = false, alibi = false, sinks = false;
     bool modulo_heads = false, past_lengths = false;
@@ -80,6 +81,11 @@ void draw_compiled(Draw &d, Random &random) {
     if (random.one_in(6)) d.softcap = 2.0f;
     if (random.one_in(8)) d.dropout_p = 0.4f;
     d.stage = random.any({VKATTN_SCORES_SCALED, VKATTN_SCORES_CAPPED, VKATTN_SCORES_MASKED, VKATTN_SCORES_WEIGHTS});
+    d.value_in_key = random.one_in(10);
+    if (!d.value_in_key) return;
+    d.value = d.key;
+    const std::uint64_t dims = std::min(d.head_dim, d.v_head_dim);
+    d.v_head_dim = is_quantised(d.key) ? std::max<std::uint64_t>(dims / 32, 1) * 32 : dims;
 }
 
 Draw draw(unsigned seed) {
@@ -147,7 +153,10 @@ AttentionProblem problem_of(const Draw &d) {
     AttentionProblem p;
     p.query = numbers(d.query, {d.batch, heads, d.q_len, d.head_dim}, d.positions_first, random);
     p.key = numbers(d.key, {d.batch, d.kv_heads, d.kv_len, d.head_dim}, d.positions_first, random);
-    p.value = numbers(d.value, {d.batch, d.kv_heads, d.kv_len, d.v_head_dim}, d.positions_first, random);
+    p.value_in_key = d.value_in_key;
+    p.value = d.value_in_key
+                  ? first_columns(p.key, d.v_head_dim)
+                  : numbers(d.value, {d.batch, d.kv_heads, d.kv_len, d.v_head_dim}, d.positions_first, random);
     if (d.key_lengths) p.key_lengths = integers(d.batch, 0, d.kv_len + 2, random);
     if (d.past_lengths) p.past_lengths = integers(d.batch, -2, 40, random);
     if (d.key_padding) {
@@ -183,6 +192,7 @@ std::string text(const Draw &d) {
         << ", kv_len " << d.kv_len << ", sizes " << d.head_dim << "/" << d.v_head_dim << ", " << type_name(d.query)
         << " " << type_name(d.key) << " " << type_name(d.value) << " -> " << type_name(d.output);
     const auto add = [&](bool present, const std::string &name) { out << (present ? ", " + name : ""); };
+    add(d.value_in_key, "V in K");
     add(d.positions_first, "[B,L,H,D]");
     add(d.causal, "causal");
     add(d.bottom_right, "bottom right");
@@ -249,20 +259,29 @@ const std::vector<std::function<void(Draw &)>> &reductions() {
         [](Draw &d) { d.causal = false; },
         [](Draw &d) { d.bottom_right = false; },
         [](Draw &d) { d.modulo_heads = false; },
+        [](Draw &d) { d.value_in_key = false; },
         [](Draw &d) { d.positions_first = false; },
         [](Draw &d) { d.stage = VKATTN_SCORES_SCALED; },
         [](Draw &d) { d.mask_short = 0; },
         [](Draw &d) { d.mask_broadcast = 0; },
         [](Draw &d) { d.query = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.key = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.value = VKATTN_TYPE_F32; },
+        [](Draw &d) {
+            d.key = VKATTN_TYPE_F32;
+            if (d.value_in_key) d.value = d.key;
+        },
+        [](Draw &d) {
+            if (!d.value_in_key) d.value = VKATTN_TYPE_F32;
+        },
         [](Draw &d) { d.output = VKATTN_TYPE_F32; },
         [](Draw &d) { d.batch = 1; },
         [](Draw &d) { d.kv_heads = 1; },
         [](Draw &d) { d.group = 1; },
         [](Draw &d) { d.q_len = (d.q_len + 1) / 2; },
         [](Draw &d) { shorten(d, (d.kv_len + 1) / 2); },
-        [](Draw &d) { d.head_dim = is_quantised(d.key) ? 32 : (d.head_dim + 1) / 2; },
+        [](Draw &d) {
+            d.head_dim = is_quantised(d.key) ? 32 : (d.head_dim + 1) / 2;
+            if (d.value_in_key) d.v_head_dim = std::min(d.v_head_dim, d.head_dim);
+        },
         [](Draw &d) { d.v_head_dim = is_quantised(d.value) ? 32 : (d.v_head_dim + 1) / 2; },
         [](Draw &d) { d.q_len = std::max<std::uint64_t>(d.q_len, 2) - 1; },
         [](Draw &d) { shorten(d, std::max<std::uint64_t>(d.kv_len, 2) - 1); },
@@ -285,7 +304,7 @@ tools::HostTensor stored(const HostTensor &tensor) {
 
 // "" where a case file cannot say what the draw says.
 std::string save_case(const Draw &d) {
-    if (d.past_len != 0 || d.past_lengths) return "";
+    if (d.past_len != 0 || d.past_lengths || d.value_in_key) return "";
     const AttentionProblem p = problem_of(d);
     const AttentionReference reference = reference_attention(p);
     nlohmann::json config{{"op", "attention"}, {"causal_alignment", d.bottom_right ? "bottom_right" : "top_left"}};

@@ -57,7 +57,7 @@ void print_case(const CheckedCase &checked) {
     const Difference &difference = checked.worst.difference;
     std::cout << padded(checked.worst.tensor, 16) << " NMSE " << padded(significant(difference.nmse, 3), 9)
               << " max abs error " << padded(significant(difference.max_abs_error, 3), 9) << " "
-              << padded(checked.kernel, 8) << " " << (checked.status == kExitSuccess ? "PASS" : "FAIL") << std::endl;
+              << padded(checked.kernel, 13) << " " << (checked.status == kExitSuccess ? "PASS" : "FAIL") << std::endl;
 }
 
 nlohmann::json to_json(const CheckedCase &checked) {

@@ -151,7 +151,7 @@ void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     if (facts.matrix_shape_count != 0) std::cout << "   matrices  " << joined(matrix_shapes(facts)) << "\n";
     print_features(facts);
     for (const vkattn_kernel_support &support : kernels_of(facts, kernel))
-        std::cout << "   kernel    " << padded(vkattn_kernel_name(support.kernel), 8) << " "
+        std::cout << "   kernel    " << padded(vkattn_kernel_name(support.kernel), 13) << " "
                   << (support.supported != 0 ? "yes" : "no: " + std::string(support.reason)) << "\n";
 }
 

@@ -18,7 +18,7 @@ void print_table(const AttentionShape &shape, const std::vector<vkattn_candidate
     std::cout << shape_text(shape, lengths_text(shape)) << "\n";
     const double untuned = candidates.front().milliseconds;
     for (const vkattn_candidate &candidate : candidates) {
-        std::cout << "  " << padded(vkattn_kernel_name(candidate.kernel), 9) << " " << padded(candidate.tile, 52)
+        std::cout << "  " << padded(vkattn_kernel_name(candidate.kernel), 13) << " " << padded(candidate.tile, 52)
                   << " ";
         if (candidate.reason[0] != '\0')
             std::cout << candidate.reason;

@@ -141,8 +141,10 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_DECODE = 3,  /* few query rows: the keys are split over workgroups, and the parts merged */
     VKATTN_KERNEL_COOPMAT =
         4, /* flash and decode on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
-    VKATTN_KERNEL_COOPMAT2 = 5, /* the same with scores and weights in registers (VK_NV_cooperative_matrix2) */
-    VKATTN_KERNEL_COUNT = 6,
+    VKATTN_KERNEL_COOPMAT2 = 5,      /* the same with scores and weights in registers (VK_NV_cooperative_matrix2) */
+    VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed): a latent row is
+                                      * loaded or copied once, and serves as K and as V for all heads */
+    VKATTN_KERNEL_COUNT = 7,
     VKATTN_KERNEL_MAX_ENUM = 0x7fffffff
 } vkattn_kernel;
 

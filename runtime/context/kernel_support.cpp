@@ -82,7 +82,7 @@ std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type) {
 void judge_kernels(DeviceCaps &caps) {
     caps.kernel_count = 0;
     for (vkattn_kernel kernel : {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH,
-                                 VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
+                                 VKATTN_KERNEL_DECODE, VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_UNFUSED}) {
         vkattn_kernel_support &support = caps.kernels[caps.kernel_count++];
         const std::string obstacle = obstacle_of(caps, kernel);
         support.kernel = kernel;

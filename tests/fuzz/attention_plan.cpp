@@ -108,7 +108,7 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     desc.batch_invariant = data.ConsumeBool();
     desc.causal_alignment = static_cast<vkattn_causal_alignment>(data.ConsumeIntegralInRange(0, 2));
     desc.kv_head_mapping = static_cast<vkattn_kv_head_mapping>(data.ConsumeIntegralInRange(0, 2));
-    desc.kernel = static_cast<vkattn_kernel>(data.ConsumeIntegralInRange(0, 6));
+    desc.kernel = static_cast<vkattn_kernel>(data.ConsumeIntegralInRange<int>(0, VKATTN_KERNEL_COUNT));
     return desc;
 }
 
