@@ -1,5 +1,6 @@
 // What vkattn bench measures and prints. Times are never judged: only that they are times, and what is made of them.
 #include "bench_attention.hpp"
+#include "bench_linear.hpp"
 #include "bench_report.hpp"
 #include "device.hpp"
 #include "input_error.hpp"
@@ -22,8 +23,7 @@ BenchReport sweep() {
     std::snprintf(report.device.name, sizeof report.device.name, "Device \"X\", 8 lanes");
     for (std::uint32_t scale = 1; scale <= 4; scale *= 2) {
         BenchPoint point;
-        point.shape.q_len = 1;
-        point.shape.kv_len = 1024 * scale;
+        point.sizes = {{"batch", 1}, {"q_len", 1}, {"kv_len", 1024 * scale}};
         point.times.kernel = "decode";
         point.times.best = point.times.wall = {1.0 * scale, 1.0 * scale, 1.0 * scale};
         point.times.flops = 8e9 * scale;
@@ -48,7 +48,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the peaks of the device are rates") {
 
 TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
     AttentionShape shape;
-    BenchOptions options;
+    RepeatOptions options;
     shape.heads = 4;
     shape.kv_heads = 2;
     shape.q_len = 3;
@@ -57,7 +57,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
     options.repeat = 2;
     for (const std::uint32_t page_size : {0u, 16u}) {
         shape.page_size = page_size;
-        const AttentionTimes times = time_attention(test_device().context(), shape, options, VKATTN_KERNEL_FLASH);
+        const OperationTimes times = time_attention(test_device().context(), shape, options, VKATTN_KERNEL_FLASH);
         CHECK(times.kernel == "flash");
         CHECK(times.runs == 2);
         CHECK(times.wall.median > 0.0);
@@ -65,11 +65,27 @@ TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
+    const LinearShape shape{.rows = 3, .in_features = 50, .out_features = 20, .dtype = "f16", .weight_dtype = "f32"};
+    const OperationTimes times =
+        time_linear(test_device().context(), shape, RepeatOptions{.input_sets = 1, .repeat = 2});
+    CHECK(times.kernel == "linear");
+    CHECK(times.runs == 2);
+    CHECK(times.input_sets == 1);
+    CHECK(times.wall.median > 0.0);
+    CHECK(times.flops == 2.0 * 3 * 50 * 20);
+    CHECK(times.bytes == 3 * 50 * 2 + 50 * 20 * 4 + 3 * 20 * 2);
+    LinearShape wrong = shape;
+    wrong.weight_dtype = "q8_0";
+    CHECK_THROWS_WITH_AS(time_linear(test_device().context(), wrong, {}),
+                         "--weight-dtype q8_0: no such type, expected f32, f16 or bf16", InputError);
+}
+
 TEST_SUITE_END();
 TEST_SUITE_BEGIN("bench.report");
 
 TEST_CASE("rates, and the part of the roofline: the slower of arithmetic and memory") {
-    const AttentionTimes times = sweep().points.front().times;
+    const OperationTimes times = sweep().points.front().times;
     CHECK(times.gflops() == doctest::Approx(8000.0));
     CHECK(times.gbytes_per_s() == doctest::Approx(1.0));
     CHECK(times.bound_seconds({16e12, 0.0, 1e12}) == doctest::Approx(0.5e-3));

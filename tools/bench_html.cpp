@@ -72,21 +72,22 @@ std::string device_section(const BenchReport &report) {
 }
 
 Cells cells_of(const BenchPoint &point, const vkattn_peaks &peaks) {
-    const AttentionTimes &times = point.times;
-    return {times.kernel,
-            std::to_string(point.shape.q_len),
-            std::to_string(point.shape.kv_len),
-            decimals(times.best.median, 3),
-            significant(times.gflops(), 3),
-            significant(times.gbytes_per_s(), 3),
-            decimals(100.0 * times.bound_seconds(peaks) / times.seconds(), 0) + " %"};
+    const OperationTimes &times = point.times;
+    Cells cells{times.kernel};
+    for (const BenchSize &size : point.sizes) cells.push_back(std::to_string(size.value));
+    cells.insert(cells.end(),
+                 {decimals(times.best.median, 3), significant(times.gflops(), 3), significant(times.gbytes_per_s(), 3),
+                  decimals(100.0 * times.bound_seconds(peaks) / times.seconds(), 0) + " %"});
+    return cells;
 }
 
 std::string sweep_section(const BenchReport &report, const vkattn_peaks &peaks) {
     std::vector<Cells> rows;
     for (const BenchPoint &point : report.points) rows.push_back(cells_of(point, peaks));
-    return svg::draw(bench_chart(report)) +
-           table_of({"kernel", "queries", "keys", "median ms", "GFLOP/s", "GB/s", "of roofline"}, rows, 1);
+    Cells head{"kernel"};
+    for (const BenchSize &size : report.points.front().sizes) head.push_back(size.name);
+    head.insert(head.end(), {"median ms", "GFLOP/s", "GB/s", "of roofline"});
+    return svg::draw(bench_chart(report)) + table_of(head, rows, 1);
 }
 
 svg::Series intensities(const std::string &name, const BenchReport &report) {
@@ -98,7 +99,7 @@ svg::Series intensities(const std::string &name, const BenchReport &report) {
 }
 
 svg::LineChart roofline_chart(const BenchPage &page) {
-    const AttentionTimes &any = page.decode.points.front().times;
+    const OperationTimes &any = page.decode.points.front().times;
     const double peak = any.peak_flops(*page.decode.peaks) / kGiga;
     const double memory = page.decode.peaks->bytes_per_second / kGiga;
     svg::LineChart chart;

@@ -1,5 +1,7 @@
 #include "bench_measure.hpp"
 
+#include "progress.hpp"
+
 #include <algorithm>
 #include <random>
 
@@ -8,6 +10,18 @@ namespace {
 
 // Random values are repeated after this many, a prime: rows of any head size then differ.
 constexpr std::size_t kRandomPeriod = 65'521;
+
+constexpr std::uint32_t kMaxInputSets = 4;
+constexpr std::uint32_t kWarmUpRuns = 2;
+constexpr std::uint32_t kMinRepeat = 5;
+constexpr std::uint32_t kMaxRepeat = 100;
+constexpr double kTargetMs = 3000.0; // how long the runs take together where their number is not given
+
+std::uint32_t repeat_count(const RepeatOptions &options, double run_ms) {
+    if (options.repeat != 0) return options.repeat;
+    return static_cast<std::uint32_t>(
+        std::clamp(kTargetMs / std::max(run_ms, 1e-3), double{kMinRepeat}, double{kMaxRepeat}));
+}
 
 } // namespace
 
@@ -51,6 +65,49 @@ Statistics statistics(std::vector<double> values) {
     const std::size_t middle = values.size() / 2;
     const double median = values.size() % 2 != 0 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
     return {median, values.front(), values.back()};
+}
+
+Buffer &InputSet::add(const Context &context, vkattn_role role, std::uint64_t bytes) {
+    Buffer &buffer = buffers.emplace_back(context.buffer(bytes));
+    bindings.push_back(bind(role, buffer));
+    return buffer;
+}
+
+OperationTimes time_operation(const Context &context, const RepeatOptions &options, double bytes,
+                              const std::function<Plan()> &make_plan,
+                              const std::function<InputSet(unsigned seed)> &make_inputs) {
+    OperationTimes times;
+    const Clock::time_point start = Clock::now();
+    const Plan plan = make_plan();
+    times.first_dispatch_ms = ms_since(start);
+    times.kernel = plan.report().kernel_name;
+    times.reason = plan.report().reason;
+    times.workspace_bytes = plan.requirements().workspace_bytes;
+    times.bytes = bytes;
+    const double room = static_cast<double>(context.facts().device_memory_bytes) / 4.0;
+    const double wanted = options.input_sets != 0 ? options.input_sets : kMaxInputSets;
+    times.input_sets = static_cast<std::uint32_t>(
+        std::clamp(room / (bytes + static_cast<double>(times.workspace_bytes)), 1.0, wanted));
+    std::vector<InputSet> sets;
+    for (unsigned seed = 0; seed < times.input_sets; ++seed) {
+        sets.push_back(make_inputs(seed));
+        if (times.workspace_bytes != 0) sets.back().add(context, VKATTN_ROLE_WORKSPACE, times.workspace_bytes);
+    }
+    times.first_dispatch_ms += run_once(plan, sets.front().bindings).wall_ms;
+    Sample warm;
+    for (std::uint32_t i = 0; i < kWarmUpRuns; ++i) warm = run_once(plan, sets[(i + 1) % sets.size()].bindings);
+    std::vector<double> gpu_ms, wall_ms; // gpu_ms stays empty where the device has no timestamps
+    times.runs = repeat_count(options, warm.wall_ms);
+    for (std::uint32_t i = 0; i < times.runs; ++i) {
+        const Sample sample = run_once(plan, sets[i % sets.size()].bindings);
+        if (sample.gpu_ms >= 0.0) gpu_ms.push_back(sample.gpu_ms);
+        wall_ms.push_back(sample.wall_ms);
+        show_progress(i + 1, times.runs);
+    }
+    times.wall = statistics(wall_ms);
+    times.by_gpu = !gpu_ms.empty();
+    times.best = times.by_gpu ? statistics(gpu_ms) : times.wall;
+    return times;
 }
 
 } // namespace vkattn::tools

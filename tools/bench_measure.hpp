@@ -5,8 +5,10 @@
 
 #include <vkattn/vkattn.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,5 +47,55 @@ struct Statistics {
 
 // Of at least one value.
 Statistics statistics(std::vector<double> values);
+
+// How one operation did.
+struct OperationTimes {
+    std::string kernel;
+    std::string reason;
+    std::uint32_t runs = 0;
+    std::uint32_t input_sets = 0;
+    std::uint64_t workspace_bytes = 0;
+    double first_dispatch_ms = 0.0; // the plan, with its pipelines, and the first run
+    bool by_gpu = false;
+    Statistics best; // by the GPU's clock where it has one
+    Statistics wall;
+    double flops = 0.0;      // of what must be computed
+    double bytes = 0.0;      // of every tensor once
+    bool of_16_bits = false; // inputs that matrix units take
+
+    // A timestamp of coarse ticks can read 0.
+    double seconds() const { return std::max(best.median, 1e-6) / 1e3; }
+    double gflops() const { return flops / seconds() / 1e9; }
+    double gbytes_per_s() const { return bytes / seconds() / 1e9; }
+    double peak_flops(const vkattn_peaks &peaks) const {
+        return of_16_bits ? std::max(peaks.matrix_flops_per_second, peaks.flops_per_second) : peaks.flops_per_second;
+    }
+    bool bound_by_memory(const vkattn_peaks &peaks) const {
+        return bytes / peaks.bytes_per_second > flops / peak_flops(peaks);
+    }
+    // What no kernel beats on a device of these peaks: the slower of arithmetic and memory.
+    double bound_seconds(const vkattn_peaks &peaks) const {
+        return std::max(flops / peak_flops(peaks), bytes / peaks.bytes_per_second);
+    }
+};
+
+// A plan's buffers.
+struct InputSet {
+    std::vector<Buffer> buffers;
+    std::vector<vkattn_binding> bindings;
+
+    Buffer &add(const Context &context, vkattn_role role, std::uint64_t bytes);
+};
+
+struct RepeatOptions {
+    std::uint32_t input_sets = 0; // 0: several, as memory allows
+    std::uint32_t repeat = 0;     // 0: by the time that one run takes
+};
+
+// Plans, and times the plan over several input sets in turn, so that a cache does not flatter, as many as fit a quarter of the
+// device's memory. bytes: of a set, without workspace. Fills in all but flops, of_16_bits and what the kernel is called.
+OperationTimes time_operation(const Context &context, const RepeatOptions &options, double bytes,
+                              const std::function<Plan()> &make_plan,
+                              const std::function<InputSet(unsigned seed)> &make_inputs);
 
 } // namespace vkattn::tools

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <array>
+#include <algorithm>
 
 namespace vkattn::tools {
 namespace {
@@ -13,30 +13,27 @@ namespace {
 constexpr double kGiga = 1e9;
 
 // Percent of what the peaks allow.
-double percent_of_roofline(const AttentionTimes &times, const vkattn_peaks &peaks) {
+double percent_of_roofline(const OperationTimes &times, const vkattn_peaks &peaks) {
     return 100.0 * times.bound_seconds(peaks) / times.seconds();
 }
 
 nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &report) {
-    const AttentionTimes &times = point.times;
-    nlohmann::ordered_json json{{"device", report.device.name},
-                                {"driver", driver_text(report.device)},
-                                {"batch", point.shape.batch},
-                                {"q_len", point.shape.q_len},
-                                {"kv_len", point.shape.kv_len},
-                                {"kernel", times.kernel},
-                                {"clock", times.by_gpu ? "gpu" : "wall"},
-                                {"median_ms", times.best.median},
-                                {"min_ms", times.best.min},
-                                {"spread_percent", times.best.spread_percent()},
-                                {"wall_median_ms", times.wall.median},
-                                {"wall_min_ms", times.wall.min},
-                                {"repeat", times.runs},
-                                {"input_sets", times.input_sets},
-                                {"gflops", times.gflops()},
-                                {"gbytes_per_s", times.gbytes_per_s()},
-                                {"first_dispatch_ms", times.first_dispatch_ms},
-                                {"workspace_bytes", times.workspace_bytes}};
+    const OperationTimes &times = point.times;
+    nlohmann::ordered_json json{{"device", report.device.name}, {"driver", driver_text(report.device)}};
+    for (const BenchSize &size : point.sizes) json[size.name] = size.value;
+    json.update({{"kernel", times.kernel},
+                 {"clock", times.by_gpu ? "gpu" : "wall"},
+                 {"median_ms", times.best.median},
+                 {"min_ms", times.best.min},
+                 {"spread_percent", times.best.spread_percent()},
+                 {"wall_median_ms", times.wall.median},
+                 {"wall_min_ms", times.wall.min},
+                 {"repeat", times.runs},
+                 {"input_sets", times.input_sets},
+                 {"gflops", times.gflops()},
+                 {"gbytes_per_s", times.gbytes_per_s()},
+                 {"first_dispatch_ms", times.first_dispatch_ms},
+                 {"workspace_bytes", times.workspace_bytes}});
     if (report.peaks) {
         json["peak_gflops"] = report.peaks->flops_per_second / kGiga;
         json["peak_matrix_gflops"] = report.peaks->matrix_flops_per_second / kGiga;
@@ -63,7 +60,7 @@ void print_device(std::ostream &out, const BenchReport &report) {
 }
 
 void print_point(std::ostream &out, const BenchReport &report) {
-    const AttentionTimes &times = report.points.front().times;
+    const OperationTimes &times = report.points.front().times;
     print_device(out, report);
     out << padded("kernel", 12) << " " << kernel_text(times.kernel, times.reason) << "\n"
         << padded("runs", 12) << " " << times.runs << " over " << times.input_sets << " input sets\n";
@@ -85,16 +82,12 @@ void print_point(std::ostream &out, const BenchReport &report) {
 using Cells = std::vector<std::string>;
 
 Cells cells_of(const BenchPoint &point, const BenchReport &report) {
-    const AttentionTimes &times = point.times;
-    Cells cells{std::to_string(point.shape.q_len),
-                std::to_string(point.shape.kv_len),
-                times.kernel,
-                decimals(times.best.median, 4),
-                decimals(times.best.min, 4),
-                decimals(times.best.spread_percent(), 0) + " %",
-                significant(times.gflops(), 4),
-                significant(times.gbytes_per_s(), 4),
-                decimals(times.first_dispatch_ms, 1)};
+    const OperationTimes &times = point.times;
+    Cells cells;
+    for (const BenchSize &size : point.sizes) cells.push_back(std::to_string(size.value));
+    cells.insert(cells.end(), {times.kernel, decimals(times.best.median, 4), decimals(times.best.min, 4),
+                               decimals(times.best.spread_percent(), 0) + " %", significant(times.gflops(), 4),
+                               significant(times.gbytes_per_s(), 4), decimals(times.first_dispatch_ms, 1)});
     if (report.peaks) {
         cells.push_back(decimals(percent_of_roofline(times, *report.peaks), 0) + " %");
         cells.push_back(times.bound_by_memory(*report.peaks) ? "memory" : "arithmetic");
@@ -106,8 +99,9 @@ void print_table(std::ostream &out, const BenchReport &report) {
     print_device(out, report);
     out << padded("clock", 12) << " " << (report.points.front().times.by_gpu ? "gpu" : "wall") << "\n";
     if (report.peaks) out << padded("roofline", 12) << " " << peaks_text(*report.peaks) << "\n";
-    std::vector<Cells> rows{
-        {"q_len", "kv_len", "kernel", "median ms", "min ms", "spread", "GFLOP/s", "GB/s", "first ms"}};
+    std::vector<Cells> rows(1);
+    for (const BenchSize &size : report.points.front().sizes) rows.front().push_back(size.name);
+    rows.front().insert(rows.front().end(), {"kernel", "median ms", "min ms", "spread", "GFLOP/s", "GB/s", "first ms"});
     if (report.peaks) rows.front().insert(rows.front().end(), {"of roofline", "bound by"});
     for (const BenchPoint &point : report.points) rows.push_back(cells_of(point, report));
     out << "\n";
@@ -123,16 +117,12 @@ void print_table(std::ostream &out, const BenchReport &report) {
     }
 }
 
-// The option that is swept, for the chart's axis: the keys, unless only the queries are.
-bool sweeps_keys(const BenchReport &report) {
-    return report.points.front().shape.kv_len != report.points.back().shape.kv_len;
-}
-
-std::string problem_text(const BenchReport &report) {
-    const AttentionShape &first = report.points.front().shape, &last = report.points.back().shape;
-    if (!sweeps_keys(report)) return shape_text(first, "kv_len " + std::to_string(first.kv_len));
-    const std::string to = first.q_len == last.q_len ? "" : " to " + std::to_string(last.q_len);
-    return shape_text(first, "q_len " + std::to_string(first.q_len) + to);
+// Of the sizes of each point: the last that differs between the first and the last of them.
+std::size_t swept(const BenchReport &report) {
+    const std::vector<BenchSize> &first = report.points.front().sizes, &last = report.points.back().sizes;
+    std::size_t index = first.size() - 1;
+    while (index > 0 && first[index].value == last[index].value) --index;
+    return index;
 }
 
 } // namespace
@@ -156,14 +146,15 @@ void print_csv(std::ostream &out, const BenchReport &report) {
 
 svg::LineChart bench_chart(const BenchReport &report) {
     svg::LineChart chart;
-    const bool keys = sweeps_keys(report);
-    chart.title = std::string("Attention against the ") + (keys ? "key" : "query") + " length";
-    chart.subtitle = std::string(report.device.name) + ", " + driver_text(report.device) + "; " + problem_text(report);
-    chart.x = {keys ? "keys" : "queries", Unit::kTokens, svg::Scale::kLog};
+    const std::size_t index = swept(report);
+    const std::string &name = report.points.front().sizes[index].name;
+    chart.title = report.operation + " against " + name;
+    chart.subtitle = std::string(report.device.name) + ", " + driver_text(report.device) + "; " + report.problem;
+    chart.x = {name, Unit::kTokens, svg::Scale::kLog};
     chart.y = {"milliseconds, median", Unit::kPlain, svg::Scale::kLog};
     svg::Series measured{"measured", {}}, bound{"roofline", {}};
     for (const BenchPoint &point : report.points) {
-        const double x = keys ? point.shape.kv_len : point.shape.q_len;
+        const double x = point.sizes[index].value;
         measured.points.push_back({x, point.times.seconds() * 1e3});
         if (report.peaks) bound.points.push_back({x, point.times.bound_seconds(*report.peaks) * 1e3});
     }

@@ -1,7 +1,7 @@
-// Timed attention problems in words, figures and a picture.
+// Timed problems of one operation in words, figures and a picture.
 #pragma once
 
-#include "bench_attention.hpp"
+#include "bench_measure.hpp"
 #include "svg.hpp"
 
 #include <optional>
@@ -10,14 +10,21 @@
 
 namespace vkattn::tools {
 
+struct BenchSize {
+    std::string name; // as in JSON
+    std::uint32_t value = 0;
+};
+
 struct BenchPoint {
-    AttentionShape shape;
-    AttentionTimes times;
+    std::vector<BenchSize> sizes; // the same names in every point; what is swept is the last one that differs
+    OperationTimes times;
 };
 
 struct BenchReport {
     vkattn_device_facts device{};
     std::optional<vkattn_peaks> peaks; // measured for --roofline
+    std::string operation;             // "Attention"
+    std::string problem;               // in words, with the sizes that are not swept
     std::vector<BenchPoint> points;    // at least one
 };
 

@@ -1,3 +1,4 @@
+#include "bench_attention.hpp"
 #include "bench_html.hpp"
 #include "bench_report.hpp"
 #include "commands.hpp"
@@ -9,19 +10,44 @@
 namespace vkattn::tools {
 namespace {
 
-void check_options(const BenchOptions &options, std::size_t problems) {
-    if (options.op != "attention")
-        throw InputError("--op " + options.op, "not supported yet by bench in this version, expected attention");
-    if (!options.svg_file.empty() && problems < 2)
-        throw InputError("--svg", "one length alone, expected several, such as --kv-len 1k..128k");
-}
-
-BenchReport measure_all(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
+BenchReport begin_report(const Context &context, const BenchOptions &options) {
     BenchReport report;
     report.device = context.facts();
     if (options.roofline) report.peaks = context.measure_peaks();
-    for (const AttentionShape &shape : shapes_of(options))
-        report.points.push_back({shape, time_attention(context, shape, options, kernel)});
+    return report;
+}
+
+// The lengths that are not swept: the queries, unless they are.
+std::string problem_text(const std::vector<AttentionShape> &shapes) {
+    const AttentionShape &first = shapes.front(), &last = shapes.back();
+    if (first.kv_len == last.kv_len) return shape_text(first, "kv_len " + std::to_string(first.kv_len));
+    const std::string to = first.q_len == last.q_len ? "" : " to " + std::to_string(last.q_len);
+    return shape_text(first, "q_len " + std::to_string(first.q_len) + to);
+}
+
+BenchReport measure_attention(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
+    BenchReport report = begin_report(context, options);
+    const std::vector<AttentionShape> shapes = shapes_of(options);
+    report.operation = "Attention";
+    report.problem = problem_text(shapes);
+    for (const AttentionShape &shape : shapes)
+        report.points.push_back({{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
+                                 time_attention(context, shape, options, kernel)});
+    return report;
+}
+
+BenchReport measure_linear(const Context &context, const BenchOptions &options) {
+    BenchReport report = begin_report(context, options);
+    LinearShape shape = options.linear;
+    shape.dtype = options.shape.dtype;
+    report.operation = "Linear";
+    report.problem = shape_text(shape);
+    for (const std::uint32_t rows : options.rows) {
+        shape.rows = rows;
+        report.points.push_back(
+            {{{"in_features", shape.in_features}, {"out_features", shape.out_features}, {"rows", rows}},
+             time_linear(context, shape, options)});
+    }
     return report;
 }
 
@@ -46,14 +72,14 @@ BenchPage measure_page(const Context &context, const BenchOptions &options, vkat
     const std::vector<std::uint32_t> prompts = {128, 256, 512, 1024};
     const bool sweeps = options.kv_lens.size() > 1;
     BenchPage page;
-    page.decode = measure_all(
+    page.decode = measure_attention(
         context,
         with_lengths(options, {1}, sweeps ? options.kv_lens : std::vector<std::uint32_t>{1024, 2048, 4096, 8192}),
         kernel);
     BenchOptions prefill = with_lengths(options, prompts, prompts);
     prefill.shape.causal = true;
     prefill.roofline = false; // measured once
-    page.prefill = measure_all(context, prefill, kernel);
+    page.prefill = measure_attention(context, prefill, kernel);
     page.prefill.peaks = page.decode.peaks;
     page.variants = measure_variants(context, options, kernel);
     page.variants_title = "Width " + std::to_string(options.d_model) + ", " + std::to_string(options.shape.heads) +
@@ -81,11 +107,17 @@ int bench_page(const CommonOptions &common, BenchOptions options, ValidationLog 
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     if (!options.html_file.empty()) return bench_page(common, options, validation);
     if (!options.variants.empty()) return bench_variants(common, options, validation);
-    check_options(options, shapes_of(options).size());
+    const bool linear = options.op == "linear";
+    if (!linear && options.op != "attention")
+        throw InputError("--op " + options.op,
+                         "not supported yet by bench in this version, expected attention or linear");
+    if (!options.svg_file.empty() && (linear ? options.rows.size() : shapes_of(options).size()) < 2)
+        throw InputError("--svg", "one length alone, expected several, such as --kv-len 1k..128k");
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
     try {
-        const BenchReport report = measure_all(context, options, kernel);
+        const BenchReport report =
+            linear ? measure_linear(context, options) : measure_attention(context, options, kernel);
         print(report, options);
         if (!options.svg_file.empty()) write_text(options.svg_file, svg::draw(bench_chart(report)));
     } catch (const Error &error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_shape.hpp"
+#include "bench_linear.hpp"
 #include "checkpoint_case.hpp"
 
 #include <vkattn/vkattn.hpp>
@@ -70,11 +71,11 @@ struct TuneOptions : ShapeOptions {
     bool json = false;
 };
 
-struct BenchOptions : ShapeOptions {
+struct BenchOptions : ShapeOptions, RepeatOptions {
     std::string op = "attention";
-    std::uint32_t input_sets = 0;      // 0: several, as memory allows
-    std::uint32_t repeat = 0;          // 0: by the time that one run takes
-    std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
+    LinearShape linear;                          // dtype is the shape's
+    std::vector<std::uint32_t> rows{1, 16, 512}; // of linear
+    std::vector<std::string> variants;           // not empty: layers side by side, by d_model, heads and len
     std::uint32_t d_model = 2048;
     std::uint32_t len = 2048;
     bool roofline = false;

@@ -172,8 +172,12 @@ void add_tune(CLI::App &app, Options &options) {
 void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
-    command->add_option("--op", bench.op, "Operation")->capture_default_str();
+    command->add_option("--op", bench.op, "Operation: attention, linear")->capture_default_str();
     add_shape(*command, bench);
+    add_sizes(*command, "--rows", bench.rows, "Rows of linear's input, or several; default 1,16,512");
+    add_size(*command, "--in-features", bench.linear.in_features, "Input features of linear; default 4096");
+    add_size(*command, "--out-features", bench.linear.out_features, "Output features of linear; default 4096");
+    command->add_option("--weight-dtype", bench.linear.weight_dtype, "Type of linear's weight; default: --dtype");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
     command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
