@@ -1,5 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
+#include "runtime/context/kernel_support.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -107,12 +109,6 @@ bool has_scalar_loads(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     return has_scalar_loads(problem, caps) && problem.kv_len >= addressed_tile(problem, caps).step;
-}
-
-// Each invocation loads through an address of its own.
-bool may_diverge(const DeviceCaps &caps) {
-    const uint32_t widest = caps.traits.widest_divergent_addresses;
-    return widest == 0 || caps.subgroup_size <= widest;
 }
 
 struct ShuffledTile {

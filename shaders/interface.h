@@ -207,7 +207,8 @@ struct AttentionPush {
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
-#define LINEAR_VECTOR_OUTPUTS 8 /* of a workgroup of linear_vector */
+#define LINEAR_VECTOR_OUTPUTS 8    /* of a workgroup of linear_vector */
+#define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
 
 #define ACTIVATION_NONE 0u
 #define ACTIVATION_RELU 1u
@@ -218,7 +219,8 @@ struct AttentionPush {
 #define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
 
 /* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N; ALIGNED: which of the
- * factors have rows without gaps between elements, that begin at multiples of 16 bytes */
+ * factors have rows without gaps between elements, that begin at multiples of 16 bytes. ROWS and BLOCKS, of
+ * linear_addresses: of an invocation, and of four features at a time */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define LINEAR_CONSTANTS(X)                                                                                            \
@@ -237,7 +239,9 @@ struct AttentionPush {
     X(12, MATRIX_N, 16)                                                                                                \
     X(13, MATRIX_K, 16)                                                                                                \
     X(14, ALIGNED, 0)                                                                                                  \
-    X(15, MULTIPLIER_FORMAT, 0)
+    X(15, MULTIPLIER_FORMAT, 0)                                                                                        \
+    X(16, ROWS, 1)                                                                                                     \
+    X(17, BLOCKS, 1)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
@@ -254,6 +258,8 @@ struct LinearPush {
     uint output_strides[5];   /* batch, position, head, element, group */
     uint residual_strides[2]; /* batch, position */
     uint multiplier_strides[2];
+    uint input_address[2]; /* of linear_addresses, low word first */
+    uint weight_address[2];
 };
 
 /* ------------------------------------------------------------------ norm */

@@ -23,7 +23,7 @@ BenchReport sweep() {
     std::snprintf(report.device.name, sizeof report.device.name, "Device \"X\", 8 lanes");
     for (std::uint32_t scale = 1; scale <= 4; scale *= 2) {
         BenchPoint point;
-        point.sizes = {{"batch", 1}, {"q_len", 1}, {"kv_len", 1024 * scale}};
+        point.sizes = {{"batch", "batch", 1}, {"q_len", "query length", 1}, {"kv_len", "key length", 1024 * scale}};
         point.times.kernel = "decode";
         point.times.best = point.times.wall = {1.0 * scale, 1.0 * scale, 1.0 * scale};
         point.times.flops = 8e9 * scale;
@@ -69,7 +69,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
     const LinearShape shape{.rows = 3, .in_features = 50, .out_features = 20, .dtype = "f16", .weight_dtype = "f32"};
     const OperationTimes times =
         time_linear(test_device().context(), shape, RepeatOptions{.input_sets = 1, .repeat = 2});
-    CHECK(times.kernel == "linear");
+    CHECK(times.kernel.starts_with("linear"));
     CHECK(times.runs == 2);
     CHECK(times.input_sets == 1);
     CHECK(times.wall.median > 0.0);

@@ -289,8 +289,8 @@ inline HostTensor normal_tensor(vkattn_type type, Shape shape, std::mt19937 &ran
 // The first `columns` elements of each row; of quantised ones in f32.
 inline HostTensor first_columns(const HostTensor &tensor, std::uint64_t columns) {
     const std::uint64_t width = tensor.shape().back();
-    Shape shape = tensor.shape();
-    shape.back() = columns;
+    Shape shape(tensor.shape().begin(), tensor.shape().end() - 1);
+    shape.push_back(columns);
     HostTensor result(is_quantised(tensor.type()) ? VKATTN_TYPE_F32 : tensor.type(), shape);
     for (std::uint64_t i = 0; i < result.elements(); ++i) result.set(i, tensor.get(i / columns * width + i % columns));
     return result;

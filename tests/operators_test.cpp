@@ -17,8 +17,9 @@ namespace {
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
 
 // [batch,len,width] with a gap behind every row.
-HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::uint64_t width, std::mt19937 &random) {
-    return normal_tensor(type, {batch, len, width}, {len * (width + 3), width + 3, 1}, random);
+HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::uint64_t width, std::mt19937 &random,
+                std::uint64_t gap = 3) {
+    return normal_tensor(type, {batch, len, width}, {len * (width + gap), width + gap, 1}, random);
 }
 
 double activated(vkattn_activation activation, double x) {
@@ -120,6 +121,22 @@ TEST_CASE_FIXTURE(DeviceTest, "linear in every type, for few rows and many") {
                 LinearProblem problem =
                     linear_problem(type, len, static_cast<std::uint64_t>(in), static_cast<std::uint64_t>(out));
                 check_linear(problem, type);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four, but for the output's") {
+    std::mt19937 random(92);
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t len : {1, 2, 3, 9})
+            for (const auto &[in, out] : {std::pair{4, 1}, {20, 35}, {40, 70}}) {
+                INFO(type_name(type), ", rows ", 2 * len, ", ", in, " to ", out);
+                LinearProblem problem;
+                const auto width = static_cast<std::uint64_t>(in), outputs = static_cast<std::uint64_t>(out);
+                const vkattn_type other = type == VKATTN_TYPE_F32 ? VKATTN_TYPE_F16 : VKATTN_TYPE_F32;
+                problem.input = rows(type, 2, len, width, random, 4);
+                problem.weight = normal_tensor(len == 2 ? other : type, {outputs, width}, {width + 8, 1}, random);
+                check_linear(problem, type);
+                check_linear(problem, VKATTN_TYPE_F16);
             }
 }
 

@@ -85,7 +85,7 @@ std::string sweep_section(const BenchReport &report, const vkattn_peaks &peaks) 
     std::vector<Cells> rows;
     for (const BenchPoint &point : report.points) rows.push_back(cells_of(point, peaks));
     Cells head{"kernel"};
-    for (const BenchSize &size : report.points.front().sizes) head.push_back(size.name);
+    for (const BenchSize &size : report.points.front().sizes) head.push_back(size.words);
     head.insert(head.end(), {"median ms", "GFLOP/s", "GB/s", "of roofline"});
     return svg::draw(bench_chart(report)) + table_of(head, rows, 1);
 }

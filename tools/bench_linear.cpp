@@ -30,7 +30,7 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
             set.add(context, VKATTN_ROLE_OUTPUT, bytes(desc.output));
             return set;
         });
-    times.kernel = "linear"; // plans name kernels of attention alone
+    times.kernel = times.reason.substr(0, times.reason.find(':')); // plans name kernels of attention alone
     times.flops = 2.0 * shape.rows * shape.in_features * shape.out_features;
     times.of_16_bits = type.type != VKATTN_TYPE_F32;
     return times;

@@ -147,10 +147,10 @@ void print_csv(std::ostream &out, const BenchReport &report) {
 svg::LineChart bench_chart(const BenchReport &report) {
     svg::LineChart chart;
     const std::size_t index = swept(report);
-    const std::string &name = report.points.front().sizes[index].name;
-    chart.title = report.operation + " against " + name;
+    const std::string &words = report.points.front().sizes[index].words;
+    chart.title = report.operation + " against the " + words;
     chart.subtitle = std::string(report.device.name) + ", " + driver_text(report.device) + "; " + report.problem;
-    chart.x = {name, Unit::kTokens, svg::Scale::kLog};
+    chart.x = {words, Unit::kTokens, svg::Scale::kLog};
     chart.y = {"milliseconds, median", Unit::kPlain, svg::Scale::kLog};
     svg::Series measured{"measured", {}}, bound{"roofline", {}};
     for (const BenchPoint &point : report.points) {

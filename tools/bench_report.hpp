@@ -12,6 +12,7 @@ namespace vkattn::tools {
 
 struct BenchSize {
     std::string name; // as in JSON
+    std::string words;
     std::uint32_t value = 0;
 };
 

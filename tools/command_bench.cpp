@@ -31,7 +31,9 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
     report.operation = "Attention";
     report.problem = problem_text(shapes);
     for (const AttentionShape &shape : shapes)
-        report.points.push_back({{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
+        report.points.push_back({{{"batch", "batch", shape.batch},
+                                  {"q_len", "query length", shape.q_len},
+                                  {"kv_len", "key length", shape.kv_len}},
                                  time_attention(context, shape, options, kernel)});
     return report;
 }
@@ -44,9 +46,10 @@ BenchReport measure_linear(const Context &context, const BenchOptions &options) 
     report.problem = shape_text(shape);
     for (const std::uint32_t rows : options.rows) {
         shape.rows = rows;
-        report.points.push_back(
-            {{{"in_features", shape.in_features}, {"out_features", shape.out_features}, {"rows", rows}},
-             time_linear(context, shape, options)});
+        report.points.push_back({{{"in_features", "input features", shape.in_features},
+                                  {"out_features", "output features", shape.out_features},
+                                  {"rows", "rows", rows}},
+                                 time_linear(context, shape, options)});
     }
     return report;
 }

@@ -381,7 +381,9 @@ typedef struct vkattn_requirements {
 
 /* The choice that a plan made. The strings belong to the plan.
  *
- * reason: one sentence that says why this kernel and why not the better ones */
+ * kernel: AUTO for plans without attention
+ * reason: one sentence that says why this kernel and why not the better ones; of linear, which shader and why. "" for other
+ *   plans without attention */
 typedef struct vkattn_report {
     vkattn_kernel kernel;
     const char *kernel_name;

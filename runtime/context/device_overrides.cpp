@@ -19,6 +19,7 @@ constexpr Trait kTraits[] = {
     {"shuffled_address_loads", &DeviceTraits::shuffled_address_loads},
     {"most_divergent_rows", &DeviceTraits::most_divergent_rows},
     {"unroll_blocks", &DeviceTraits::unroll_blocks},
+    {"most_addressed_linear_rows", &DeviceTraits::most_addressed_linear_rows},
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
     {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},

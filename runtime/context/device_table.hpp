@@ -19,6 +19,9 @@ struct DeviceTraits {
     uint32_t most_divergent_rows = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     uint32_t unroll_blocks = 1; // loops of flash_keys are written out; 0: the driver's compiler takes too long for it
+    // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost less than
+    // shared memory; 0: it is not to be used.
+    uint32_t most_addressed_linear_rows = 0;
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;

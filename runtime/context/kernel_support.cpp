@@ -79,6 +79,11 @@ std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type) {
     return "";
 }
 
+bool may_diverge(const DeviceCaps &caps) {
+    const uint32_t widest = caps.traits.widest_divergent_addresses;
+    return widest == 0 || caps.subgroup_size <= widest;
+}
+
 void judge_kernels(DeviceCaps &caps) {
     caps.kernel_count = 0;
     for (vkattn_kernel kernel : {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH,

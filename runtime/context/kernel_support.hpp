@@ -16,4 +16,7 @@ const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_t
 // Why matrices with factors of the type cannot be used here; "" if they can.
 std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type);
 
+// Whether each invocation of a subgroup may load through a device address of its own.
+bool may_diverge(const DeviceCaps &caps);
+
 } // namespace vkattn

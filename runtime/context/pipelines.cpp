@@ -15,6 +15,7 @@
 #include "vkattn_shaders/flash_shuffle.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
+#include "vkattn_shaders/linear_addresses.spv.hpp"
 #include "vkattn_shaders/linear_coopmat.spv.hpp"
 #include "vkattn_shaders/linear_coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/linear_vector.spv.hpp"
@@ -62,6 +63,7 @@ const ModuleInfo kModules[] = {
     {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
     {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_addresses", linear_addresses_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
     {"linear_coopmat", linear_coopmat_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
     {"linear_coopmat_bf16", linear_coopmat_bf16_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
     {"embedding", embedding_spv, EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0},

@@ -27,6 +27,7 @@ enum class Module : uint32_t {
     kWeightedValues,
     kLinear,
     kLinearVector,
+    kLinearAddresses,
     kLinearCoopmat,
     kLinearCoopmatBf16,
     kEmbedding,

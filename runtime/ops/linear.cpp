@@ -6,6 +6,9 @@
 #include "runtime/tensor.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
 
 namespace vkattn {
 namespace {
@@ -14,6 +17,9 @@ namespace {
 constexpr uint32_t kFewRows = 4;
 
 constexpr uint32_t kMatrixSubgroups = 4; // of a workgroup
+
+// Of linear_addresses: features of a load; and of an invocation, at most, rows and loads of a row at a time.
+constexpr uint32_t kBlock = 4, kAddressedRows = 8, kAddressedBlocks = 4;
 
 static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
 
@@ -29,7 +35,7 @@ bool in_pairs(const vkattn_tensor &output, const gpu::LinearPush &push) {
 }
 
 // Some drivers bound the trips of a shader's loops: 8 to fill and 16 to multiply for every 16 input features, and a
-// few.
+// few. linear_addresses needs fewer.
 void require_loops(const DeviceCaps &caps, uint64_t in_features) {
     if (caps.max_loop_iterations == 0) return;
     const uint64_t most = (caps.max_loop_iterations - 64) / 28 * 16;
@@ -43,11 +49,25 @@ struct LinearChoice {
     Module module;
     gpu::LinearConstants constants;
     uint32_t tile_outputs, tile_rows;
+    const char *reason;
+    bool rows_first = false; // on the grid's first axis, so that neighbours share weights
 };
 
-// Features without gaps, and every row beginning at a multiple of 16 bytes of 16-bit elements.
-bool rows_are_aligned(const vkattn_tensor &tensor, std::initializer_list<uint32_t> strides) {
-    return tensor.offset % 8 == 0 && std::all_of(strides.begin(), strides.end(), [](uint32_t s) { return s % 8 == 0; });
+// Every row begins at a multiple of so many elements.
+bool rows_are_aligned(const vkattn_tensor &tensor, std::initializer_list<uint32_t> strides, uint32_t elements) {
+    return tensor.offset % elements == 0 &&
+           std::all_of(strides.begin(), strides.end(), [&](uint32_t s) { return s % elements == 0; });
+}
+
+bool input_is_aligned(const View &input, const gpu::LinearPush &push, uint32_t elements) {
+    return rows_are_aligned(input.tensor, {push.input_strides[0], push.input_strides[1], push.input_strides[2]},
+                            elements);
+}
+
+// Without gaps between elements, too.
+bool weight_is_aligned(const View &weight, const gpu::LinearPush &push, uint32_t elements) {
+    return push.weight_strides[1] == 1 &&
+           rows_are_aligned(weight.tensor, {push.weight_strides[0], push.weight_strides[2]}, elements);
 }
 
 // The matrix units take many rows of f16 or bf16, with weights of the same type.
@@ -72,25 +92,47 @@ LinearChoice choose_matrices(const DeviceCaps &caps, const gpu::LinearPush &push
     constants.MATRIX_M = shape.m;
     constants.MATRIX_N = shape.n;
     constants.MATRIX_K = shape.k;
-    if (rows_are_aligned(input.tensor, {push.input_strides[0], push.input_strides[1], push.input_strides[2]}))
-        constants.ALIGNED |= ALIGNED_INPUT;
-    if (push.weight_strides[1] == 1 &&
-        rows_are_aligned(weight.tensor, {push.weight_strides[0], push.weight_strides[2]}))
-        constants.ALIGNED |= ALIGNED_WEIGHT;
+    constexpr uint32_t kVectorElements = 8; // of 16 bits, of a uvec4
+    if (input_is_aligned(input, push, kVectorElements)) constants.ALIGNED |= ALIGNED_INPUT;
+    if (weight_is_aligned(weight, push, kVectorElements)) constants.ALIGNED |= ALIGNED_WEIGHT;
     return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, constants,
             subgroups / constants.ROW_SUBGROUPS * constants.TILES * shape.m,
-            constants.ROW_SUBGROUPS * constants.TILES * shape.n};
+            constants.ROW_SUBGROUPS * constants.TILES * shape.n,
+            "linear_coopmat: the matrix units take inputs and weights of the type"};
+}
+
+bool uses_addresses(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight) {
+    return push.rows <= caps.traits.most_addressed_linear_rows && caps.buffers_have_addresses != 0 &&
+           may_diverge(caps) && !is_quantised(input.tensor.type) && push.in_features % kBlock == 0 &&
+           input_is_aligned(input, push, kBlock) && weight_is_aligned(weight, push, kBlock);
+}
+
+LinearChoice choose_addresses(const DeviceCaps &caps, const gpu::LinearPush &push, gpu::LinearConstants constants) {
+    constants.WORKGROUP_SIZE = caps.subgroup_size;
+    constants.ROWS = std::bit_floor(std::min(push.rows, kAddressedRows));
+    constants.BLOCKS = std::min(kAddressedBlocks, 1u << std::countr_zero(push.in_features / kBlock));
+    return {Module::kLinearAddresses,
+            constants,
+            caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS,
+            constants.ROWS,
+            "linear_addresses: rows are read through device addresses, without shared memory",
+            true};
 }
 
 LinearChoice choose(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight,
                     const gpu::LinearConstants &constants) {
-    if (push.rows <= kFewRows) return {Module::kLinearVector, constants, LINEAR_VECTOR_OUTPUTS, 1};
-    if (matrices_pay(caps, input, weight)) return choose_matrices(caps, push, input, weight, constants);
-    return {Module::kLinear, constants, LINEAR_TILE, LINEAR_TILE};
+    if (push.rows > kFewRows && matrices_pay(caps, input, weight))
+        return choose_matrices(caps, push, input, weight, constants);
+    if (uses_addresses(caps, push, input, weight)) return choose_addresses(caps, push, constants);
+    if (push.rows <= kFewRows)
+        return {Module::kLinearVector, constants, LINEAR_VECTOR_OUTPUTS, 1,
+                "linear_vector: few rows, whose time goes into reading the weight"};
+    return {Module::kLinear, constants, LINEAR_TILE, LINEAR_TILE, "linear: tiles in shared memory"};
 }
 
-void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight,
-                 const View &output, const LinearEpilogue &epilogue) {
+// Returns why the product is computed as it is.
+const char *add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &input, const View &weight,
+                        const View &output, const LinearEpilogue &epilogue) {
     gpu::LinearConstants constants;
     constants.INPUT_FORMAT = format_of(input);
     constants.WEIGHT_FORMAT = format_of(weight);
@@ -108,6 +150,7 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     Step &step = plan.add_step(plan.pipeline(choice.module, choice.constants), push);
     step.groups = {(push.out_features + choice.tile_outputs - 1) / choice.tile_outputs,
                    (push.rows + choice.tile_rows - 1) / choice.tile_rows, word(groups)};
+    if (choice.rows_first) std::swap(step.groups[0], step.groups[1]);
     for (size_t axis = 0; axis < 3; ++axis)
         if (step.groups[axis] > plan.context().caps().max_workgroup_count[axis])
             fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features, " features, ", groups,
@@ -121,11 +164,16 @@ void add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const View &
     bind(plan, step, BINDING_LINEAR_RESIDUAL, epilogue.residual);
     bind(plan, step, BINDING_LINEAR_MULTIPLIER, epilogue.multiplier);
     step.written_binding = BINDING_LINEAR_OUTPUT;
+    if (choice.module != Module::kLinearAddresses) return choice.reason;
+    pass_address(plan, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t), input);
+    pass_address(plan, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t), weight);
+    return choice.reason;
 }
 
 } // namespace
 
-void add_linear(Plan &plan, const View &input, const View &weight, const View &output, const LinearEpilogue &epilogue) {
+const char *add_linear(Plan &plan, const View &input, const View &weight, const View &output,
+                       const LinearEpilogue &epilogue) {
     const vkattn_tensor &x = input.tensor, &w = weight.tensor, &y = output.tensor;
     const bool heads = y.rank == 4;
     gpu::LinearPush push{};
@@ -144,7 +192,7 @@ void add_linear(Plan &plan, const View &input, const View &weight, const View &o
     push.output_strides[1] = word(y.strides[heads ? 2 : 1]);
     push.output_strides[2] = heads ? word(y.strides[1]) : 0;
     push.output_strides[3] = word(y.strides[y.rank - 1]);
-    add_product(plan, push, 1, input, weight, output, epilogue);
+    return add_product(plan, push, 1, input, weight, output, epilogue);
 }
 
 void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output) {
@@ -188,8 +236,10 @@ void plan_linear(Plan &plan, const vkattn_linear_desc &desc) {
     epilogue.activation = desc.activation;
     epilogue.multiplier = optional(desc.multiplier, "multiplier", VKATTN_ROLE_MULTIPLIER);
     epilogue.residual = optional(desc.residual, "residual", VKATTN_ROLE_RESIDUAL);
-    add_linear(plan, role_view(input, VKATTN_ROLE_INPUT), role_view(weight, VKATTN_ROLE_WEIGHT),
-               role_view(checked_output_tokens(desc.output, batch, len, out), VKATTN_ROLE_OUTPUT), epilogue);
+    plan.set_choice(VKATTN_KERNEL_AUTO,
+                    add_linear(plan, role_view(input, VKATTN_ROLE_INPUT), role_view(weight, VKATTN_ROLE_WEIGHT),
+                               role_view(checked_output_tokens(desc.output, batch, len, out), VKATTN_ROLE_OUTPUT),
+                               epilogue));
 }
 
 } // namespace vkattn

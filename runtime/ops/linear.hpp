@@ -16,9 +16,9 @@ struct LinearEpilogue {
 //
 // input [B,L,in], last stride 1; weight [out,in], any strides
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
-// F32, F16 or BF16 each.
-void add_linear(Plan &plan, const View &input, const View &weight, const View &output,
-                const LinearEpilogue &epilogue = {});
+// F32, F16 or BF16 each. Returns which shader computes it and why.
+const char *add_linear(Plan &plan, const View &input, const View &weight, const View &output,
+                       const LinearEpilogue &epilogue = {});
 
 // A matrix of its own for each head: output[b,h,l,:] = weight[h] input[b,h,l,:] + bias[h].
 //

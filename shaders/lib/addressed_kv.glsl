@@ -1,27 +1,6 @@
-// Rows of K and V through device addresses: four neighbouring elements a load. After lib/attention_bindings.glsl,
-// lib/sequence.glsl and lib/work.glsl.
+// Rows of K and V through device addresses. After lib/attention_bindings.glsl, lib/sequence.glsl and lib/work.glsl.
 
-// More than what is loaded from one address: arrays without a size make older glslangs ask for a capability of descriptor
-// arrays, which no kernel needs.
-const uint BLOCKS_IN_REACH = 1 << 24;
-
-layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 {
-    vec4 values[BLOCKS_IN_REACH];
-};
-// Loads of 64 bits that ask for no 64-bit arithmetic.
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Wide { uint unused; };
-layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer WideWords {
-    Wide values[BLOCKS_IN_REACH];
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Words { uint values[BLOCKS_IN_REACH]; };
-
-// The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
-uvec2 advance_address(uvec2 address, uint count, uint bytes) {
-    uint high, low, carry;
-    umulExtended(count, bytes, high, low);
-    low = uaddCarry(address.x, low, carry);
-    return uvec2(low, address.y + high + carry);
-}
+#include "addresses.glsl"
 
 // The first row of a (batch, KV head).
 uvec2 addressed_keys(uint batch, uint kv_head) {
@@ -62,32 +41,4 @@ uvec2 key_address(Row row, uint key) {
 uvec2 value_address(Row row, uint key) {
     uvec2 place = addressed_row(row.batch, key);
     return advance_address(addressed_values(place.x, row.kv_head), place.y, VALUE_ROW_BYTES);
-}
-
-// element: a multiple of 4; the row begins at a whole word
-vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
-    uint start = element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
-    uint i = element % QUANTISED_BLOCK;
-    Words words = Words(address);
-    float scale = unpack_halves(words.values[start / 4] >> ((start & 2) * 8)).x;
-    uint at = start + quantised_byte(format, i);
-    uint bytes = words.values[at / 4];
-    if ((at & 2) != 0) bytes = (bytes >> 16) | (words.values[at / 4 + 1] << 16);
-    return scale * quantised_values(format, bytes, i);
-}
-
-vec4 expand_halves(const uint format, uvec2 halves) {
-    if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
-    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
-}
-
-// Of f32 rows, at an address that is the same for every invocation.
-vec4 load_uniform_block(uvec2 address, uint block) { return Blocks32(address).values[block]; }
-
-// At an address that differs between invocations: a CPU driver gathers 64 bits as fast as 32.
-vec4 load_own_block(const uint format, uvec2 address, uint block) {
-    if (is_quantised(format)) return load_quantised_block(format, address, 4 * block);
-    WideWords words = WideWords(address);
-    if (format != FORMAT_F32) return expand_halves(format, uvec2(words.values[block]));
-    return uintBitsToFloat(uvec4(uvec2(words.values[2 * block]), uvec2(words.values[2 * block + 1])));
 }
