@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -63,6 +64,28 @@ TEST_CASE_FIXTURE(DeviceTest, "a problem is timed, dense and in pages") {
         CHECK(times.wall.median > 0.0);
         CHECK(times.flops == 2.0 * 4 * 3 * 50 * (16 + 16));
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "hidden blocks are not counted") {
+    AttentionShape shape;
+    shape.heads = 2;
+    shape.q_len = shape.kv_len = 100;
+    shape.head_dim = 16;
+    shape.block_size = 30; // four by four blocks, of 30, 30, 30 and 10
+    const RepeatOptions once{.input_sets = 1, .repeat = 1};
+    const auto flops = [&] { return time_attention(test_device().context(), shape, once, VKATTN_KERNEL_AUTO).flops; };
+    const double of_pair = 2.0 * 2 * (16 + 16);
+    shape.visible_blocks = 100;
+    CHECK(flops() == 100 * 100 * of_pair);
+    shape.causal = true;
+    CHECK(flops() == 100 * 101 / 2 * of_pair);
+    shape.causal = false;
+    shape.visible_blocks = 50;
+    const double pairs = flops() / of_pair; // two blocks for each query, one of which may be the short one
+    CHECK(pairs >= 100 * 40);
+    CHECK(pairs <= 100 * 60);
+    const std::vector<std::int32_t> states = block_states(shape);
+    CHECK(std::ranges::count(states, VKATTN_BLOCK_FULL) == 8);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {

@@ -2,6 +2,10 @@
 
 #include "input_error.hpp"
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+
 namespace vkattn::tools {
 
 std::vector<AttentionShape> shapes_of(const ShapeOptions &options) {
@@ -40,7 +44,25 @@ NamedType kv_type_named(const char *option, const std::string &name) {
     throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
 }
 
+std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len) {
+    return (len + shape.block_size - 1) / shape.block_size;
+}
+
 } // namespace
+
+std::vector<std::int32_t> block_states(const AttentionShape &shape) {
+    const std::size_t rows = blocks_of(shape, shape.q_len), columns = blocks_of(shape, shape.kv_len);
+    const std::size_t visible = std::clamp<std::size_t>(columns * shape.visible_blocks / 100, 1, columns);
+    std::vector<std::int32_t> states(rows * columns, VKATTN_BLOCK_HIDDEN);
+    std::vector<std::size_t> order(columns);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::mt19937 random(1);
+    for (std::size_t row = 0; row < rows; ++row) {
+        std::ranges::shuffle(order, random);
+        for (std::size_t i = 0; i < visible; ++i) states[row * columns + order[i]] = VKATTN_BLOCK_FULL;
+    }
+    return states;
+}
 
 ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
     const std::uint32_t kv_heads = shape.kv_heads != 0 ? shape.kv_heads : shape.heads;
@@ -63,6 +85,11 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
     if (shape.causal) desc.mask_flags = VKATTN_MASK_CAUSAL;
     // With the last query at the last key, as in decoding and in prefill with a cache.
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    if (shape.block_size != 0) {
+        desc.block_mask =
+            tensor(VKATTN_TYPE_I32, {1, 1, blocks_of(shape, shape.q_len), blocks_of(shape, shape.kv_len)});
+        desc.block_q_len = desc.block_kv_len = shape.block_size;
+    }
     desc.kernel = kernel;
     return problem;
 }
@@ -74,6 +101,8 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.v_head_dim != 0) text += " / " + std::to_string(shape.v_head_dim);
     text += ", " + shape.dtype + (shape.kv_dtype.empty() ? "" : ", K and V " + shape.kv_dtype) + ", " + lengths;
     if (shape.page_size != 0) text += ", pages of " + std::to_string(shape.page_size);
+    if (shape.block_size != 0)
+        text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
     return text + (shape.causal ? ", causal" : "");
 }
 

@@ -24,6 +24,8 @@ struct AttentionShape {
     std::string dtype = "f16";
     std::string kv_dtype; // "": dtype
     bool causal = false;
+    std::uint32_t block_size = 0;      // of a block mask, in queries and in keys; 0: none
+    std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
 };
 
 // One shape, and the lengths that it is to take in turn.
@@ -51,6 +53,10 @@ struct ShapedProblem {
     NamedType query_type{};
     NamedType kv_type{};
 };
+
+// The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at each call.
+std::vector<std::int32_t> block_states(const AttentionShape &shape);
+
 ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel);
 
 // Returns "batch 1, 32 query heads, head size 128, f16, causal": all but the lengths, and those between the two parts.

@@ -9,13 +9,28 @@
 namespace vkattn::tools {
 namespace {
 
-// Query-key pairs of one head that the mask leaves.
+// Keys from the first on that a query sees: all, or up to its own where the last query stands at the last key.
+std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query) {
+    if (!shape.causal) return shape.kv_len;
+    const std::uint64_t hidden = shape.q_len - 1 - query;
+    return hidden < shape.kv_len ? shape.kv_len - hidden : 0;
+}
+
+// Query-key pairs of one head that the masks leave.
 double visible_pairs(const AttentionShape &shape) {
-    const double q_len = shape.q_len;
-    const double kv_len = shape.kv_len;
-    if (!shape.causal) return q_len * kv_len;
-    const double seeing = std::min(q_len, kv_len); // the last so many queries see kv_len, kv_len - 1, ... keys
-    return seeing * kv_len - seeing * (seeing - 1.0) / 2.0;
+    std::uint64_t pairs = 0;
+    const std::vector<std::int32_t> states = shape.block_size == 0 ? std::vector<std::int32_t>() : block_states(shape);
+    const std::size_t columns = shape.block_size == 0 ? 0 : (shape.kv_len + shape.block_size - 1) / shape.block_size;
+    for (std::uint32_t query = 0; query < shape.q_len; ++query) {
+        const std::uint64_t seen = seen_keys(shape, query);
+        if (columns == 0) pairs += seen;
+        for (std::size_t column = 0; column < columns; ++column) {
+            const std::uint64_t begin = column * shape.block_size, end = std::min(begin + shape.block_size, seen);
+            if (begin < end && states[query / shape.block_size * columns + column] != VKATTN_BLOCK_HIDDEN)
+                pairs += end - begin;
+        }
+    }
+    return static_cast<double>(pairs);
 }
 
 double flops(const AttentionShape &shape, const vkattn_attention_desc &desc) {
@@ -51,7 +66,8 @@ void fill_block_table(InputSet &set, const Context &context, const ShapedProblem
         .write(std::as_bytes(std::span(pages)));
 }
 
-InputSet make_input_set(const Context &context, const ShapedProblem &problem, unsigned seed) {
+InputSet make_input_set(const Context &context, const AttentionShape &shape, const ShapedProblem &problem,
+                        unsigned seed) {
     const RandomValues random(seed);
     InputSet set;
     const auto add_random = [&](vkattn_role role, const vkattn_tensor &layout, Dtype dtype) {
@@ -66,6 +82,11 @@ InputSet make_input_set(const Context &context, const ShapedProblem &problem, un
     if (problem.desc.value.type != VKATTN_TYPE_NONE)
         add_random(VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
     if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
+    if (problem.desc.block_mask.type != VKATTN_TYPE_NONE) {
+        const std::vector<std::int32_t> states = block_states(shape);
+        set.add(context, VKATTN_ROLE_BLOCK_MASK, vkattn_tensor_bytes(&problem.desc.block_mask))
+            .write(std::as_bytes(std::span(states)));
+    }
     set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));
     return set;
 }
@@ -77,7 +98,7 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
     const ShapedProblem problem = problem_of(shape, kernel);
     OperationTimes times = time_operation(
         context, options, bytes_once(problem.desc), [&] { return context.attention_plan(problem.desc); },
-        [&](unsigned seed) { return make_input_set(context, problem, seed); });
+        [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
     times.flops = flops(shape, problem.desc);
     times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
     return times;

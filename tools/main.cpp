@@ -158,6 +158,11 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     add_size(command, "--v-head-dim", shape.v_head_dim, "Head size of V; default: --head-dim");
     command.add_option("--dtype", shape.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
     command.add_option("--kv-dtype", shape.kv_dtype, "Type of K and V; default: --dtype");
+    add_size(command, "--block-mask", shape.block_size,
+             "Hide blocks of so many queries and keys, all but --visible-blocks of them");
+    command.add_option("--visible-blocks", shape.visible_blocks, "Percent of the blocks, at random")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 100));
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 
