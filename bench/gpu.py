@@ -9,11 +9,11 @@ import statistics
 import subprocess
 import sys
 
-from shapes import Shape, time_vkattn
+from shapes import LinearShape, Shape, time_vkattn
 
 BUILD = pathlib.Path(os.environ["VKATTN_BUILD_DIR"])
 VKATTN = BUILD / "tools/vkattn"
-TESTS = "attention.*,masks.alone,masks.hidden,kv_append,sequences,merge,split,layer,layers,caches,self_test"
+TESTS = "attention.*,masks.alone,masks.hidden,kv_append,sequences,merge,split,operators,layer,layers,caches,self_test"
 MOST_BYTES = 2 << 30  # of a tensor
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 
@@ -44,6 +44,13 @@ def decode_shapes():
                 yield Shape(f"MLA decode B{batch} H128 576/512 Lk{length}", 128, 1, 1, length, 576, 512, False, kind, batch, kind)
 
 
+def linear_shapes():
+    for in_features, out_features in ((4096, 4096), (4096, 14336), (14336, 4096)):
+        for rows in (1, 16, 512, 4096):
+            for kind in ("f16", "bf16"):
+                yield LinearShape(f"linear {rows} x {in_features} to {out_features}", rows, in_features, out_features, kind)
+
+
 def check(device):
     """Every kernel against float64, on random inputs."""
     environment = {**os.environ, **({"VKATTN_TEST_DEVICE": device} if device else {})}
@@ -64,8 +71,23 @@ def load_torch():
 
 def time_torch(torch, shape):
     """(milliseconds, backend) of the fastest of PyTorch's; None: it has none for the shape."""
+    return (time_torch_linear if isinstance(shape, LinearShape) else time_torch_attention)(torch, shape)
+
+
+def kinds_of(torch):
+    return {"f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def time_torch_linear(torch, shape):
+    kind = kinds_of(torch)[shape.kind]
+    tokens = torch.randn(shape.rows, shape.in_features, device="cuda", dtype=kind)
+    weight = torch.randn(shape.out_features, shape.in_features, device="cuda", dtype=kind)
+    return median_of_events(torch, lambda: torch.nn.functional.linear(tokens, weight)), "linear"
+
+
+def time_torch_attention(torch, shape):
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    kinds = {"f16": torch.float16, "bf16": torch.bfloat16}
+    kinds = kinds_of(torch)
     if shape.kv_type not in kinds:
         return None
     tensors = [torch.randn(shape.batch, heads, length, size, device="cuda", dtype=kinds[shape.kv_type]) for heads, length, size in
@@ -105,7 +127,8 @@ def row(shape, result, peaks, torchs):
     reached = max(result["gflops"] / max(peaks["peak_matrix_gflops"], peaks["peak_gflops"]),
                   result["gbytes_per_s"] / peaks["peak_gbytes_per_s"])
     ratio = f"{torchs[0]:.3f} | {torchs[1].removesuffix('_ATTENTION').lower()} | {torchs[0] / result['median_ms']:.2f}" if torchs else "– | – | –"
-    return (f"| {shape.name} | {shape.kv_type} | {result['kernel']} | {result['median_ms']:.3f} | {result['gflops'] / 1e3:.1f} | "
+    kind = shape.kind if isinstance(shape, LinearShape) else shape.kv_type
+    return (f"| {shape.name} | {kind} | {result['kernel']} | {result['median_ms']:.3f} | {result['gflops'] / 1e3:.1f} | "
             f"{result['gbytes_per_s']:.0f} | {100 * reached:.0f} % | {ratio} |")
 
 
@@ -128,13 +151,13 @@ def main():
         say(f"Tests of every kernel against float64: {check(arguments.device)}\n")
     options = ["--device", arguments.device] if arguments.device else []
     peaks = None
-    for shape in [*prefill_shapes(), *decode_shapes()]:
+    for shape in [*prefill_shapes(), *decode_shapes(), *linear_shapes()]:
         if not re.search(arguments.shapes, shape.name):
             continue
         try:
             result = time_vkattn(VKATTN, shape, *options, *([] if peaks else ["--roofline"]))
         except subprocess.CalledProcessError as error:
-            print(f"{shape.name} {shape.kv_type}: {error.stderr.strip()}", file=sys.stderr)
+            print(f"{shape.name}: {error.stderr.strip()}", file=sys.stderr)
             continue
         if peaks is None:
             peaks = result
@@ -142,7 +165,7 @@ def main():
                 f"{torch.__version__ if torch else 'without a GPU'}.")
             say(f"Roofline: {result['peak_gflops'] / 1e3:.1f} TFLOP/s, {result['peak_matrix_gflops'] / 1e3:.1f} on matrix units, "
                 f"{result['peak_gbytes_per_s']:.0f} GB/s, measured (of the first shape's run).\n")
-            say("| shape | K, V | kernel | ms | TFLOP/s | GB/s | of roofline | PyTorch ms | its backend | over PyTorch |")
+            say("| shape | K, V or weight | kernel | ms | TFLOP/s | GB/s | of roofline | PyTorch ms | its backend | over PyTorch |")
             say("|---|---|---|---|---|---|---|---|---|---|")
         say(row(shape, result, peaks, time_torch(torch, shape) if torch else None))
 

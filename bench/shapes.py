@@ -1,4 +1,4 @@
-"""Attention shapes, and how `vkattn bench` times one: what the benchmarks here share."""
+"""Shapes of attention and of linear layers, and how `vkattn bench` times one: what the benchmarks here share."""
 import dataclasses
 import json
 import subprocess
@@ -26,11 +26,30 @@ class Shape:
         return 2 * self.batch * self.heads * pairs * (self.head_dim + self.v_head_dim)
 
 
+    def options(self):
+        """Of `vkattn bench`."""
+        options = ["--batch", self.batch, "--heads", self.heads, "--kv-heads", self.kv_heads, "--q-len", self.q_len,
+                   "--kv-len", self.kv_len, "--head-dim", self.head_dim, "--v-head-dim", self.v_head_dim,
+                   "--dtype", self.query_type, "--kv-dtype", self.kv_type]
+        options += ["--causal"] if self.causal else []
+        return options + (["--value-in-key"] if self.head_dim != self.v_head_dim else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearShape:
+    name: str
+    rows: int
+    in_features: int
+    out_features: int
+    kind: str
+
+    def options(self):
+        """Of `vkattn bench`."""
+        return ["--op", "linear", "--rows", self.rows, "--in-features", self.in_features, "--out-features", self.out_features,
+                "--dtype", self.kind]
+
+
 def time_vkattn(program, shape, *arguments):
     """What `vkattn bench --json` says of the shape, with one set of inputs."""
-    command = [program, "bench", "--batch", shape.batch, "--heads", shape.heads, "--kv-heads", shape.kv_heads,
-               "--q-len", shape.q_len, "--kv-len", shape.kv_len, "--head-dim", shape.head_dim, "--v-head-dim", shape.v_head_dim,
-               "--dtype", shape.query_type, "--kv-dtype", shape.kv_type, "--input-sets", 1, "--json", *arguments]
-    command += ["--causal"] if shape.causal else []
-    command += ["--value-in-key"] if shape.head_dim != shape.v_head_dim else []
+    command = [program, "bench", *shape.options(), "--input-sets", 1, "--json", *arguments]
     return json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout)
