@@ -130,12 +130,13 @@ uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, cons
     const uint32_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;
     const uint32_t outputs = tiles(problem.v_head_dim, tile.shape.m * tile.dim_subgroups);
     // of a tile: staged, masked, and once more where values are not finite
-    const uint32_t of_tile = trips(tile.keys * key_vectors) + 4 * trips(tile.keys * value_vectors) +
+    const uint64_t of_tile = block_trips(problem, rows_of(tile), tile.keys) + trips(tile.keys * key_vectors) +
+                             4 * trips(tile.keys * value_vectors) +
                              2 * tile.keys * rows_of(tile) / std::min(invocations, rows_of(tile) * tile.keys) +
                              3 * outputs * tile.keys / tile.shape.k + tile.shape.n + 8;
     const uint32_t once = trips(rows_of(tile) * key_vectors) + outputs * tile.shape.n * tile.shape.m + 64;
     const uint32_t budget = caps.max_loop_iterations - std::min(caps.max_loop_iterations, once);
-    return std::max(budget / of_tile, 1u) * tile.keys;
+    return static_cast<uint32_t>(std::max<uint64_t>(budget / of_tile, 1)) * tile.keys;
 }
 
 } // namespace

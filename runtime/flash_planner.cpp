@@ -1,6 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include "runtime/context/kernel_support.hpp"
+#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -183,29 +184,65 @@ FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     return uses_addresses(problem, caps) ? FlashBody::kAddresses : FlashBody::kTiles;
 }
 
-// Keys that one workgroup can attend in one dispatch, a multiple of the body's step.
-uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
+struct BodyTile {
+    uint32_t rows; // of a workgroup
+    uint32_t keys; // of a step
+};
+
+BodyTile body_tile(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
+    if (body == FlashBody::kTiles)
+        return {rows_of_tile(problem, caps) * row_groups_of_tile(problem, caps), KEYS_OF_FLASH_TILE};
+    if (body == FlashBody::kKeys) {
+        const KeysTile tile = keys_tile(problem, caps);
+        return {tile.rows, tile.step};
+    }
+    if (body == FlashBody::kShuffles) {
+        const ShuffledTile tile = shuffled_tile(problem, caps);
+        return {tile.rows * caps.subgroup_size / tile.lanes_of_row, tile.step};
+    }
+    const AddressedTile tile = addressed_tile(problem, caps);
+    return {tile.workgroup_size, tile.step};
+}
+
+// Trips of an invocation's loops in a step of keys: at most, that is with the careful path that attends the rows again where a
+// hidden value is not a number.
+uint64_t trips_of_step(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
-    uint32_t rows = 1; // of an invocation
-    if (body == FlashBody::kShuffles) rows = kShuffledRows;
-    if (body == FlashBody::kKeys) rows = keys_tile(problem, caps).rows;
-    // rows are loaded and stored by up to 4 D trips each
-    const uint32_t budget =
-        caps.max_loop_iterations / rows - 4 * (problem.head_dim + problem.v_head_dim + kStateHeader);
-    // trips of a step, those of remainders included
+    const BodyTile tile = body_tile(problem, caps, body);
+    const uint64_t of_blocks = block_trips(problem, tile.rows, tile.keys);
     if (body == FlashBody::kTiles) {
         const uint32_t blocks = kTileChunk / 4;
         const uint32_t invocations = row_groups_of_tile(problem, caps) * COLUMNS_OF_FLASH_TILE;
         const uint32_t loads = KEYS_OF_FLASH_TILE * blocks / invocations; // with a loop for the last dims in each
         const uint32_t of_chunk = 2 * loads + blocks + 12;
-        return budget / (chunks(kTileChunk) * of_chunk + 48) * KEYS_OF_FLASH_TILE;
+        return chunks(kTileChunk) * of_chunk + 48 + of_blocks;
     }
     uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2; // of lib/flash_row.glsl
-    if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0)
-        of_key += chunks(keys_tile(problem, caps).step * kElementsOfBlock);
-    const uint32_t keys = std::max(budget / of_key / 16 * 16, 16u);
-    return body == FlashBody::kKeys ? keys * caps.subgroup_size : keys;
+    if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0) of_key += chunks(tile.keys * kElementsOfBlock);
+    uint64_t trips = uint64_t{of_key} * tile.keys + of_blocks;
+    // next_seen_key, from block to block
+    if (of_blocks != 0) trips += (tile.keys / problem.block_kv_len + 2) * (1 + block_trips(problem, tile.rows, 1));
+    return trips;
+}
+
+// Keys that one workgroup can attend in one dispatch, a multiple of the body's step.
+uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
+    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    uint32_t rows = 1; // of an invocation
+    if (body == FlashBody::kShuffles) rows = kShuffledRows;
+    if (body == FlashBody::kKeys) rows = keys_tile(problem, caps).rows;
+    const uint64_t limit = caps.max_loop_iterations / rows;
+    const uint64_t once = 4 * (problem.head_dim + problem.v_head_dim + kStateHeader); // a row is loaded and stored
+    const uint64_t of_step = trips_of_step(problem, caps, body);
+    if (once + of_step > limit)
+        fail(VKATTN_ERROR_UNSUPPORTED, "flash: ", (once + of_step) * rows,
+             " trips of loops for a step of keys, expected at most ", caps.max_loop_iterations, " on ", caps.name,
+             ", whose shaders end a loop then",
+             present(problem.block_mask) ? ": larger blocks in block_mask need fewer" : "");
+    const uint64_t steps = (limit - once) / of_step;
+    const uint64_t keys = steps * body_tile(problem, caps, body).keys;
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(body == FlashBody::kKeys ? keys * caps.subgroup_size : keys, UINT32_MAX));
 }
 
 // Rows [B,Hkv,keys,D] as flash_addresses reads them.
@@ -328,6 +365,15 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 }
 
 } // namespace
+
+uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys) {
+    if (!present(problem.block_mask)) return 0;
+    const uint64_t group = problem.query_heads / problem.kv_heads;
+    const uint64_t heads = problem.block_mask.shape[1] == 1 ? 1 : group;
+    const uint64_t positions = std::min<uint64_t>(rows / group + 2, problem.q_len);
+    const uint64_t query_blocks = positions / problem.block_q_len + 2, key_blocks = keys / problem.block_kv_len + 2;
+    return heads * (1 + query_blocks * (1 + key_blocks));
+}
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
     return rows_of(problem) <= (problem.value_in_key ? kLatentDecodeRows : kDecodeRows) &&

@@ -13,6 +13,10 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps);
 
+// Trips of the loops of blocks_of (shaders/lib/mask.glsl) over so many of a KV head's rows and so many keys, at most; 0 without a
+// block mask.
+uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys);
+
 // Parts of each row's keys that fill the device with so many workgroups a part, none above most_keys.
 uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
                        uint64_t most_keys);

@@ -277,6 +277,19 @@ TEST_CASE_FIXTURE(DeviceTest,
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "blocks of single keys, for every head, over more keys than loops may have trips") {
+    std::mt19937 random(95);
+    const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 20000 : 2000;
+    for (const std::uint64_t q_len : {1, 5}) {
+        AttentionProblem problem;
+        problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 16, q_len, 8}, random);
+        problem.key = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, 8}, random);
+        problem.value = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, 8}, random);
+        set_blocks(problem, 1, 1, false, true, random);
+        check_every_kernel(problem);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "what lies in hidden blocks, and masks of full ones, may be anything") {
     constexpr std::uint64_t kQueries = 40, kKeys = 300;
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
