@@ -128,14 +128,18 @@ uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, cons
     const auto trips = [&](uint32_t vectors) { return (vectors + invocations - 1) / invocations; };
     const uint32_t key_vectors = round_up(problem.head_dim, tile.chunk) / kVectorElements;
     const uint32_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;
-    const uint32_t outputs = tiles(problem.v_head_dim, tile.shape.m * tile.dim_subgroups);
-    // of a tile: staged, masked, and once more where values are not finite
-    const uint64_t of_tile = block_trips(problem, rows_of(tile), tile.keys) + trips(tile.keys * key_vectors) +
-                             4 * trips(tile.keys * value_vectors) +
-                             2 * tile.keys * rows_of(tile) / std::min(invocations, rows_of(tile) * tile.keys) +
-                             3 * outputs * tile.keys / tile.shape.k + tile.shape.n + 8;
-    const uint32_t once = trips(rows_of(tile) * key_vectors) + outputs * tile.shape.n * tile.shape.m + 64;
-    const uint32_t budget = caps.max_loop_iterations - std::min(caps.max_loop_iterations, once);
+    const uint32_t strip = tile.shape.m * tile.dim_subgroups;
+    const uint64_t outputs = tiles(problem.v_head_dim, strip), steps = tile.keys / tile.shape.k;
+    const uint64_t query_tiles = tiles(problem.head_dim, tile.shape.k), key_tiles = tiles(tile.keys, strip);
+    const uint64_t scores = tiles(uint64_t{tile.keys} * rows_of(tile), invocations);
+    // Of a tile: staged, of values once more in three parts where some are not finite; multiplied; masked and dropped;
+    // rescaled; and summed, in three parts too.
+    uint64_t of_tile = trips(tile.keys * key_vectors) + 4 * trips(tile.keys * value_vectors);
+    of_tile += query_tiles * (2 + key_tiles) + 2 * key_tiles + scores + dropout_trips(problem, scores);
+    of_tile += tile.shape.n + outputs + 4 * (outputs + steps) + 4 * outputs * steps + 8;
+    of_tile += block_trips(problem, rows_of(tile), tile.keys) + page_trips(problem, tile.keys);
+    const uint64_t once = trips(rows_of(tile) * key_vectors) + outputs * tile.shape.n * tile.shape.m + 64;
+    const uint64_t budget = caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, once);
     return static_cast<uint32_t>(std::max<uint64_t>(budget / of_tile, 1)) * tile.keys;
 }
 

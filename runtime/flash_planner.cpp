@@ -204,24 +204,31 @@ BodyTile body_tile(const AttentionProblem &problem, const DeviceCaps &caps, Flas
     return {tile.workgroup_size, tile.step};
 }
 
+// Trips of an invocation's loops in a tile of shaders/flash.comp, as if the driver wrote out none of them.
+uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kBlocks = kTileChunk / kElementsOfBlock;
+    const uint64_t rows = rows_of_tile(problem, caps), groups = row_groups_of_tile(problem, caps);
+    const uint64_t chunks = tiles(problem.head_dim, kTileChunk), value_chunks = tiles(problem.v_head_dim, kTileChunk);
+    const auto of_load = [](uint32_t dims) { return dims % kElementsOfBlock == 0 ? 1u : kElementsOfBlock; };
+    const uint64_t query_loads = rows, loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(groups));
+    uint64_t trips = 1 + chunks * (of_load(problem.head_dim) * (query_loads + loads) + kBlocks);
+    trips += value_chunks * (of_load(problem.v_head_dim) * loads + COLUMNS_OF_FLASH_TILE);
+    trips += rows * (4 + COLUMNS_OF_FLASH_TILE + value_chunks); // masks, maxima, rescaled sums
+    return trips + dropout_trips(problem, 4 * rows);
+}
+
 // Trips of an invocation's loops in a step of keys: at most, that is with the careful path that attends the rows again where a
 // hidden value is not a number.
 uint64_t trips_of_step(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
     const BodyTile tile = body_tile(problem, caps, body);
-    const uint64_t of_blocks = block_trips(problem, tile.rows, tile.keys);
-    if (body == FlashBody::kTiles) {
-        const uint32_t blocks = kTileChunk / 4;
-        const uint32_t invocations = row_groups_of_tile(problem, caps) * COLUMNS_OF_FLASH_TILE;
-        const uint32_t loads = KEYS_OF_FLASH_TILE * blocks / invocations; // with a loop for the last dims in each
-        const uint32_t of_chunk = 2 * loads + blocks + 12;
-        return chunks(kTileChunk) * of_chunk + 48 + of_blocks;
-    }
+    const uint64_t of_masks = block_trips(problem, tile.rows, tile.keys) + page_trips(problem, tile.keys);
+    if (body == FlashBody::kTiles) return trips_of_tile(problem, caps) + of_masks;
     uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2; // of lib/flash_row.glsl
     if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0) of_key += chunks(tile.keys * kElementsOfBlock);
-    uint64_t trips = uint64_t{of_key} * tile.keys + of_blocks;
-    // next_seen_key, from block to block
-    if (of_blocks != 0) trips += (tile.keys / problem.block_kv_len + 2) * (1 + block_trips(problem, tile.rows, 1));
+    uint64_t trips = uint64_t{of_key} * tile.keys + of_masks;
+    if (present(problem.block_mask)) // next_seen_key, from block to block
+        trips += (tile.keys / problem.block_kv_len + 2) * (1 + block_trips(problem, tile.rows, 1));
     return trips;
 }
 
@@ -373,6 +380,15 @@ uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t ke
     const uint64_t positions = std::min<uint64_t>(rows / group + 2, problem.q_len);
     const uint64_t query_blocks = positions / problem.block_q_len + 2, key_blocks = keys / problem.block_kv_len + 2;
     return heads * (1 + query_blocks * (1 + key_blocks));
+}
+
+uint64_t page_trips(const AttentionProblem &problem, uint64_t keys) {
+    return present(problem.block_table) ? keys / problem.key.shape[2] + 2 : 0;
+}
+
+uint64_t dropout_trips(const AttentionProblem &problem, uint64_t weights) {
+    constexpr uint64_t kRounds = 10; // of Philox
+    return problem.dropout_p > 0 ? weights * (1 + kRounds) : 0;
 }
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {

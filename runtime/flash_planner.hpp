@@ -17,6 +17,10 @@ bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps);
 // block mask.
 uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys);
 
+// The same of keys_exist (lib/sequence.glsl) over so many keys, and of dropping so many weights (lib/dropout.glsl).
+uint64_t page_trips(const AttentionProblem &problem, uint64_t keys);
+uint64_t dropout_trips(const AttentionProblem &problem, uint64_t weights);
+
 // Parts of each row's keys that fill the device with so many workgroups a part, none above most_keys.
 uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
                        uint64_t most_keys);

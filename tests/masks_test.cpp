@@ -290,6 +290,24 @@ TEST_CASE_FIXTURE(DeviceTest, "blocks of single keys, for every head, over more 
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "everything that a tile's loops do, over more keys than loops may have trips") {
+    std::mt19937 random(96);
+    const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 40000 : 2000;
+    for (const std::uint64_t head_dim : {3, 64}) {
+        INFO("D ", head_dim);
+        AttentionProblem problem;
+        problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 8, 9, head_dim}, random);
+        problem.key = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, head_dim}, random);
+        problem.value = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, head_dim}, random);
+        add_key_padding(problem, random);
+        problem.attn_mask = normal_tensor(VKATTN_TYPE_F32, {1, 1, 1, keys}, random);
+        problem.softcap = 2.0f;
+        problem.dropout_p = 0.4f;
+        problem.dropout_seed = 7;
+        check_every_kernel(problem);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "what lies in hidden blocks, and masks of full ones, may be anything") {
     constexpr std::uint64_t kQueries = 40, kKeys = 300;
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

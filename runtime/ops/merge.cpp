@@ -52,6 +52,17 @@ gpu::MergePush push_of(const Merge &merge) {
     return push;
 }
 
+// Some drivers bound the trips of a shader's loops: the sets are looked through twice, and once more for each pair of dims that an
+// invocation joins.
+void require_loops(const DeviceCaps &caps, const Merge &merge) {
+    const uint64_t pairs = (merge.output.shape[3] + 2 * MERGE_WORKGROUP_SIZE - 1) / (2 * MERGE_WORKGROUP_SIZE);
+    const uint64_t most =
+        (caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, pairs)) / (2 + pairs);
+    if (caps.max_loop_iterations != 0 && merge.parts > most)
+        fail(VKATTN_ERROR_UNSUPPORTED, "part_count: ", merge.parts, ", expected at most ", most, " on ", caps.name,
+             ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+}
+
 } // namespace
 
 Merge check_merge(const vkattn_merge_desc &desc) {
@@ -80,6 +91,7 @@ Merge check_merge(const vkattn_merge_desc &desc) {
 }
 
 void add_merge(Plan &plan, const Merge &merge) {
+    require_loops(plan.context().caps(), merge);
     gpu::MergeConstants constants;
     constants.PARTIAL_FORMAT = static_cast<uint32_t>(merge.partial_output.type);
     constants.OUTPUT_FORMAT = static_cast<uint32_t>(merge.output.type);
