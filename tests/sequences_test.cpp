@@ -99,6 +99,18 @@ TEST_CASE_FIXTURE(DeviceTest, "pages of every size, odd head sizes, half precisi
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "small pages, over more keys than loops may have trips") {
+    const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 30000 : 2000;
+    for (const std::uint64_t head_dim : {3, 32})
+        check({.lengths = {{2, keys}, {70, 40}},
+               .keys = Keys::kPaged,
+               .query_heads = 2,
+               .kv_heads = 1,
+               .head_dim = head_dim,
+               .v_head_dim = head_dim,
+               .page = 8});
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "one plan serves any lengths up to its maxima") {
     SequencesCase c{.lengths = kMixed, .keys = Keys::kPaged};
     c.mask_flags = VKATTN_MASK_CAUSAL;
