@@ -125,18 +125,22 @@ bool starts_aligned(const vkattn_tensor &tensor) {
 uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
     const uint32_t invocations = caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups;
-    const auto trips = [&](uint32_t vectors) { return (vectors + invocations - 1) / invocations; };
-    const uint32_t key_vectors = round_up(problem.head_dim, tile.chunk) / kVectorElements;
-    const uint32_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;
+    const auto trips = [&](uint64_t vectors) { return (vectors + invocations - 1) / invocations; };
     const uint32_t strip = tile.shape.m * tile.dim_subgroups;
-    const uint64_t outputs = tiles(problem.v_head_dim, strip), steps = tile.keys / tile.shape.k;
+    const uint64_t key_vectors = round_up(problem.head_dim, tile.chunk) / kVectorElements;
+    const uint64_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;
+    const uint64_t key_chunks = tiles(problem.head_dim, tile.chunk),
+                   value_chunks = tiles(problem.v_head_dim, tile.chunk);
     const uint64_t query_tiles = tiles(problem.head_dim, tile.shape.k), key_tiles = tiles(tile.keys, strip);
-    const uint64_t scores = tiles(uint64_t{tile.keys} * rows_of(tile), invocations);
-    // Of a tile: staged, of values once more in three parts where some are not finite; multiplied; masked and dropped;
-    // rescaled; and summed, in three parts too.
-    uint64_t of_tile = trips(tile.keys * key_vectors) + 4 * trips(tile.keys * value_vectors);
-    of_tile += query_tiles * (2 + key_tiles) + 2 * key_tiles + scores + dropout_trips(problem, scores);
-    of_tile += tile.shape.n + outputs + 4 * (outputs + steps) + 4 * outputs * steps + 8;
+    const uint64_t outputs = tiles(problem.v_head_dim, strip), steps = tile.keys / tile.shape.k;
+    const uint64_t scores = trips(uint64_t{tile.keys} * rows_of(tile));
+    // Of a tile, as if no loop were written out: staged, of values once more in three parts where some are not finite;
+    // multiplied; masked, dropped and rescaled; summed, in three parts too.
+    uint64_t of_tile =
+        8 + key_chunks + trips(tile.keys * key_vectors) + 4 * (value_chunks + trips(tile.keys * value_vectors));
+    of_tile += loop_trips(key_chunks, 1) + loop_trips(query_tiles, loop_trips(key_tiles)) + 2 * loop_trips(key_tiles);
+    of_tile += loop_trips(scores) + dropout_trips(problem, scores) + loop_trips(tile.shape.n) + loop_trips(outputs);
+    of_tile += 4 * (loop_trips(value_chunks, loop_trips(steps)) + loop_trips(outputs, loop_trips(steps)));
     of_tile += block_trips(problem, rows_of(tile), tile.keys) + page_trips(problem, tile.keys);
     const uint64_t once = trips(rows_of(tile) * key_vectors) + outputs * tile.shape.n * tile.shape.m + 64;
     const uint64_t budget = caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, once);

@@ -209,11 +209,16 @@ uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     constexpr uint64_t kBlocks = kTileChunk / kElementsOfBlock;
     const uint64_t rows = rows_of_tile(problem, caps), groups = row_groups_of_tile(problem, caps);
     const uint64_t chunks = tiles(problem.head_dim, kTileChunk), value_chunks = tiles(problem.v_head_dim, kTileChunk);
-    const auto of_load = [](uint32_t dims) { return dims % kElementsOfBlock == 0 ? 1u : kElementsOfBlock; };
-    const uint64_t query_loads = rows, loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(groups));
-    uint64_t trips = 1 + chunks * (of_load(problem.head_dim) * (query_loads + loads) + kBlocks);
-    trips += value_chunks * (of_load(problem.v_head_dim) * loads + COLUMNS_OF_FLASH_TILE);
-    trips += rows * (4 + COLUMNS_OF_FLASH_TILE + value_chunks); // masks, maxima, rescaled sums
+    const uint64_t loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(groups)); // an invocation's, of K or of V
+    const auto of_load = [](uint32_t dims) {
+        return loop_trips(dims % kElementsOfBlock == 0 ? 0 : 3);
+    }; // the last dims
+    const uint64_t of_keys = of_load(problem.head_dim), of_values = of_load(problem.v_head_dim);
+    uint64_t trips = 1;
+    trips += loop_trips(chunks, loop_trips(rows, of_keys) + loop_trips(loads, of_keys) + loop_trips(kBlocks));
+    trips += loop_trips(4 * rows);                                                           // masks
+    trips += loop_trips(rows, loop_trips(COLUMNS_OF_FLASH_TILE) + loop_trips(value_chunks)); // maxima, rescaled sums
+    trips += loop_trips(value_chunks, loop_trips(loads, of_values) + loop_trips(COLUMNS_OF_FLASH_TILE));
     return trips + dropout_trips(problem, 4 * rows);
 }
 
@@ -224,11 +229,11 @@ uint64_t trips_of_step(const AttentionProblem &problem, const DeviceCaps &caps, 
     const BodyTile tile = body_tile(problem, caps, body);
     const uint64_t of_masks = block_trips(problem, tile.rows, tile.keys) + page_trips(problem, tile.keys);
     if (body == FlashBody::kTiles) return trips_of_tile(problem, caps) + of_masks;
-    uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 2; // of lib/flash_row.glsl
+    uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 4; // of lib/flash_row.glsl, and of the step
     if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0) of_key += chunks(tile.keys * kElementsOfBlock);
     uint64_t trips = uint64_t{of_key} * tile.keys + of_masks;
     if (present(problem.block_mask)) // next_seen_key, from block to block
-        trips += (tile.keys / problem.block_kv_len + 2) * (1 + block_trips(problem, tile.rows, 1));
+        trips += loop_trips(tile.keys / problem.block_kv_len + 2, block_trips(problem, tile.rows, 1));
     return trips;
 }
 
@@ -379,16 +384,16 @@ uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t ke
     const uint64_t heads = problem.block_mask.shape[1] == 1 ? 1 : group;
     const uint64_t positions = std::min<uint64_t>(rows / group + 2, problem.q_len);
     const uint64_t query_blocks = positions / problem.block_q_len + 2, key_blocks = keys / problem.block_kv_len + 2;
-    return heads * (1 + query_blocks * (1 + key_blocks));
+    return loop_trips(heads, loop_trips(query_blocks, loop_trips(key_blocks)));
 }
 
 uint64_t page_trips(const AttentionProblem &problem, uint64_t keys) {
-    return present(problem.block_table) ? keys / problem.key.shape[2] + 2 : 0;
+    return present(problem.block_table) ? loop_trips(keys / problem.key.shape[2] + 2) : 0;
 }
 
 uint64_t dropout_trips(const AttentionProblem &problem, uint64_t weights) {
     constexpr uint64_t kRounds = 10; // of Philox
-    return problem.dropout_p > 0 ? weights * (1 + kRounds) : 0;
+    return problem.dropout_p > 0 ? loop_trips(weights, loop_trips(kRounds)) : 0;
 }
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {

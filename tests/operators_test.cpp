@@ -140,6 +140,18 @@ TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four, but
             }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have trips for") {
+    for (const std::uint64_t len : {1, 19})
+        for (const std::uint64_t in : {37395, 37400}) {
+            INFO("rows ", 2 * len, ", ", in, " features");
+            std::mt19937 random(93);
+            LinearProblem problem;
+            problem.input = rows(VKATTN_TYPE_F32, 2, len, in, random, 4);
+            problem.weight = normal_tensor(VKATTN_TYPE_F32, {5, in}, random);
+            check_linear(problem, VKATTN_TYPE_F32);
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier and residual") {
     for (const vkattn_activation activation : {VKATTN_ACTIVATION_NONE, VKATTN_ACTIVATION_RELU, VKATTN_ACTIVATION_GELU,
                                                VKATTN_ACTIVATION_SILU, VKATTN_ACTIVATION_LEAKY_RELU})
