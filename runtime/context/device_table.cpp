@@ -20,7 +20,9 @@ struct Row {
     DeviceTraits traits;
 };
 
-// What the versions of llvmpipe have in common, and the ways of reading K and V in which they differ.
+// What the versions of llvmpipe have in common, and the ways of reading K and V in which they differ. Linear layers of 64 rows (f16)
+// through addresses and in shared memory: 52 and 226 ms on Mesa 26 (4096 to 4096 features), 72 and 585 on 25, 54 and 1163
+// on 22.3 (2048 to 4096); of one row 4 and 13, 8 and 23, 4 and 45.
 constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t shuffled_address_loads,
                                        uint32_t most_divergent_rows, uint32_t unroll_blocks) {
     return {.max_loop_iterations = 65535,
