@@ -128,10 +128,11 @@ TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four, but
     std::mt19937 random(92);
     for (const vkattn_type type : kFloats)
         for (const std::uint64_t len : {1, 2, 3, 9})
-            for (const auto &[in, out] : {std::pair{4, 1}, {20, 35}, {40, 70}}) {
-                INFO(type_name(type), ", rows ", 2 * len, ", ", in, " to ", out);
+            for (const auto &features : {std::pair{4, 1}, {20, 35}, {40, 70}}) {
+                const auto width = static_cast<std::uint64_t>(features.first);
+                const auto outputs = static_cast<std::uint64_t>(features.second);
+                INFO(type_name(type), ", rows ", 2 * len, ", ", width, " to ", outputs);
                 LinearProblem problem;
-                const auto width = static_cast<std::uint64_t>(in), outputs = static_cast<std::uint64_t>(out);
                 const vkattn_type other = type == VKATTN_TYPE_F32 ? VKATTN_TYPE_F16 : VKATTN_TYPE_F32;
                 problem.input = rows(type, 2, len, width, random, 4);
                 problem.weight = normal_tensor(len == 2 ? other : type, {outputs, width}, {width + 8, 1}, random);
