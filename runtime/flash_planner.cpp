@@ -210,9 +210,8 @@ uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const uint64_t rows = rows_of_tile(problem, caps), groups = row_groups_of_tile(problem, caps);
     const uint64_t chunks = tiles(problem.head_dim, kTileChunk), value_chunks = tiles(problem.v_head_dim, kTileChunk);
     const uint64_t loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(groups)); // an invocation's, of K or of V
-    const auto of_load = [](uint32_t dims) {
-        return loop_trips(dims % kElementsOfBlock == 0 ? 0 : 3);
-    }; // the last dims
+    // the last dims one by one
+    const auto of_load = [](uint32_t dims) { return loop_trips(dims % kElementsOfBlock == 0 ? 0 : 3); };
     const uint64_t of_keys = of_load(problem.head_dim), of_values = of_load(problem.v_head_dim);
     uint64_t trips = 1;
     trips += loop_trips(chunks, loop_trips(rows, of_keys) + loop_trips(loads, of_keys) + loop_trips(kBlocks));

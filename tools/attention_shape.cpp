@@ -44,11 +44,11 @@ NamedType kv_type_named(const char *option, const std::string &name) {
     throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
 }
 
+} // namespace
+
 std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len) {
     return (len + shape.block_size - 1) / shape.block_size;
 }
-
-} // namespace
 
 std::vector<std::int32_t> block_states(const AttentionShape &shape) {
     const std::size_t rows = blocks_of(shape, shape.q_len), columns = blocks_of(shape, shape.kv_len);

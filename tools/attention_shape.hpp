@@ -54,6 +54,9 @@ struct ShapedProblem {
     NamedType kv_type{};
 };
 
+// How many blocks of the shape's block mask so many positions make.
+std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
+
 // The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at each call.
 std::vector<std::int32_t> block_states(const AttentionShape &shape);
 

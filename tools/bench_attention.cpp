@@ -20,7 +20,7 @@ std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query) {
 double visible_pairs(const AttentionShape &shape) {
     std::uint64_t pairs = 0;
     const std::vector<std::int32_t> states = shape.block_size == 0 ? std::vector<std::int32_t>() : block_states(shape);
-    const std::size_t columns = shape.block_size == 0 ? 0 : (shape.kv_len + shape.block_size - 1) / shape.block_size;
+    const std::size_t columns = shape.block_size == 0 ? 0 : blocks_of(shape, shape.kv_len);
     for (std::uint32_t query = 0; query < shape.q_len; ++query) {
         const std::uint64_t seen = seen_keys(shape, query);
         if (columns == 0) pairs += seen;
