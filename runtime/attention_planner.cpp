@@ -22,6 +22,16 @@ static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKAT
 
 uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
 
+// See FEATURE_KEY_ALIGNED.
+bool rows_are_aligned(const vkattn_tensor &tensor) {
+    constexpr uint32_t kElements = 8;
+    bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
+                   tensor.offset % kElements == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
+    return aligned;
+}
+
 uint32_t features_of(const AttentionProblem &problem) {
     uint32_t features = 0;
     const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
@@ -41,6 +51,9 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
     set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
     set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
+    set(rows_are_aligned(problem.query), FEATURE_QUERY_ALIGNED);
+    set(rows_are_aligned(problem.key), FEATURE_KEY_ALIGNED);
+    set(rows_are_aligned(problem.value), FEATURE_VALUE_ALIGNED);
     set(rows_start_even(problem.output), FEATURE_OUTPUT_PAIRS);
     set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
     set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);

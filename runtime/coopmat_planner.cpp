@@ -114,13 +114,6 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
     return type == factors || (factors == VKATTN_TYPE_F16 && is_quantised(type));
 }
 
-bool starts_aligned(const vkattn_tensor &tensor) {
-    bool aligned = tensor.strides[3] == 1 && tensor.offset % kVectorElements == 0;
-    for (uint32_t dim = 0; dim < 3; ++dim)
-        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kVectorElements == 0);
-    return aligned;
-}
-
 // Keys that one workgroup can attend where the trips of an invocation's loops are bounded.
 uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
@@ -184,8 +177,6 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
                                  most_keys(tile, problem, caps));
     gpu::AttentionConstants constants =
         constants_of(problem, caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups);
-    if (starts_aligned(problem.key)) constants.FEATURES |= FEATURE_KEY_ALIGNED;
-    if (starts_aligned(problem.value)) constants.FEATURES |= FEATURE_VALUE_ALIGNED;
     constants.PARTS = choice.parts;
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;

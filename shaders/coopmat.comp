@@ -31,6 +31,7 @@ layout(local_size_x_id = 0) in;
 #include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/blocks.glsl"
+#include "lib/vectors.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"

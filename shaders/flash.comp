@@ -14,10 +14,12 @@
 
 layout(local_size_x_id = 0) in;
 
+#define WITH_VECTORS
 #include "lib/attention_bindings.glsl"
 #include "lib/sequence.glsl"
 #include "lib/work.glsl"
 #include "lib/blocks.glsl"
+#include "lib/vectors.glsl"
 #include "lib/mask.glsl"
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
@@ -26,9 +28,10 @@ layout(local_size_x_id = 0) in;
 
 const uint COLUMNS = COLUMNS_OF_FLASH_TILE;
 const uint KEYS = KEYS_OF_FLASH_TILE;
-const uint BLOCKS = 8;         // of four dims in a chunk
-const uint CHUNK = 4 * BLOCKS; // dims
-const uint PITCH = BLOCKS + 1; // between rows: neighbours lie in other banks
+const uint BLOCKS = 8;           // of four dims in a chunk
+const uint CHUNK = 4 * BLOCKS;   // dims
+const uint VECTORS = BLOCKS / 2; // of eight dims
+const uint PITCH = BLOCKS + 1;   // between rows: neighbours lie in other banks
 const uint ROW_GROUPS = WORKGROUP_SIZE / COLUMNS;
 const uint TILE_ROWS = ROW_GROUPS * ROWS;
 const uint CHUNKS = (HEAD_DIM + CHUNK - 1) / CHUNK;
@@ -51,30 +54,34 @@ Row row_of_tile(uint row) {
 
 // Rows and keys behind the end are zeros, so that what lies there is neither read nor multiplied.
 void load_query_chunk(uint chunk) {
-    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * BLOCKS; i += WORKGROUP_SIZE) {
-        uint dim = chunk * CHUNK + i % BLOCKS * 4;
-        query_tile[i / BLOCKS * PITCH + i % BLOCKS] =
-            dim < HEAD_DIM ? parameters.scale_log2 * load_query_block(row_of_tile(i / BLOCKS), dim) : vec4(0);
+    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * VECTORS; i += WORKGROUP_SIZE) {
+        uint dim = chunk * CHUNK + i % VECTORS * 8, place = i / VECTORS * PITCH + i % VECTORS * 2;
+        mat2x4 q =
+            dim < HEAD_DIM ? parameters.scale_log2 * load_query_vector(row_of_tile(i / VECTORS), dim) : mat2x4(0);
+        query_tile[place] = q[0];
+        query_tile[place + 1] = q[1];
     }
 }
 
 void load_key_chunk(uint first_key, uint end, uint chunk) {
     Row row = row_of_tile(0);
-    for (uint i = gl_LocalInvocationID.x; i < KEYS * BLOCKS; i += WORKGROUP_SIZE) {
-        uint key = first_key + i / BLOCKS;
-        uint dim = chunk * CHUNK + i % BLOCKS * 4;
-        kv_tile[i / BLOCKS * PITCH + i % BLOCKS] =
-            key < end && dim < HEAD_DIM ? load_key_block(row, key, dim) : vec4(0);
+    for (uint i = gl_LocalInvocationID.x; i < KEYS * VECTORS; i += WORKGROUP_SIZE) {
+        uint key = first_key + i / VECTORS;
+        uint dim = chunk * CHUNK + i % VECTORS * 8, place = i / VECTORS * PITCH + i % VECTORS * 2;
+        mat2x4 k = key < end && dim < HEAD_DIM ? load_key_vector(row, key, dim) : mat2x4(0);
+        kv_tile[place] = k[0];
+        kv_tile[place + 1] = k[1];
     }
 }
 
 void load_value_chunk(uint first_key, uint end, uint chunk) {
     Row row = row_of_tile(0);
-    for (uint i = gl_LocalInvocationID.x; i < KEYS * BLOCKS; i += WORKGROUP_SIZE) {
-        uint key = first_key + i / BLOCKS;
-        uint dim = chunk * CHUNK + i % BLOCKS * 4;
-        kv_tile[i / BLOCKS * PITCH + i % BLOCKS] =
-            key < end && dim < V_HEAD_DIM ? load_value_block(row, key, dim) : vec4(0);
+    for (uint i = gl_LocalInvocationID.x; i < KEYS * VECTORS; i += WORKGROUP_SIZE) {
+        uint key = first_key + i / VECTORS;
+        uint dim = chunk * CHUNK + i % VECTORS * 8, place = i / VECTORS * PITCH + i % VECTORS * 2;
+        mat2x4 v = key < end && dim < V_HEAD_DIM ? load_value_vector(row, key, dim) : mat2x4(0);
+        kv_tile[place] = v[0];
+        kv_tile[place + 1] = v[1];
     }
 }
 

@@ -79,7 +79,8 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 #define FEATURE_DROPOUT 1048576u
 #define FEATURE_SPLIT_KEYS 2097152u  /* several dispatches in turn, each over a stretch of keys */
 #define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
-/* every vector of the tensor begins at a multiple of 16 bytes */
+/* every vector of the tensor is of whole eights, none quantised, without gaps, and begins at a multiple of eight elements */
+#define FEATURE_QUERY_ALIGNED 33554432u
 #define FEATURE_KEY_ALIGNED 4194304u
 #define FEATURE_VALUE_ALIGNED 8388608u
 #define FEATURE_BLOCK_MASK 16777216u
@@ -207,7 +208,7 @@ struct AttentionPush {
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
-#define LINEAR_VECTOR_OUTPUTS 8    /* of a workgroup of linear_vector */
+#define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
 
 #define ACTIVATION_NONE 0u
@@ -218,9 +219,9 @@ struct AttentionPush {
 
 #define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
 
-/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N; ALIGNED: which of the
- * factors have rows without gaps between elements, that begin at multiples of 16 bytes. ROWS and BLOCKS, of
- * linear_addresses: of an invocation, and of four features at a time */
+/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of the
+ * factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an invocation of
+ * linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define LINEAR_CONSTANTS(X)                                                                                            \

@@ -21,6 +21,7 @@ layout(local_size_x_id = 7) in;
 
 #define WITH_VECTORS
 #include "lib/linear_bindings.glsl"
+#include "lib/linear_features.glsl"
 #include "lib/matrix_element.glsl"
 
 #define WEIGHT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
@@ -48,48 +49,53 @@ ACCUMULATOR sums[TILES * TILES]; // [output][row]
 uint output_of_subgroup() { return gl_SubgroupID / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
 uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
-// Eight neighbours; features behind the end are zeros.
-uvec4 load_weight_elements(uint o, uint feature) {
-    if ((ALIGNED & ALIGNED_WEIGHT) != 0 && feature + 8 <= push.in_features)
-        return weight_vectors[base_bytes(BINDING_LINEAR_WEIGHT) / 16 + weight_element(o, feature) / 8];
-    uvec4 words = uvec4(0);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        vec2 pair = vec2(0);
-        if (feature + 2 * i < push.in_features) pair.x = load_weight(WEIGHT_FORMAT, weight_element(o, feature + 2 * i));
-        if (feature + 2 * i + 1 < push.in_features)
-            pair.y = load_weight(WEIGHT_FORMAT, weight_element(o, feature + 2 * i + 1));
-        words[i] = pack_elements(pair);
-    }
-    return words;
+uvec4 pack_features(mat2x4 values) {
+    return uvec4(pack_elements(values[0].xy), pack_elements(values[0].zw), pack_elements(values[1].xy),
+                 pack_elements(values[1].zw));
+}
+
+uvec4 load_weight_elements(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0)
+        return feature < push.in_features ? weight_vectors[weight_vector(row + feature)] : uvec4(0);
+    return pack_features(load_weight_features(row, feature));
 }
 
 uvec4 load_input_elements(uint row, uint feature) {
-    if ((ALIGNED & ALIGNED_INPUT) != 0 && feature + 8 <= push.in_features)
-        return input_vectors[base_bytes(BINDING_LINEAR_INPUT) / 16 + input_element(row, feature) / 8];
-    uvec4 words = uvec4(0);
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        vec2 pair = vec2(0);
-        if (feature + 2 * i < push.in_features) pair.x = load_input(INPUT_FORMAT, input_element(row, feature + 2 * i));
-        if (feature + 2 * i + 1 < push.in_features)
-            pair.y = load_input(INPUT_FORMAT, input_element(row, feature + 2 * i + 1));
-        words[i] = pack_elements(pair);
-    }
-    return words;
+    if ((ALIGNED & ALIGNED_INPUT) != 0)
+        return feature < push.in_features ? input_vectors[input_vector(row + feature)] : uvec4(0);
+    return pack_features(load_input_features(row, feature));
 }
 
-// Outputs and rows behind the end are zeros.
-void fill_tiles(uint first_output, uint first_row, uint first_feature) {
-    const uint vectors = STEP / 8;
-    for (uint i = gl_LocalInvocationID.x; i < TILE_OUTPUTS * vectors; i += WORKGROUP_SIZE) {
-        uint o = first_output + i / vectors;
-        uint feature = first_feature + i % vectors * 8;
-        tiles[i / vectors * PITCH + i % vectors] = o < push.out_features ? load_weight_elements(o, feature) : uvec4(0);
+// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th eight features.
+const uint LOADS = STEP / FEATURES; // of a line
+const uint WEIGHT_LOADS = (TILE_OUTPUTS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+const uint INPUT_LOADS = (TILE_ROWS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+
+uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
+
+// Elements of the lines' first features; lines behind the last repeat it, and are not stored.
+uint weight_rows[WEIGHT_LOADS];
+uint input_rows[INPUT_LOADS];
+
+void find_lines(uint first_output, uint first_row) {
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
+        weight_element(min(first_output + load_of(i) / LOADS, push.out_features - 1), 0);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
+        input_element(min(first_row + load_of(i) / LOADS, push.rows - 1), 0);
+}
+
+void fill_tiles(uint first_feature) {
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+        uint load = load_of(i);
+        if (load < TILE_OUTPUTS * LOADS)
+            tiles[load / LOADS * PITCH + load % LOADS] =
+                load_weight_elements(weight_rows[i], first_feature + load % LOADS * FEATURES);
     }
-    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * vectors; i += WORKGROUP_SIZE) {
-        uint row = first_row + i / vectors;
-        uint feature = first_feature + i % vectors * 8;
-        tiles[(TILE_OUTPUTS + i / vectors) * PITCH + i % vectors] =
-            row < push.rows ? load_input_elements(row, feature) : uvec4(0);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) {
+        uint load = load_of(i);
+        if (load < TILE_ROWS * LOADS)
+            tiles[(TILE_OUTPUTS + load / LOADS) * PITCH + load % LOADS] =
+                load_input_elements(input_rows[i], first_feature + load % LOADS * FEATURES);
     }
 }
 
@@ -142,9 +148,10 @@ void main() {
     uint first_output = gl_WorkGroupID.x * TILE_OUTPUTS;
     uint first_row = gl_WorkGroupID.y * TILE_ROWS;
     [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ACCUMULATOR(0.0);
+    find_lines(first_output, first_row);
     for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
         barrier(); // the tiles' last readers are done
-        fill_tiles(first_output, first_row, first_feature);
+        fill_tiles(first_feature);
         barrier();
         multiply_tiles();
     }

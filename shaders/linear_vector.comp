@@ -1,47 +1,49 @@
-// The linear of linear.comp for few rows: bound by reading the weights, so LANES neighbours share each weight row.
+// The linear of linear.comp for few rows: bound by reading the weights, once for all rows. LANES neighbours share a row of the
+// weight.
 //
-// grid: (output tiles, rows, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of one row
-// shared memory: one f32 an invocation; the lanes' sums are added in an order that never changes
+// grid: (output tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows
+// shared memory: ROWS f32 an invocation; the lanes' sums are added in an order that never changes
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x = 64) in;
 
+#define WITH_VECTORS
 #include "lib/linear_bindings.glsl"
+#include "lib/linear_features.glsl"
 
 const uint LANES = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
 
-shared float sums[LINEAR_WORKGROUP_SIZE];
+shared float lane_sums[ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
 
-float input_at(uint row, uint feature) { return load_input(INPUT_FORMAT, input_element(row, feature)); }
-
-float weight_at(uint o, uint feature) { return load_weight(WEIGHT_FORMAT, weight_element(o, feature)); }
-
-// Every LANES-th run of four input features, from this lane's first.
-float partial_sum(uint row, uint o, uint lane) {
-    float sum = 0.0;
-    for (uint feature = 4 * lane; feature < push.in_features; feature += 4 * LANES) {
-        if (feature + 4 <= push.in_features) {
-            vec4 x = vec4(input_at(row, feature), input_at(row, feature + 1), input_at(row, feature + 2),
-                          input_at(row, feature + 3));
-            vec4 w = vec4(weight_at(o, feature), weight_at(o, feature + 1), weight_at(o, feature + 2),
-                          weight_at(o, feature + 3));
-            sum += dot(x, w);
-            continue;
-        }
-        for (uint last = feature; last < push.in_features; ++last) sum += input_at(row, last) * weight_at(o, last);
+// Of every LANES-th eight input features, from this lane's first.
+void sum_lane(uint o, uint lane) {
+    float sums[ROWS];
+    uint rows[ROWS]; // elements of their first features
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        sums[r] = 0.0;
+        rows[r] = input_element(r, 0);
     }
-    return sum;
+    uint weight_row = weight_element(o, 0);
+    for (uint feature = FEATURES * lane; feature < push.in_features; feature += FEATURES * LANES) {
+        mat2x4 w = load_weight_features(weight_row, feature);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            mat2x4 x = load_input_features(rows[r], feature);
+            sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
+        }
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) lane_sums[r * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x] = sums[r];
 }
 
 void main() {
     uint lane = gl_LocalInvocationID.x % LANES;
-    uint row = gl_WorkGroupID.y;
     uint o = gl_WorkGroupID.x * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
-    sums[gl_LocalInvocationID.x] = o < push.out_features ? partial_sum(row, o, lane) : 0.0;
+    if (o < push.out_features) sum_lane(o, lane);
     barrier(); // all sums are there
-    if (lane != 0 || o >= push.out_features) return;
+    if (lane >= ROWS || o >= push.out_features) return;
+    uint row = lane; // as many lanes finish a row each
     float sum = 0.0;
-    for (uint i = 0; i < LANES; ++i) sum += sums[gl_LocalInvocationID.x + i];
+    for (uint i = 0; i < LANES; ++i) sum += lane_sums[row * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x - lane + i];
     store_output(OUTPUT_FORMAT, output_element(row, o), finish(sum, row, o));
 }

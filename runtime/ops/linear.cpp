@@ -13,10 +13,12 @@
 namespace vkattn {
 namespace {
 
-// Rows up to which linear_vector, which reads the weights once a row, serves instead of the tiled kernel.
+// Rows up to which linear_vector, which reads each weight once, serves instead of the tiled kernel.
 constexpr uint32_t kFewRows = 4;
 
 constexpr uint32_t kMatrixSubgroups = 4; // of a workgroup
+
+constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows that are aligned
 
 // Of linear_addresses: features of a load; and of an invocation, at most, rows and loads of a row at a time.
 constexpr uint32_t kBlock = 4, kAddressedRows = 8, kAddressedBlocks = 4;
@@ -34,11 +36,11 @@ bool in_pairs(const vkattn_tensor &output, const gpu::LinearPush &push) {
     return even;
 }
 
-// Some drivers bound the trips of a shader's loops: 8 to fill and 16 to multiply for every 16 input features, and a
-// few. linear_addresses needs fewer.
+// Some drivers bound the trips of a shader's loops: for every 32 input features 9 to multiply, 36 to load rows that are not
+// aligned, and up to 11 of loops that a driver may write out. linear_vector and linear_addresses need fewer.
 void require_loops(const DeviceCaps &caps, uint64_t in_features) {
     if (caps.max_loop_iterations == 0) return;
-    const uint64_t most = (caps.max_loop_iterations - 64) / 28 * 16;
+    const uint64_t most = (caps.max_loop_iterations - 64) / 56 * 32;
     if (in_features > most)
         fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", in_features, " input features, expected at most ", most, " on ",
              caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
@@ -70,6 +72,8 @@ bool weight_is_aligned(const View &weight, const gpu::LinearPush &push, uint32_t
            rows_are_aligned(weight.tensor, {push.weight_strides[0], push.weight_strides[2]}, elements);
 }
 
+uint32_t elements_of_vector(const View &view) { return view.tensor.type == VKATTN_TYPE_F32 ? 4 : 8; } // of 16 bytes
+
 // The matrix units take many rows of f16 or bf16, with weights of the same type.
 bool matrices_pay(const DeviceCaps &caps, const View &input, const View &weight) {
     const vkattn_type type = input.tensor.type;
@@ -80,9 +84,7 @@ bool matrices_pay(const DeviceCaps &caps, const View &input, const View &weight)
            matrix_obstacle(caps, type).empty();
 }
 
-LinearChoice choose_matrices(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight,
-                             gpu::LinearConstants constants) {
-    const vkattn_type type = input.tensor.type;
+LinearChoice choose_matrices(const DeviceCaps &caps, vkattn_type type, gpu::LinearConstants constants) {
     const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, type, false);
     const uint32_t subgroups = std::min(kMatrixSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
     constants.SUBGROUP_SIZE = caps.subgroup_size;
@@ -92,9 +94,6 @@ LinearChoice choose_matrices(const DeviceCaps &caps, const gpu::LinearPush &push
     constants.MATRIX_M = shape.m;
     constants.MATRIX_N = shape.n;
     constants.MATRIX_K = shape.k;
-    constexpr uint32_t kVectorElements = 8; // of 16 bits, of a uvec4
-    if (input_is_aligned(input, push, kVectorElements)) constants.ALIGNED |= ALIGNED_INPUT;
-    if (weight_is_aligned(weight, push, kVectorElements)) constants.ALIGNED |= ALIGNED_WEIGHT;
     return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, constants,
             subgroups / constants.ROW_SUBGROUPS * constants.TILES * shape.m,
             constants.ROW_SUBGROUPS * constants.TILES * shape.n,
@@ -120,13 +119,19 @@ LinearChoice choose_addresses(const DeviceCaps &caps, const gpu::LinearPush &pus
 }
 
 LinearChoice choose(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight,
-                    const gpu::LinearConstants &constants) {
-    if (push.rows > kFewRows && matrices_pay(caps, input, weight))
-        return choose_matrices(caps, push, input, weight, constants);
-    if (uses_addresses(caps, push, input, weight)) return choose_addresses(caps, push, constants);
-    if (push.rows <= kFewRows)
-        return {Module::kLinearVector, constants, LINEAR_VECTOR_OUTPUTS, 1,
+                    gpu::LinearConstants constants) {
+    const bool matrices = push.rows > kFewRows && matrices_pay(caps, input, weight);
+    if (!matrices && uses_addresses(caps, push, input, weight)) return choose_addresses(caps, push, constants);
+    if (push.in_features % kFeatures == 0) {
+        if (input_is_aligned(input, push, elements_of_vector(input))) constants.ALIGNED |= ALIGNED_INPUT;
+        if (weight_is_aligned(weight, push, elements_of_vector(weight))) constants.ALIGNED |= ALIGNED_WEIGHT;
+    }
+    if (matrices) return choose_matrices(caps, input.tensor.type, constants);
+    if (push.rows <= kFewRows) {
+        constants.ROWS = push.rows;
+        return {Module::kLinearVector, constants, LINEAR_VECTOR_OUTPUTS, push.rows,
                 "linear_vector: few rows, whose time goes into reading the weight"};
+    }
     return {Module::kLinear, constants, LINEAR_TILE, LINEAR_TILE, "linear: tiles in shared memory"};
 }
 

@@ -34,11 +34,6 @@ vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     return scale * quantised_values(format, bytes, i);
 }
 
-vec4 expand_halves(const uint format, uvec2 halves) {
-    if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
-    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
-}
-
 // Of f32 rows, at an address that is the same for every invocation.
 vec4 load_uniform_block(uvec2 address, uint block) { return Blocks32(address).values[block]; }
 

@@ -1,5 +1,5 @@
 // The constants, push constants and tensors of every attention kernel, and the loads of Q, K and V.
-// A kernel that reads K and V sixteen bytes at a time defines WITH_VECTORS before.
+// A kernel that reads Q, K and V sixteen bytes at a time defines WITH_VECTORS before.
 
 #include "../interface.h"
 
@@ -14,6 +14,7 @@ layout(set = 0, binding = BINDING_QUERY, std430) readonly buffer QueryBuffer { u
 layout(set = 0, binding = BINDING_KEY, std430) readonly buffer KeyBuffer { uint key_words[]; };
 layout(set = 0, binding = BINDING_VALUE, std430) readonly buffer ValueBuffer { uint value_words[]; };
 #ifdef WITH_VECTORS
+layout(set = 0, binding = BINDING_QUERY, std430) readonly buffer QueryVectors { uvec4 query_vectors[]; };
 layout(set = 0, binding = BINDING_KEY, std430) readonly buffer KeyVectors { uvec4 key_vectors[]; };
 layout(set = 0, binding = BINDING_VALUE, std430) readonly buffer ValueVectors { uvec4 value_vectors[]; };
 #endif

@@ -1,4 +1,4 @@
-// f16 to f32, two to a word.
+// f16 and bf16 to f32, two to a word, eight to a vector of sixteen bytes.
 
 #ifndef HALVES_GLSL
 #define HALVES_GLSL
@@ -16,6 +16,17 @@ float f16_value(uint bits) {
 vec2 unpack_halves(uint word) {
     if (UNPACKS_HALVES != 0) return unpackHalf2x16(word);
     return vec2(f16_value(word & 0xffffu), f16_value(word >> 16));
+}
+
+vec4 expand_halves(const uint format, uvec2 halves) {
+    if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
+    return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
+}
+
+uint elements_of_vector(const uint format) { return format == FORMAT_F32 ? 4 : 8; }
+
+mat2x4 expand_vector(const uint format, uvec4 halves) {
+    return mat2x4(expand_halves(format, halves.xy), expand_halves(format, halves.zw));
 }
 
 #endif

@@ -31,9 +31,7 @@ vec4 LOAD4(const uint format, const bool pairs, uint element, const uint stride)
     if (is_quantised(format)) return LOAD_QUANTISED(format, element);
     if (format != FORMAT_F32 && pairs && stride == 1) {
         uint word = base_bytes(BINDING) / 4 + element / 2;
-        uvec2 halves = uvec2(WORDS[word], WORDS[word + 1]);
-        if (format == FORMAT_F16) return vec4(unpack_halves(halves.x), unpack_halves(halves.y));
-        return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
+        return expand_halves(format, uvec2(WORDS[word], WORDS[word + 1]));
     }
     return vec4(LOAD(format, element), LOAD(format, element + stride), LOAD(format, element + 2 * stride),
                 LOAD(format, element + 3 * stride));

@@ -1,6 +1,6 @@
 // What a workgroup of coopmat holds, and how Q, K and V come into shared memory: as 16-bit elements, eight to a uvec4,
 // a row after the other with a gap between, so that neighbours lie in other banks.
-// After lib/blocks.glsl, lib/matrix_element.glsl.
+// After lib/vectors.glsl, lib/matrix_element.glsl.
 
 const uint ROW_SUBGROUPS = WORKGROUP_SIZE / (SUBGROUP_SIZE * DIM_SUBGROUPS);
 const uint TILE_ROWS = ROW_SUBGROUPS * MATRIX_N;
@@ -43,29 +43,26 @@ Row row_of_tile(uint row) {
     return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, max(rows, 1) - 1));
 }
 
-uvec4 pack_blocks(vec4 low, vec4 high) {
-    return uvec4(pack_elements(low.xy), pack_elements(low.zw), pack_elements(high.xy), pack_elements(high.zw));
+uvec4 pack_vector(mat2x4 v) {
+    return uvec4(pack_elements(v[0].xy), pack_elements(v[0].zw), pack_elements(v[1].xy), pack_elements(v[1].zw));
 }
 
 // Eight neighbours each; dims behind the head's are zeros.
 uvec4 load_query_elements(Row row, uint dim) {
     if (dim >= HEAD_DIM) return uvec4(0);
-    return pack_blocks(load_query_block(row, dim), dim + 4 < HEAD_DIM ? load_query_block(row, dim + 4) : vec4(0));
+    return pack_vector(load_query_vector(row, dim));
 }
 
 uvec4 load_key_elements(Row row, uint key, uint dim) {
     if (dim >= HEAD_DIM) return uvec4(0);
-    if (KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED) && dim + 8 <= HEAD_DIM)
-        return key_vectors[base_bytes(BINDING_KEY) / 16 + (key_element(row, key) + dim) / 8];
-    return pack_blocks(load_key_block(row, key, dim), dim + 4 < HEAD_DIM ? load_key_block(row, key, dim + 4) : vec4(0));
+    if (KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED)) return key_vectors[key_vector(row, key, dim)];
+    return pack_vector(load_key_vector(row, key, dim));
 }
 
 uvec4 load_value_elements(Row row, uint key, uint dim) {
     if (dim >= V_HEAD_DIM) return uvec4(0);
-    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED) && dim + 8 <= V_HEAD_DIM)
-        return value_vectors[base_bytes(BINDING_VALUE) / 16 + (value_element(row, key) + dim) / 8];
-    return pack_blocks(load_value_block(row, key, dim),
-                       dim + 4 < V_HEAD_DIM ? load_value_block(row, key, dim + 4) : vec4(0));
+    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED)) return value_vectors[value_vector(row, key, dim)];
+    return pack_vector(load_value_vector(row, key, dim));
 }
 
 void stage_query() {
