@@ -203,6 +203,17 @@ void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps)
     if (choice.body == FlashBody::kTiles) expect(c.WORKGROUP_SIZE % 8 == 0 && c.ROWS > 0, "a tile has whole rows");
 }
 
+// Rows that are loaded sixteen bytes at a time begin and end at such.
+void expect_vectors(const vkattn_tensor &tensor, bool promised) {
+    if (!promised) return;
+    const auto whole = [&](std::uint64_t elements) { return bytes_of(tensor.type, elements) % 16 == 0; };
+    expect(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16,
+           "vectors are of floats");
+    expect(tensor.strides[3] == 1 && whole(tensor.shape[3]) && whole(tensor.offset), "vectors hold neighbours");
+    for (int dim = 0; dim < 3; ++dim)
+        expect(tensor.shape[dim] == 1 || whole(tensor.strides[dim]), "every row begins with a vector");
+}
+
 bool can_be_bound(const AttentionProblem &problem, const AttentionChoice &choice, const DeviceCaps &caps) {
     for (const vkattn_tensor *tensor :
          {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
@@ -253,6 +264,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
             const AttentionChoice choice = plan_attention(part, caps);
             if (!can_be_bound(part, choice, caps)) return 0; // which binding says
             expect_within_limits(choice, caps);
+            const std::uint32_t features = choice.dispatches[0].constants.FEATURES;
+            expect_vectors(part.query, (features & FEATURE_QUERY_ALIGNED) != 0);
+            expect_vectors(part.key, (features & FEATURE_KEY_ALIGNED) != 0);
+            expect_vectors(part.value, (features & FEATURE_VALUE_ALIGNED) != 0);
             expect_room(part, choice);
         }
     } catch (const Error &error) {
