@@ -136,6 +136,9 @@ inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: no @
         DEPENDS ${compiled} ${PROJECT_SOURCE_DIR}/cmake/embed_spirv.cmake
         COMMENT "Embedding shader ${name}" VERBATIM)
     set_property(DIRECTORY APPEND PROPERTY vkattn_shader_headers ${header})
+    if(NOT arg_EXTENSIONS) # what every GPU runs
+        set_property(DIRECTORY APPEND PROPERTY vkattn_plain_modules ${final})
+    endif()
 endfunction()
 
 # Makes a target that builds every module of this folder's table.
