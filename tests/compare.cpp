@@ -33,7 +33,8 @@ bool comparable(double expected, double actual) {
     return std::isfinite(expected) ? std::isfinite(actual) : expected == actual;
 }
 
-Totals add_up(std::span<const double> expected, std::span<const float> actual, double &max_error) {
+// least: what each expected number counts as at least.
+Totals add_up(std::span<const double> expected, std::span<const float> actual, double least, double &max_error) {
     Totals totals;
     for (std::size_t i = 0; i < expected.size(); ++i) {
         const double value = static_cast<double>(actual[i]);
@@ -41,29 +42,17 @@ Totals add_up(std::span<const double> expected, std::span<const float> actual, d
         const double error = std::fabs(value - expected[i]);
         max_error = std::max(max_error, error);
         totals.error += error * error;
-        totals.reference += expected[i] * expected[i];
+        const double magnitude = std::max(std::fabs(expected[i]), least);
+        totals.reference += magnitude * magnitude;
         ++totals.finite;
     }
     return totals;
 }
 
-} // namespace
-
-double nmse_bound(std::initializer_list<vkattn_type> types) {
-    double bound = 1e-10;
-    for (const vkattn_type type : types) bound = std::max(bound, bound_of(type));
-    return bound;
-}
-
-double nmse_bound(std::initializer_list<vkattn_type> types, double largest_score) {
-    const double rounding = largest_score > 50.0 ? 4.0 * largest_score * 0x1p-24 : 0.0;
-    return nmse_bound(types) + rounding * rounding;
-}
-
-Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
-                   std::span<const float> actual, double bound) {
+Comparison compare_above(double least, const char *what, const Shape &shape, std::span<const double> expected,
+                         std::span<const float> actual, double bound) {
     Comparison result;
-    const Totals totals = add_up(expected, actual, result.max_error);
+    const Totals totals = add_up(expected, actual, least, result.max_error);
     result.nmse = totals.reference > 0.0 ? totals.error / totals.reference : totals.error > 0.0 ? HUGE_VAL : 0.0;
     const double rms = totals.finite > 0 ? std::sqrt(totals.reference / static_cast<double>(totals.finite)) : 0.0;
     std::size_t count = 0;
@@ -84,6 +73,29 @@ Comparison compare(const char *what, const Shape &shape, std::span<const double>
            << "; max error " << result.max_error << "; " << actual.size() << " elements received";
     result.report = std::string(what) + ": " + report.str();
     return result;
+}
+
+} // namespace
+
+double nmse_bound(std::initializer_list<vkattn_type> types) {
+    double bound = 1e-10;
+    for (const vkattn_type type : types) bound = std::max(bound, bound_of(type));
+    return bound;
+}
+
+double nmse_bound(std::initializer_list<vkattn_type> types, double largest_score) {
+    const double rounding = largest_score > 50.0 ? 4.0 * largest_score * 0x1p-24 : 0.0;
+    return nmse_bound(types) + rounding * rounding;
+}
+
+Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
+                   std::span<const float> actual, double bound) {
+    return compare_above(0.0, what, shape, expected, actual, bound);
+}
+
+Comparison compare_log_sum_exp(const Shape &shape, std::span<const double> expected, std::span<const float> actual,
+                               double bound) {
+    return compare_above(1.0, "log_sum_exp", shape, expected, actual, bound);
 }
 
 } // namespace vkattn_test

@@ -257,9 +257,9 @@ std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const Expec
                                       nmse_bound({c.query_type, c.key_type, c.value_type}));
     if (!output.passed) complaints += output.report + "\n";
     const Comparison sums =
-        compare("log_sum_exp", batch.log_sum_exp.shape(), expected.log_sum_exp, batch.log_sum_exp.floats(),
-                // see check_attention
-                nmse_bound({VKATTN_TYPE_F32}) * (c.key_type == c.query_type ? 1 : 100));
+        compare_log_sum_exp(batch.log_sum_exp.shape(), expected.log_sum_exp, batch.log_sum_exp.floats(),
+                            // see check_attention
+                            nmse_bound({VKATTN_TYPE_F32}) * (c.key_type == c.query_type ? 1 : 100));
     if (!sums.passed) complaints += sums.report + "\n";
     return complaints;
 }
