@@ -13,7 +13,6 @@ namespace {
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kTwoTo32 = 4294967296.0;
 constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
-constexpr uint32_t kUnfusedWorkgroup = 64;
 
 static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
               FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_NONE == VKATTN_TYPE_NONE && FORMAT_Q8_0 == VKATTN_TYPE_Q8_0 &&
@@ -166,11 +165,12 @@ namespace {
 
 void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
-    const gpu::AttentionConstants constants = constants_of(problem, kUnfusedWorkgroup);
+    const gpu::AttentionConstants constants = constants_of(problem, UNFUSED_WORKGROUP_SIZE);
     const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
-    choice.dispatches[0] = {constants, {tiles(problem.kv_len, kUnfusedWorkgroup), problem.q_len, tiles(heads, 1)}};
+    choice.dispatches[0] = {constants, {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)}};
     choice.dispatches[1] = {constants, {problem.q_len, problem.query_heads, problem.batch}};
-    choice.dispatches[2] = {constants, {tiles(value_pairs, kUnfusedWorkgroup), problem.query_heads, problem.batch}};
+    choice.dispatches[2] = {constants,
+                            {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}};
     for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_grid(dispatch.groups, caps, "unfused");
     const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
     if (most_keys != 0 && problem.kv_len > most_keys)

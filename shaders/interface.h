@@ -100,6 +100,7 @@ using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stan
 
 #define BLOCKS_OF_FLASH_ROW_TRIP 4u
 #define KEYS_OF_UNFUSED_TRIP 4u
+#define UNFUSED_WORKGROUP_SIZE 64u
 #define COLUMNS_OF_FLASH_TILE 8u /* invocations that share a row of a tile in shared memory */
 #define KEYS_OF_FLASH_TILE 32u
 
@@ -209,6 +210,7 @@ struct AttentionPush {
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
+#define LINEAR_VECTOR_ROWS 4       /* the most it takes */
 #define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
 
 #define ACTIVATION_NONE 0u

@@ -2,7 +2,7 @@
 // weight.
 //
 // grid: (output tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows
-// shared memory: ROWS f32 an invocation; the lanes' sums are added in an order that never changes
+// shared memory: LINEAR_VECTOR_ROWS f32 an invocation; the lanes' sums are added in an order that never changes
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -15,12 +15,12 @@ layout(local_size_x = 64) in;
 
 const uint LANES = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
 
-shared float lane_sums[ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
+shared float lane_sums[LINEAR_VECTOR_ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
 
 // Of every LANES-th eight input features, from this lane's first.
 void sum_lane(uint o, uint lane) {
-    float sums[ROWS];
-    uint rows[ROWS]; // elements of their first features
+    float sums[LINEAR_VECTOR_ROWS];
+    uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         sums[r] = 0.0;
         rows[r] = input_element(r, 0);

@@ -2,11 +2,9 @@
 //
 // scores [B,Hq,Lq,Lk] f32 in units of log 2 -> weights; also attn_weights, qk_matmul_output at SCORE_STAGE, log_sum_exp
 // grid: (Lq, Hq, B), one workgroup a row; shared memory: one f32 an invocation. Each invocation owns the keys
-// local index + n * WORKGROUP_SIZE, so only the two reductions need barriers.
+// local index + n * UNFUSED_WORKGROUP_SIZE, so only the two reductions need barriers.
 #version 460
 #extension GL_GOOGLE_include_directive : require
-
-layout(local_size_x_id = 0) in;
 
 #include "lib/attention_bindings.glsl"
 #include "lib/sequence.glsl"
@@ -16,7 +14,9 @@ layout(local_size_x_id = 0) in;
 #include "lib/softmax.glsl"
 #include "lib/dropout.glsl"
 
-#define REDUCE_SIZE WORKGROUP_SIZE
+layout(local_size_x = UNFUSED_WORKGROUP_SIZE) in;
+
+#define REDUCE_SIZE UNFUSED_WORKGROUP_SIZE
 #include "lib/reduce.glsl"
 
 void store_stage(const uint stage, uint index, float value) {
@@ -46,7 +46,7 @@ void main() {
     uint scores_start = base_bytes(BINDING_SCORES) / 4 + row_start;
 
     float maximum = LOWEST_MAXIMUM;
-    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE) {
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += UNFUSED_WORKGROUP_SIZE) {
         float score = finish_score(scores[scores_start + key], row, key, row_start + key);
         scores[scores_start + key] = score;
         maximum = max(maximum, score);
@@ -54,7 +54,7 @@ void main() {
     maximum = reduce_maximum(maximum);
 
     float sum = 0.0;
-    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE) {
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += UNFUSED_WORKGROUP_SIZE) {
         float weight = exp2(scores[scores_start + key] - maximum);
         scores[scores_start + key] = weight;
         sum += weight;
@@ -62,7 +62,7 @@ void main() {
     SoftmaxState state = SoftmaxState(maximum, reduce_sum(sum));
     float rescale = softmax_denominator_scale(state, row);
     float normaliser = state.sum > 0.0 ? rescale / state.sum : 0.0;
-    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += WORKGROUP_SIZE)
+    for (uint key = gl_LocalInvocationID.x; key < parameters.kv_len; key += UNFUSED_WORKGROUP_SIZE)
         store_weights(scores[scores_start + key] * normaliser * dropout_factor(row, key), row_start + key);
     if (gl_LocalInvocationID.x == 0) store_log_sum_exp(state, row);
 }

@@ -48,6 +48,19 @@ TEST_CASE("matrix units are preferred where they are known to pay") {
     CHECK(matrix_units({0x13b5, "Mali-G720", "Mali", "", kIntegrated}) == 1);
 }
 
+TEST_CASE("MoltenVK, of whatever vendor, sizes arrays from 1.3 on") {
+    const auto sizes = [](std::uint32_t vendor, const char *version) {
+        return traits_of({vendor, "Apple M1", "MoltenVK", version, kIntegrated}).specialised_arrays;
+    };
+    CHECK(sizes(0x106b, "1.2.11") == 0);
+    CHECK(sizes(0x1002, "1.2.9") == 0);
+    CHECK(sizes(0x106b, "1.3.0") == 1);
+    CHECK(sizes(0x8086, "1.4.1") == 1);
+    CHECK(sizes(0x106b, "2.0.0") == 1);
+    CHECK(traits_of({0x106b, "Apple M1", "MoltenVK", "1.4.1", kIntegrated}).matrix_units == 0);
+    CHECK(traits_of({0x106b, "Apple M1 (G13G B1)", "Honeykrisp", "Mesa 25.1", kIntegrated}).specialised_arrays == 1);
+}
+
 TEST_CASE("versions of a driver, and what is in no row") {
     const Device newest{0x10005, "llvmpipe (LLVM 21.1.8, 256 bits)", "llvmpipe", "Mesa 26.1.6", kCpu};
     const Device newer{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", "llvmpipe", "Mesa 25.0.7", kCpu};

@@ -114,4 +114,19 @@ TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
     CHECK(failed == 2);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {
+    const Corruption c = {VKATTN_KERNEL_FLASH, 40, ""};
+    const AttentionProblem problem = problem_of(c);
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const LimitedDevice device("specialised_arrays=0");
+    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_UNFUSED);
+    CHECK(std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason) ==
+          "the driver does not size arrays by specialisation constants");
+    const Comparison result = compare("output", results.output.shape(), reference_attention(problem).output,
+                                      device.run(problem, desc, results.output), nmse_bound({VKATTN_TYPE_F16}));
+    CHECK_MESSAGE(result.passed, result.report);
+}
+
 TEST_SUITE_END();

@@ -24,6 +24,7 @@ constexpr Trait kTraits[] = {
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
     {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
     {"unpacks_halves", &DeviceTraits::unpacks_halves},
+    {"specialised_arrays", &DeviceTraits::specialised_arrays},
     {"self_test", &DeviceTraits::self_test},
     {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
     {"matrix_units", &DeviceTraits::matrix_units},

@@ -28,7 +28,8 @@ struct DeviceTraits {
     // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end what
     // keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
-    uint32_t unpacks_halves = 1; // unpackHalf2x16 is to be had; 0: the driver's compiler cannot take it
+    uint32_t unpacks_halves = 1;     // unpackHalf2x16 is to be had; 0: the driver's compiler cannot take it
+    uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
     uint32_t self_test =
         1; // kernels are tested before their first use; 0: what is known of the driver makes it a waste
     uint32_t corrupted_kernel = 0; // to try the self-test: a vkattn_kernel that computes something else; 0: none

@@ -36,6 +36,8 @@ std::string obstacle_of_matrices(const DeviceCaps &caps) {
 
 std::string obstacle_of(const DeviceCaps &caps, vkattn_kernel kernel) {
     if (std::string bindings = obstacle_of_bindings(caps); !bindings.empty()) return bindings;
+    if (kernel != VKATTN_KERNEL_UNFUSED && caps.traits.specialised_arrays == 0)
+        return "the driver does not size arrays by specialisation constants";
     const bool second = kernel == VKATTN_KERNEL_COOPMAT2;
     if (kernel != VKATTN_KERNEL_COOPMAT && !second) return "";
     if (!module_is_built(second ? Module::kCoopmat2 : Module::kCoopmat))

@@ -14,7 +14,7 @@ namespace vkattn {
 namespace {
 
 // Rows up to which linear_vector, which reads each weight once, serves instead of the tiled kernel.
-constexpr uint32_t kFewRows = 4;
+constexpr uint32_t kFewRows = LINEAR_VECTOR_ROWS;
 
 constexpr uint32_t kMatrixSubgroups = 4; // of a workgroup
 
@@ -102,8 +102,9 @@ LinearChoice choose_matrices(const DeviceCaps &caps, vkattn_type type, gpu::Line
 
 bool uses_addresses(const DeviceCaps &caps, const gpu::LinearPush &push, const View &input, const View &weight) {
     return push.rows <= caps.traits.most_addressed_linear_rows && caps.buffers_have_addresses != 0 &&
-           may_diverge(caps) && !is_quantised(input.tensor.type) && push.in_features % kBlock == 0 &&
-           input_is_aligned(input, push, kBlock) && weight_is_aligned(weight, push, kBlock);
+           may_diverge(caps) && caps.traits.specialised_arrays != 0 && !is_quantised(input.tensor.type) &&
+           push.in_features % kBlock == 0 && input_is_aligned(input, push, kBlock) &&
+           weight_is_aligned(weight, push, kBlock);
 }
 
 LinearChoice choose_addresses(const DeviceCaps &caps, const gpu::LinearPush &push, gpu::LinearConstants constants) {
