@@ -49,21 +49,16 @@ ACCUMULATOR sums[TILES * TILES]; // [output][row]
 uint output_of_subgroup() { return gl_SubgroupID / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
 uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
-uvec4 pack_features(mat2x4 values) {
-    return uvec4(pack_elements(values[0].xy), pack_elements(values[0].zw), pack_elements(values[1].xy),
-                 pack_elements(values[1].zw));
-}
-
 uvec4 load_weight_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_WEIGHT) != 0)
         return feature < push.in_features ? weight_vectors[weight_vector(row + feature)] : uvec4(0);
-    return pack_features(load_weight_features(row, feature));
+    return pack_vector(load_weight_features(row, feature));
 }
 
 uvec4 load_input_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_INPUT) != 0)
         return feature < push.in_features ? input_vectors[input_vector(row + feature)] : uvec4(0);
-    return pack_features(load_input_features(row, feature));
+    return pack_vector(load_input_features(row, feature));
 }
 
 // What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th eight features.

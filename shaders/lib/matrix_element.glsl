@@ -19,6 +19,10 @@ uint pack_elements(vec2 v) {
 } // of what is a half already, or within the tolerance of any rounding
 #endif
 
+uvec4 pack_vector(mat2x4 v) {
+    return uvec4(pack_elements(v[0].xy), pack_elements(v[0].zw), pack_elements(v[1].xy), pack_elements(v[1].zw));
+}
+
 bool is_finite_element(uint bits) { return (bits & EXPONENT_BITS) != EXPONENT_BITS; }
 
 bool are_finite(uvec4 words) {

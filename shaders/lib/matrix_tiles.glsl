@@ -43,10 +43,6 @@ Row row_of_tile(uint row) {
     return row_of_group(gl_WorkGroupID.z, gl_WorkGroupID.y, min(first_row + row, max(rows, 1) - 1));
 }
 
-uvec4 pack_vector(mat2x4 v) {
-    return uvec4(pack_elements(v[0].xy), pack_elements(v[0].zw), pack_elements(v[1].xy), pack_elements(v[1].zw));
-}
-
 // Eight neighbours each; dims behind the head's are zeros.
 uvec4 load_query_elements(Row row, uint dim) {
     if (dim >= HEAD_DIM) return uvec4(0);
