@@ -95,7 +95,7 @@ Comparison compare(const char *what, const Shape &shape, std::span<const double>
 
 Comparison compare_log_sum_exp(const Shape &shape, std::span<const double> expected, std::span<const float> actual,
                                double bound) {
-    return compare_above(1.0, "log_sum_exp", shape, expected, actual, bound);
+    return compare_above(0x1p-22 / 1e-5, "log_sum_exp", shape, expected, actual, bound);
 }
 
 } // namespace vkattn_test

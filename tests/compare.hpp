@@ -26,8 +26,8 @@ struct Comparison {
 Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
                    std::span<const float> actual, double bound);
 
-// The same of log_sum_exp, of which an error is a share of the weights' sum, whatever the logarithm: each counts as at least 1.
-// One near 0 is what large products leave of each other, and no f32 sum gets it to a share of itself.
+// The same of log_sum_exp, where one near 0 is what large products leave of each other, which no f32 sum gets to a share of
+// itself: under f32's bound of 1e-10 it may be off by 2^-22, four units of rounding of a sum near 1.
 Comparison compare_log_sum_exp(const Shape &shape, std::span<const double> expected, std::span<const float> actual,
                                double bound);
 

@@ -57,7 +57,7 @@ void check_merged(const HostTensor &output, const HostTensor &log_sum_exp, const
     const Comparison values = compare("output", output.shape(), reference.output, output.floats(), bound);
     CHECK_MESSAGE(values.passed, values.report);
     const Comparison sums =
-        compare_log_sum_exp(log_sum_exp.shape(), reference.log_sum_exp, log_sum_exp.floats(), bound);
+        compare("log_sum_exp", log_sum_exp.shape(), reference.log_sum_exp, log_sum_exp.floats(), bound);
     CHECK_MESSAGE(sums.passed, sums.report);
 }
 
