@@ -51,13 +51,13 @@ uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
 uvec4 load_weight_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_WEIGHT) != 0)
-        return feature < push.in_features ? weight_vectors[weight_vector(row + feature)] : uvec4(0);
+        return feature < push.in_features ? load_weight8_halves(row + feature) : uvec4(0);
     return pack_vector(load_weight_features(row, feature));
 }
 
 uvec4 load_input_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_INPUT) != 0)
-        return feature < push.in_features ? input_vectors[input_vector(row + feature)] : uvec4(0);
+        return feature < push.in_features ? load_input8_halves(row + feature) : uvec4(0);
     return pack_vector(load_input_features(row, feature));
 }
 

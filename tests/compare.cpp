@@ -49,8 +49,21 @@ Totals add_up(std::span<const double> expected, std::span<const float> actual, d
     return totals;
 }
 
-Comparison compare_above(double least, const char *what, const Shape &shape, std::span<const double> expected,
-                         std::span<const float> actual, double bound) {
+} // namespace
+
+double nmse_bound(std::initializer_list<vkattn_type> types) {
+    double bound = 1e-10;
+    for (const vkattn_type type : types) bound = std::max(bound, bound_of(type));
+    return bound;
+}
+
+double nmse_bound(std::initializer_list<vkattn_type> types, double largest_score) {
+    const double rounding = largest_score > 50.0 ? 4.0 * largest_score * 0x1p-24 : 0.0;
+    return nmse_bound(types) + rounding * rounding;
+}
+
+Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
+                   std::span<const float> actual, double bound, double least) {
     Comparison result;
     const Totals totals = add_up(expected, actual, least, result.max_error);
     result.nmse = totals.reference > 0.0 ? totals.error / totals.reference : totals.error > 0.0 ? HUGE_VAL : 0.0;
@@ -73,29 +86,6 @@ Comparison compare_above(double least, const char *what, const Shape &shape, std
            << "; max error " << result.max_error << "; " << actual.size() << " elements received";
     result.report = std::string(what) + ": " + report.str();
     return result;
-}
-
-} // namespace
-
-double nmse_bound(std::initializer_list<vkattn_type> types) {
-    double bound = 1e-10;
-    for (const vkattn_type type : types) bound = std::max(bound, bound_of(type));
-    return bound;
-}
-
-double nmse_bound(std::initializer_list<vkattn_type> types, double largest_score) {
-    const double rounding = largest_score > 50.0 ? 4.0 * largest_score * 0x1p-24 : 0.0;
-    return nmse_bound(types) + rounding * rounding;
-}
-
-Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
-                   std::span<const float> actual, double bound) {
-    return compare_above(0.0, what, shape, expected, actual, bound);
-}
-
-Comparison compare_log_sum_exp(const Shape &shape, std::span<const double> expected, std::span<const float> actual,
-                               double bound) {
-    return compare_above(0x1p-22 / 1e-5, "log_sum_exp", shape, expected, actual, bound);
 }
 
 } // namespace vkattn_test

@@ -45,6 +45,10 @@ bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 #define LOAD load_query
 #define LOAD4 load_query4
 #define LOAD_QUANTISED load_quantised_query
+#define VECTORS query_vectors
+#define LOAD8 load_query8
+#define LOAD8_HALVES load_query8_halves
+#define LOAD8_QUANTISED load_quantised_query8
 #include "load.glsl"
 
 #define WORDS key_words
@@ -52,6 +56,10 @@ bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 #define LOAD load_key
 #define LOAD4 load_key4
 #define LOAD_QUANTISED load_quantised_key
+#define VECTORS key_vectors
+#define LOAD8 load_key8
+#define LOAD8_HALVES load_key8_halves
+#define LOAD8_QUANTISED load_quantised_key8
 #include "load.glsl"
 
 #define WORDS value_words
@@ -59,6 +67,10 @@ bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 #define LOAD load_value
 #define LOAD4 load_value4
 #define LOAD_QUANTISED load_quantised_value
+#define VECTORS value_vectors
+#define LOAD8 load_value8
+#define LOAD8_HALVES load_value8_halves
+#define LOAD8_QUANTISED load_quantised_value8
 #include "load.glsl"
 
 #include "round.glsl"

@@ -23,8 +23,6 @@ vec4 expand_halves(const uint format, uvec2 halves) {
     return uintBitsToFloat(uvec4(halves.x << 16, halves.x & 0xffff0000u, halves.y << 16, halves.y & 0xffff0000u));
 }
 
-uint elements_of_vector(const uint format) { return format == FORMAT_F32 ? 4 : 8; }
-
 mat2x4 expand_vector(const uint format, uvec4 halves) {
     return mat2x4(expand_halves(format, halves.xy), expand_halves(format, halves.zw));
 }

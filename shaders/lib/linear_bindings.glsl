@@ -27,6 +27,10 @@ layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { u
 #define LOAD load_input
 #define LOAD4 load_input4
 #define LOAD_QUANTISED load_quantised_input
+#define VECTORS input_vectors
+#define LOAD8 load_input8
+#define LOAD8_HALVES load_input8_halves
+#define LOAD8_QUANTISED load_quantised_input8
 #include "load.glsl"
 
 #define WORDS weight_words
@@ -34,6 +38,10 @@ layout(set = 0, binding = BINDING_LINEAR_OUTPUT, std430) buffer OutputBuffer { u
 #define LOAD load_weight
 #define LOAD4 load_weight4
 #define LOAD_QUANTISED load_quantised_weight
+#define VECTORS weight_vectors
+#define LOAD8 load_weight8
+#define LOAD8_HALVES load_weight8_halves
+#define LOAD8_QUANTISED load_quantised_weight8
 #include "load.glsl"
 
 #define WORDS bias_words

@@ -1,6 +1,7 @@
 // Reads elements of one bound tensor as f32, whatever their storage format. Included once per tensor.
 // Before: WORDS, the bound array of 32-bit words; BINDING, its number; LOAD, LOAD4 and LOAD_QUANTISED, the names of the
-// functions. 16- and 8-bit data are read from whole words, so no device feature is needed.
+// functions; where the kernel defines WITH_VECTORS, perhaps VECTORS, the same as an array of sixteen bytes each, and
+// LOAD8, LOAD8_HALVES and LOAD8_QUANTISED. 16- and 8-bit data are read from whole words, so no device feature is needed.
 
 #include "halves.glsl"
 #include "quantised.glsl"
@@ -37,8 +38,36 @@ vec4 LOAD4(const uint format, const bool pairs, uint element, const uint stride)
                 LOAD(format, element + 3 * stride));
 }
 
+#if defined(WITH_VECTORS) && defined(VECTORS)
+// Eight elements of 16 bits as they lie; the first is a multiple of 8.
+uvec4 LOAD8_HALVES(uint element) { return VECTORS[base_bytes(BINDING) / 16 + element / 8]; }
+
+// Elements `element` (a multiple of 8) to `element + 7`.
+mat2x4 LOAD8_QUANTISED(const uint format, uint element) {
+    uint block = base_bytes(BINDING) + element / QUANTISED_BLOCK * bytes_of_quantised_block(format); // even
+    uint i = element % QUANTISED_BLOCK;
+    float scale = unpack_halves(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
+    uint at = block + quantised_byte(format, i);
+    uvec2 bytes = uvec2(WORDS[at / 4], WORDS[at / 4 + 1]);
+    if ((at & 2) != 0) bytes = (bytes >> 16) | (uvec2(bytes.y, WORDS[at / 4 + 2]) << 16);
+    return scale * mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
+}
+
+// Eight elements; the first is a multiple of 8 if the format is quantised, and begins at sixteen bytes if not.
+mat2x4 LOAD8(const uint format, uint element) {
+    if (is_quantised(format)) return LOAD8_QUANTISED(format, element);
+    if (format != FORMAT_F32) return expand_vector(format, LOAD8_HALVES(element));
+    uint vector = base_bytes(BINDING) / 16 + element / 4;
+    return mat2x4(uintBitsToFloat(VECTORS[vector]), uintBitsToFloat(VECTORS[vector + 1]));
+}
+#endif
+
 #undef WORDS
 #undef BINDING
 #undef LOAD
 #undef LOAD4
 #undef LOAD_QUANTISED
+#undef VECTORS
+#undef LOAD8
+#undef LOAD8_HALVES
+#undef LOAD8_QUANTISED

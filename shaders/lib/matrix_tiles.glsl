@@ -51,13 +51,13 @@ uvec4 load_query_elements(Row row, uint dim) {
 
 uvec4 load_key_elements(Row row, uint key, uint dim) {
     if (dim >= HEAD_DIM) return uvec4(0);
-    if (KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED)) return key_vectors[key_vector(row, key, dim)];
+    if (KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED)) return load_key8_halves(key_element(row, key) + dim);
     return pack_vector(load_key_vector(row, key, dim));
 }
 
 uvec4 load_value_elements(Row row, uint key, uint dim) {
     if (dim >= V_HEAD_DIM) return uvec4(0);
-    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED)) return value_vectors[value_vector(row, key, dim)];
+    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED)) return load_value8_halves(value_element(row, key) + dim);
     return pack_vector(load_value_vector(row, key, dim));
 }
 
