@@ -19,12 +19,13 @@ constexpr uint64_t kDecodeRows = 64;        // of a KV head: more fill a device 
 constexpr uint64_t kLatentDecodeRows = 512; // the only KV head's: all heads of a few tokens
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kTileRowGroups = 16; // at most
-constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
-constexpr uint32_t kShuffledRows = 2;   // of an invocation
-constexpr uint32_t kKeysElements = 512; // of Q, and of sums, that an invocation of flash_keys holds
+constexpr uint32_t kTileRowGroups = 16;        // at most
+constexpr uint32_t kTilePitch = 9;             // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;            // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;             // numbers of the output that an invocation holds
+constexpr uint32_t kShuffledRows = 2;          // of an invocation
+constexpr uint32_t kElementsInRegisters = 512; // of Q, and of sums, that an invocation of flash_keys holds
+constexpr uint32_t kElementsInMemory = 1536;   // the same where its loops are loops: with more, compiling takes seconds
 
 uint64_t shared_bytes_of_tile(uint32_t rows) {
     const uint64_t tile_rows = uint64_t{rows} * kTileRowGroups;
@@ -160,7 +161,8 @@ struct KeysTile {
 // Written out, Q and the sums are in registers; as loops, both are in memory, and a longer step pays for their way.
 KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool unrolls = caps.traits.unroll_blocks != 0;
-    const uint32_t most = unrolls ? kKeysElements / std::max(problem.head_dim, problem.v_head_dim) : 4;
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
+    const uint32_t most = unrolls ? kElementsInRegisters / dims : std::clamp(kElementsInMemory / dims, 1u, 4u);
     return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 8u};
 }
 
