@@ -135,6 +135,8 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.dropout_seed_high = static_cast<uint32_t>(problem.dropout_seed >> 32);
     parameters.dropout_threshold = static_cast<uint32_t>(static_cast<double>(problem.dropout_p) * kTwoTo32);
     parameters.dropout_scale = 1.0f / (1.0f - problem.dropout_p);
+    parameters.fewest_queries = problem.fewest_queries;
+    parameters.most_queries = problem.most_queries == 0 ? UINT32_MAX : problem.most_queries;
     parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
     return parameters;
 }

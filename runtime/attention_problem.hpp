@@ -29,6 +29,7 @@ struct AttentionProblem {
     vkattn_tensor attn_weights, qk_matmul_output;
     // sequences of unequal length; absent: dense. q_len and kv_len are then those of the longest
     vkattn_tensor cu_seqlens_q, cu_seqlens_k, block_table;
+    uint32_t fewest_queries, most_queries; // packed ones that a sequence must have to be attended; 0: any number
 
     vkattn_score_stage score_stage;
     float scale;

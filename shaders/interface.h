@@ -9,7 +9,7 @@
 #include <cstdint>
 namespace vkattn::gpu {
 using uint = std::uint32_t;
-using uvec4 = std::array<uint, 4>; /* 16-byte aligned in GLSL: such members stand first */
+struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members stand first */
 #define VKATTN_CONSTANT(id, NAME, default_value) uint NAME = default_value;
 #else
 #define VKATTN_CONSTANT(id, NAME, default_value) layout(constant_id = id) const uint NAME = default_value;
@@ -182,6 +182,8 @@ struct AttentionParameters {
     uint dropout_seed_high;
     uint dropout_threshold; /* a weight is dropped whose random word is below */
     float dropout_scale;    /* 1 / (1 - probability) */
+    uint fewest_queries;    /* packed ones that a sequence must have to be attended */
+    uint most_queries;
 };
 
 /* What changes from dispatch to dispatch. bases: see base_bytes in lib/bases.glsl. */
@@ -476,7 +478,7 @@ struct PeakConstants {
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */
 };
-static_assert(sizeof(AttentionParameters) == 192);
+static_assert(sizeof(AttentionParameters) == 208);
 static_assert(sizeof(AttentionPush) <= 128);
 static_assert(sizeof(LinearPush) <= 128);
 static_assert(sizeof(EmbeddingPush) <= 128);

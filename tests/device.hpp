@@ -37,7 +37,8 @@ struct Region {
 class TestDevice {
   public:
     // Takes VKATTN_TEST_DEVICE (a device selector) and VKATTN_VALIDATION (1: validation layers) from the environment.
-    explicit TestDevice(ValidationMessages &messages);
+    // traits: as VKATTN_DEVICE_TRAITS, for a device as poor as that.
+    explicit TestDevice(ValidationMessages &messages, const char *traits = "");
 
     const vkattn::Context &context() const { return context_; }
     const vkattn_device_facts &facts() const { return facts_; }

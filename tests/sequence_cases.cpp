@@ -187,7 +187,9 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     return desc;
 }
 
-std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch) {
+namespace {
+
+std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device) {
     std::vector<Region> regions = {{VKATTN_ROLE_QUERY, &batch.query, Access::kRead},
                                    {VKATTN_ROLE_KEY, &batch.key, Access::kRead},
                                    {VKATTN_ROLE_VALUE, &batch.value, Access::kRead},
@@ -202,8 +204,12 @@ std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch) {
     add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
-    return test_device().try_run(plan, regions);
+    return device.try_run(plan, regions);
 }
+
+} // namespace
+
+std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch) { return try_batch(plan, batch, test_device()); }
 
 void lose_pages(const SequencesCase &c, std::vector<Sequence> &sequences, SequencesBatch &batch) {
     const std::uint64_t table_pages = batch.block_table.shape()[1];
@@ -251,8 +257,8 @@ std::vector<vkattn_kernel> kernels_for(const SequencesCase &c, const SequencesBa
 }
 
 std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const ExpectedSequences &expected,
-                      vkattn_kernel kernel) {
-    std::string complaints = try_batch(test_device().context().attention_plan(describe(c, batch, kernel)), batch);
+                      vkattn_kernel kernel, TestDevice &device) {
+    std::string complaints = try_batch(device.context().attention_plan(describe(c, batch, kernel)), batch, device);
     const Comparison output = compare("output", batch.output.shape(), expected.output, batch.output.floats(),
                                       nmse_bound({c.query_type, c.key_type, c.value_type}));
     if (!output.passed) complaints += output.report + "\n";

@@ -62,7 +62,7 @@ std::vector<vkattn_kernel> kernels_for(const SequencesCase &c, const SequencesBa
 std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch);
 // The same, and compares the results.
 std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const ExpectedSequences &expected,
-                      vkattn_kernel kernel);
+                      vkattn_kernel kernel, TestDevice &device = test_device());
 
 std::vector<std::uint64_t> shuffled_pages(std::uint64_t count, std::mt19937 &random);
 // A row of one contiguous tensor to a row of another of its type.

@@ -1,6 +1,7 @@
 // Sequences of unequal length: packed queries and keys (cu_seqlens), paged keys (block_table), their lengths on the
 // device, and what must not happen when those lengths lie.
 #include "compare.hpp"
+#include "limited_device.hpp"
 #include "sequence_cases.hpp"
 
 #include <doctest/doctest.h>
@@ -59,6 +60,29 @@ TEST_CASE_FIXTURE(DeviceTest, "packed, paged and dense keys under packed queries
         c.alibi = true;
         check(c);
     }
+}
+
+// Where a device wants more workgroups than the batch has tiles: those of few queries with their keys in parts.
+TEST_CASE_FIXTURE(DeviceTest, "prefills and decodes are attended side by side") {
+    const LimitedDevice wide("parallel_workgroups=256");
+    std::mt19937 random(62);
+    for (const Keys keys : {Keys::kPacked, Keys::kPaged, Keys::kDense})
+        for (const std::uint32_t flags : {VKATTN_MASK_NONE, VKATTN_MASK_CAUSAL}) {
+            SequencesCase c{.lengths = {{1, 1900}, {40, 700}, {8, 600}, {0, 90}, {9, 1030}, {1, 0}, {3, 3}}};
+            c.keys = keys;
+            c.mask_flags = flags;
+            c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+            std::vector<Sequence> sequences = make_sequences(c, random);
+            SequencesBatch batch = make_batch(c, sequences, random);
+            CAPTURE(static_cast<int>(keys));
+            const vkattn::Plan plan = wide.context().attention_plan(describe(c, batch, VKATTN_KERNEL_AUTO));
+            const std::string reason = plan.report().reason;
+            INFO(reason);
+            CHECK(reason.find("sequences of at most 8 queries by decode, their keys in ") != std::string::npos);
+            const ExpectedSequences expected = expect(c, sequences, batch);
+            const std::string complaints = try_batch(c, batch, expected, VKATTN_KERNEL_AUTO, wide.device());
+            CHECK_MESSAGE(complaints.empty(), complaints);
+        }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a block mask for each sequence") {

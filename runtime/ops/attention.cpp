@@ -117,6 +117,8 @@ void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush pus
         Step &step = add_dispatch(plan, module_of(flash.choice), dispatch, push, flash.parameters);
         bind_all(plan, step, flash.problem, flash.sources, flash.states);
         step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
+        if (flash.choice.parts > 1) // the merge writes them, and others may meanwhile
+            for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
         if (!addressed) continue;
         constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
         constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
@@ -237,24 +239,46 @@ void test_choices(Context &context, const AttentionProblem &problem) {
     }
 }
 
+// What tuning found is followed, and what is chosen has passed its test.
+void prepare(Context &context, AttentionProblem &problem) {
+    if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = context.tunings().find(class_of(problem));
+    if (problem.kernel == VKATTN_KERNEL_AUTO) test_choices(context, problem);
+}
+
+// One problem, in as many parts as the device needs to bind it. Returns what was chosen for the last of them.
+AttentionChoice add_parts(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources) {
+    const DeviceCaps caps = plan.context().judged_caps();
+    const std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
+    const uint64_t workspace = plan.reserved_workspace();
+    AttentionChoice choice{};
+    for (const AttentionProblem &part : parts) {
+        if (&part != &parts.front()) plan.reuse_workspace(workspace);
+        choice = plan_attention(part, caps);
+        (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, part, sources, choice);
+    }
+    if (parts.size() > 1)
+        choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange");
+    return choice;
+}
+
 } // namespace
 
 void add_attention(Plan &plan, const AttentionProblem &given, const AttentionSources &sources) {
     AttentionProblem problem = given;
     problem.value_in_key = shares_rows(problem, sources);
-    if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = plan.context().tunings().find(class_of(problem));
-    if (problem.kernel == VKATTN_KERNEL_AUTO) test_choices(plan.context(), problem);
-    const DeviceCaps caps = plan.context().judged_caps();
-    const std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
-    const uint64_t workspace = plan.reserved_workspace();
-    for (const AttentionProblem &part : parts) {
-        if (&part != &parts.front()) plan.reuse_workspace(workspace);
-        AttentionChoice choice = plan_attention(part, caps);
-        if (parts.size() > 1)
-            choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange");
-        plan.set_choice(choice.kernel, choice.reason);
-        (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, part, sources, choice);
+    prepare(plan.context(), problem);
+    std::vector<AttentionProblem> apart = split_by_queries(problem, plan.context().judged_caps());
+    AttentionChoice choice = add_parts(plan, apart.front(), sources);
+    if (apart.size() > 1) {
+        AttentionProblem &decodes = apart.back();
+        prepare(plan.context(), decodes);
+        // keys in parts: nothing is written but their states before the merge, and so both run side by side
+        if (plan_attention(decodes, plan.context().judged_caps()).parts == 1) plan.barrier();
+        const AttentionChoice chosen = add_parts(plan, decodes, sources);
+        choice.reason += text("; sequences of at most ", decodes.q_len, " queries by ",
+                              vkattn_kernel_name(chosen.kernel), ", their keys in ", chosen.parts, " parts");
     }
+    plan.set_choice(choice.kernel, choice.reason);
 }
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #include "runtime/ops/attention_split.hpp"
 
+#include "runtime/attention_planner.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -9,6 +10,7 @@ namespace {
 
 constexpr uint64_t kLargestResidue = 256; // what binding may add: see require_bindable
 constexpr size_t kMostParts = 4096;
+constexpr uint32_t kQueriesOfDecode = 8; // at most: a token, or a few that are verified together
 
 bool fits(const vkattn_tensor &tensor, const DeviceCaps &caps) {
     if (!present(tensor)) return true;
@@ -82,6 +84,18 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
         require_few(parts.size());
     }
     return parts;
+}
+
+std::vector<AttentionProblem> split_by_queries(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
+        problem.kernel != VKATTN_KERNEL_AUTO || problem.batch_invariant)
+        return {problem};
+    AttentionProblem prefills = problem, decodes = problem;
+    prefills.fewest_queries = kQueriesOfDecode + 1;
+    decodes.most_queries = decodes.q_len = kQueriesOfDecode;
+    decodes.tile = {};
+    if (plan_attention(prefills, caps).parts > 1 || plan_attention(decodes, caps).parts == 1) return {problem};
+    return {prefills, decodes};
 }
 
 } // namespace vkattn

@@ -1,20 +1,24 @@
 // Where a sequence of packed rows begins, how long it is, and where the rows of paged K and V lie. What stands in device
 // buffers is not trusted: whatever it says, rows stay inside the tensors. After lib/attention_bindings.glsl.
 
-// A sequence's rows of packed ones: begin, and length, at most `longest`.
-uvec2 packed_rows(int begin, int end, uint total, uint longest) {
+// A sequence's rows of packed ones: begin and length.
+uvec2 packed_rows(int begin, int end, uint total) {
     uint first = uint(clamp(begin, 0, int(total)));
-    return uvec2(first, min(uint(clamp(end, int(first), int(total))) - first, longest));
+    return uvec2(first, uint(clamp(end, int(first), int(total))) - first);
 }
 
+// A sequence that another dispatch attends has none.
 uvec2 packed_queries(uint batch) {
     uint element = base_bytes(BINDING_CU_SEQLENS_Q) / 4 + batch;
-    return packed_rows(cu_seqlens_q[element], cu_seqlens_q[element + 1], parameters.q_total, parameters.q_len);
+    uvec2 rows = packed_rows(cu_seqlens_q[element], cu_seqlens_q[element + 1], parameters.q_total);
+    bool attended = rows.y >= parameters.fewest_queries && rows.y <= parameters.most_queries;
+    return uvec2(rows.x, attended ? min(rows.y, parameters.q_len) : 0);
 }
 
 uvec2 packed_keys(uint batch) {
     uint element = base_bytes(BINDING_CU_SEQLENS_K) / 4 + batch;
-    return packed_rows(cu_seqlens_k[element], cu_seqlens_k[element + 1], parameters.kv_total, parameters.kv_len);
+    uvec2 rows = packed_rows(cu_seqlens_k[element], cu_seqlens_k[element + 1], parameters.kv_total);
+    return uvec2(rows.x, min(rows.y, parameters.kv_len));
 }
 
 uint query_length(uint batch) { return has(FEATURE_CU_SEQLENS_Q) ? packed_queries(batch).y : parameters.q_len; }

@@ -260,7 +260,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
     try {
         AttentionProblem problem = check_attention(some_description(data));
         problem.tile = some_tile(data);
-        for (const AttentionProblem &part : split_to_bind(problem, caps)) {
+        std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
+        const std::vector<AttentionProblem> apart = split_by_queries(problem, caps);
+        if (apart.size() > 1) parts = apart;
+        for (const AttentionProblem &part : parts) {
             const AttentionChoice choice = plan_attention(part, caps);
             if (!can_be_bound(part, choice, caps)) return 0; // which binding says
             expect_within_limits(choice, caps);
