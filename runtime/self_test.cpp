@@ -125,17 +125,19 @@ View owned(const vkattn_tensor &tensor, const Buffer &buffer) {
     return {tensor, {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}};
 }
 
-// The product of linear_coopmat, whose sums of multiples of 1/64 are exact.
-std::string check_matrix_numbers(Context &context, vkattn_type type) {
-    constexpr uint64_t kRows = 19, kIn = 72, kOut = 45;
+constexpr uint64_t kManyRows = 19; // of linear
+
+// A product of linear, whose sums of multiples of 1/64 are exact.
+std::string check_linear_numbers(Context &context, vkattn_type type, uint64_t rows) {
+    constexpr uint64_t kIn = 72, kOut = 45;
     TrialNumbers numbers;
-    const Input input(context, numbers, type, {1, kRows, kIn}), weight(context, numbers, type, {kOut, kIn});
-    Output output(context, {1, kRows, kOut});
+    const Input input(context, numbers, type, {1, rows, kIn}), weight(context, numbers, type, {kOut, kIn});
+    Output output(context, {1, rows, kOut});
     Plan plan(context);
     add_linear(plan, owned(input.tensor, input.buffer), owned(weight.tensor, weight.buffer),
                owned(output.tensor, output.buffer));
     plan.run({});
-    std::vector<double> expected(kRows * kOut);
+    std::vector<double> expected(rows * kOut);
     for (uint64_t i = 0; i < expected.size(); ++i)
         for (uint64_t k = 0; k < kIn; ++k)
             expected[i] += static_cast<double>(input.values[i / kOut * kIn + k]) *
@@ -206,10 +208,33 @@ std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
     if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
         for (vkattn_type type : types_of(context.caps(), kernel))
             checks.push_back(checked(text("linear on matrix units", type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
-                                     [&] { return check_matrix_numbers(context, type); }));
+                                     [&] { return check_linear_numbers(context, type, kManyRows); }));
     judge(verdicts, kernel, checks);
     return checks;
 }
+
+namespace {
+
+std::vector<Check> check_linear(Context &context) {
+    std::vector<Check> checks;
+    for (const uint64_t rows : {uint64_t{1}, kManyRows})
+        checks.push_back(checked(text("linear, ", rows == 1 ? "one row" : "many rows"),
+                                 [&] { return check_linear_numbers(context, VKATTN_TYPE_F16, rows); }));
+    return checks;
+}
+
+// Linear layers have no other kernel to pass over to, but one through bound buffers where one through addresses is wrong.
+std::vector<Check> self_test_linear(Context &context) {
+    std::vector<Check> checks = check_linear(context);
+    if (first_failure(checks) == nullptr || context.judged_caps().buffers_have_addresses == 0) return checks;
+    context.verdicts().rule_out_addresses();
+    for (Check &check : checks) check.name += ", through addresses";
+    const std::vector<Check> again = check_linear(context);
+    checks.insert(checks.end(), again.begin(), again.end());
+    return checks;
+}
+
+} // namespace
 
 std::vector<Check> self_test(Context &context) {
     std::vector<Check> all;
@@ -219,6 +244,8 @@ std::vector<Check> self_test(Context &context) {
         const std::vector<Check> checks = self_test_kernel(context, caps.kernels[i].kernel);
         all.insert(all.end(), checks.begin(), checks.end());
     }
+    const std::vector<Check> linear = self_test_linear(context);
+    all.insert(all.end(), linear.begin(), linear.end());
     return all;
 }
 
