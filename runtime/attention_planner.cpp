@@ -176,8 +176,8 @@ void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_grid(dispatch.groups, caps, "unfused");
     const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
     if (most_keys != 0 && problem.kv_len > most_keys)
-        fail(VKATTN_ERROR_UNSUPPORTED, "unfused: ", problem.kv_len, " keys, expected at most ", most_keys, " on ",
-             caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+        fail(VKATTN_ERROR_UNSUPPORTED, "unfused: ", problem.kv_len, " keys, expected at most ", most_keys, " ",
+             on_bounded_loops(caps));
     choice.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
 }
 

@@ -205,8 +205,6 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     return desc;
 }
 
-namespace {
-
 std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults &results) {
     std::vector<Region> regions;
     const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
@@ -229,8 +227,6 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     add(VKATTN_ROLE_QK_MATMUL_OUTPUT, results.qk_matmul_output, Access::kWrite);
     return regions;
 }
-
-} // namespace
 
 void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan) {
     test_device().run(plan, regions_of(problem, results));

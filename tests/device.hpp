@@ -102,6 +102,9 @@ AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kern
 
 vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionResults &results, vkattn_kernel kernel);
 
+// What the run of a problem reads and writes. They point into both.
+std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults &results);
+
 void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan);
 
 // The kernels that can be asked for here: all of the device, less those that say that they do not take what is described.

@@ -12,21 +12,12 @@ class LimitedDevice {
     const vkattn::Context &context() const { return device_.context(); }
     TestDevice &device() const { return device_; }
 
-    std::vector<float> run(AttentionProblem problem, const vkattn_attention_desc &desc, HostTensor output) const {
-        std::vector<Region> regions;
-        const auto add = [&](vkattn_role role, HostTensor &tensor, Access access) {
-            if (tensor.present()) regions.push_back({role, &tensor, access});
-        };
-        add(VKATTN_ROLE_QUERY, problem.query, Access::kRead);
-        add(VKATTN_ROLE_KEY, problem.key, Access::kRead);
-        if (!problem.value_in_key) add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
-        add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
-        add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
-        add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths, Access::kRead);
-        add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes, Access::kRead);
-        add(VKATTN_ROLE_OUTPUT, output, Access::kWrite);
-        device_.run(context().attention_plan(desc), regions);
-        return output.floats();
+    std::vector<float> run(const AttentionProblem &problem, const vkattn_attention_desc &desc,
+                           HostTensor output) const {
+        AttentionResults results{
+            .output = std::move(output), .log_sum_exp = {}, .attn_weights = {}, .qk_matmul_output = {}};
+        device_.run(context().attention_plan(desc), regions_of(problem, results));
+        return results.output.floats();
     }
 
   private:

@@ -26,10 +26,6 @@ constexpr const char *kWantedExtensions[] = {
 #endif
 };
 
-bool contains(std::span<const std::string> extensions, const char *name) {
-    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
-}
-
 // The properties and features that facts are read from, chained only where the device knows the structure.
 struct Query {
     VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
@@ -53,7 +49,7 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     const bool vulkan12 = api_version >= VK_API_VERSION_1_2;
     chain(query.properties, query.id);
     chain(query.properties, query.subgroup);
-    if (vulkan12 || contains(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
+    if (vulkan12 || has_extension(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
         chain(query.properties, query.driver);
     if (api_version >= VK_API_VERSION_1_3) chain(query.properties, query.maintenance4);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
@@ -102,8 +98,8 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.subgroup_size = query.subgroup.subgroupSize;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
-    caps.push_descriptors = contains(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
-    caps.portability_subset = contains(extensions, "VK_KHR_portability_subset");
+    caps.push_descriptors = has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+    caps.portability_subset = has_extension(extensions, "VK_KHR_portability_subset");
 }
 
 uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_device) {
@@ -184,6 +180,10 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.traits = device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     return caps;
+}
+
+std::string on_bounded_loops(const DeviceCaps &caps) {
+    return text("on ", caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
 }
 
 } // namespace vkattn

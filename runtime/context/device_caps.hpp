@@ -27,4 +27,7 @@ std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice
 DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                             std::span<const std::string> extensions);
 
+// For messages of what max_loop_iterations bounds: "on NAME, whose shaders end a loop after N trips".
+std::string on_bounded_loops(const DeviceCaps &caps);
+
 } // namespace vkattn

@@ -5,10 +5,6 @@
 namespace vkattn {
 namespace {
 
-bool contains(std::span<const std::string> extensions, const char *name) {
-    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
-}
-
 // Links a structure of features into a chain where the device knows it.
 template <class Structure>
 void link(VkPhysicalDeviceFeatures2 &head, Structure &structure, bool known) {
@@ -111,10 +107,16 @@ DeviceFeatures enabled_device_features(const VkPhysicalDeviceFeatures2 *chain) {
     return features;
 }
 
+bool has_extension(std::span<const std::string> extensions, const char *name) {
+    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+}
+
 DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                                     std::span<const std::string> extensions) {
     const bool vulkan12 = api_version >= VK_API_VERSION_1_2, vulkan13 = api_version >= VK_API_VERSION_1_3;
-    const auto known = [&](bool in_core, const char *extension) { return in_core || contains(extensions, extension); };
+    const auto known = [&](bool in_core, const char *extension) {
+        return in_core || has_extension(extensions, extension);
+    };
     VkPhysicalDeviceFeatures2 head{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, nullptr, {}};
     VkPhysicalDevice16BitStorageFeatures storage16{};
     VkPhysicalDevice8BitStorageFeatures storage8{};
@@ -143,17 +145,17 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{};
     matrix.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
-    link(head, matrix, contains(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME));
+    link(head, matrix, has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME));
 #endif
 #ifdef VK_NV_cooperative_matrix2
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2{};
     matrix2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
-    link(head, matrix2, contains(extensions, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME));
+    link(head, matrix2, has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME));
 #endif
 #ifdef VK_KHR_shader_bfloat16
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
     bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
-    link(head, bfloat16, contains(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME));
+    link(head, bfloat16, has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME));
 #endif
     vk.vkGetPhysicalDeviceFeatures2(physical_device, &head);
     return enabled_device_features(&head);

@@ -26,6 +26,8 @@ struct DeviceFeatures {
     bool bfloat16_cooperative_matrix = false;
 };
 
+bool has_extension(std::span<const std::string> extensions, const char *name);
+
 // What the device has. extensions: those that count as available; api_version: the version in use.
 DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                                     std::span<const std::string> extensions);

@@ -42,8 +42,8 @@ void require_loops(const DeviceCaps &caps, uint64_t in_features) {
     if (caps.max_loop_iterations == 0) return;
     const uint64_t most = (caps.max_loop_iterations - 64) / 56 * 32;
     if (in_features > most)
-        fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", in_features, " input features, expected at most ", most, " on ",
-             caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+        fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", in_features, " input features, expected at most ", most, " ",
+             on_bounded_loops(caps));
 }
 
 // A kernel with the tile of a workgroup.

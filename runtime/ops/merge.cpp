@@ -59,8 +59,8 @@ void require_loops(const DeviceCaps &caps, const Merge &merge) {
     const uint64_t most =
         (caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, pairs)) / (2 + pairs);
     if (caps.max_loop_iterations != 0 && merge.parts > most)
-        fail(VKATTN_ERROR_UNSUPPORTED, "part_count: ", merge.parts, ", expected at most ", most, " on ", caps.name,
-             ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+        fail(VKATTN_ERROR_UNSUPPORTED, "part_count: ", merge.parts, ", expected at most ", most, " ",
+             on_bounded_loops(caps));
 }
 
 } // namespace
