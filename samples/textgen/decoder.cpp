@@ -39,6 +39,17 @@ std::uint32_t number(const nlohmann::json &json, const std::filesystem::path &fi
     return found->get<std::uint32_t>();
 }
 
+// What may be absent; expected: of the type.
+template <class T>
+T value_or(const nlohmann::json &json, const std::filesystem::path &file, const char *key, T fallback,
+           const char *expected) {
+    try {
+        return json.value(key, fallback);
+    } catch (const nlohmann::json::type_error &) {
+        throw InputError(file.string(), std::string("'") + key + "': expected " + expected);
+    }
+}
+
 ModelConfig read_config(const std::filesystem::path &folder) {
     ModelConfig config{};
     config.file = folder / "config.json";
@@ -47,9 +58,9 @@ ModelConfig read_config(const std::filesystem::path &folder) {
     config.layers = number(json, config.file, "num_hidden_layers");
     config.hidden = number(json, config.file, "intermediate_size");
     config.vocabulary = number(json, config.file, "vocab_size");
-    config.epsilon = json.value("rms_norm_eps", 1e-6f);
-    config.tied = json.value("tie_word_embeddings", false);
-    const std::string activation = json.value("hidden_act", "silu");
+    config.epsilon = value_or(json, config.file, "rms_norm_eps", 1e-6f, "a number");
+    config.tied = value_or(json, config.file, "tie_word_embeddings", false, "true or false");
+    const std::string activation = value_or(json, config.file, "hidden_act", std::string("silu"), "a name");
     if (activation != "silu")
         throw InputError(config.file.string(), "'hidden_act': " + quote_name(activation) + ", expected 'silu'");
     return config;
