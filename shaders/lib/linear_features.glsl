@@ -7,8 +7,7 @@ const uint FEATURES = 8;
 mat2x4 load_input_features(uint row, uint feature) {
     mat2x4 features = mat2x4(0);
     if (feature >= push.in_features) return features;
-    if (is_quantised(INPUT_FORMAT) || (ALIGNED & ALIGNED_INPUT) != 0)
-        return load_input8(INPUT_FORMAT, row + feature);
+    if (is_quantised(INPUT_FORMAT) || (ALIGNED & ALIGNED_INPUT) != 0) return load_input8(INPUT_FORMAT, row + feature);
     uint count = min(FEATURES, push.in_features - feature);
     for (uint i = 0; i < count; ++i) features[i / 4][i % 4] = load_input(INPUT_FORMAT, row + feature + i);
     return features;

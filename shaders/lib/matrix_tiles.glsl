@@ -57,7 +57,8 @@ uvec4 load_key_elements(Row row, uint key, uint dim) {
 
 uvec4 load_value_elements(Row row, uint key, uint dim) {
     if (dim >= V_HEAD_DIM) return uvec4(0);
-    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED)) return load_value8_halves(value_element(row, key) + dim);
+    if (VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED))
+        return load_value8_halves(value_element(row, key) + dim);
     return pack_vector(load_value_vector(row, key, dim));
 }
 

@@ -13,8 +13,7 @@ mat2x4 load_query_vector(Row row, uint dim) {
 }
 
 mat2x4 load_key_vector(Row row, uint key, uint dim) {
-    if (is_quantised(KEY_FORMAT) || has(FEATURE_KEY_ALIGNED))
-        return load_key8(KEY_FORMAT, key_element(row, key) + dim);
+    if (is_quantised(KEY_FORMAT) || has(FEATURE_KEY_ALIGNED)) return load_key8(KEY_FORMAT, key_element(row, key) + dim);
     vec4 low, high = vec4(0);
     for (uint i = 0; i < 2; ++i) {
         low = high;
