@@ -191,29 +191,22 @@ void judge(Verdicts &verdicts, vkattn_kernel kernel, const std::vector<Check> &c
         verdicts.pass(kernel);
 }
 
-} // namespace
+struct Outcome {
+    std::vector<Check> all;
+    std::vector<Check> last; // of them: what counts
+};
 
-std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
-    Verdicts &verdicts = context.verdicts();
-    std::vector<Check> checks = check_kernel(context, kernel);
-    const bool flash = kernel == VKATTN_KERNEL_FLASH || is_decode(kernel);
-    if (flash && first_failure(checks) != nullptr && context.judged_caps().buffers_have_addresses != 0) {
-        verdicts.rule_out_addresses(); // the body that needs none may be right
-        for (Check &check : checks) check.name += ", through addresses";
-        const std::vector<Check> again = check_kernel(context, kernel);
-        judge(verdicts, kernel, again);
-        checks.insert(checks.end(), again.begin(), again.end());
-        return checks;
-    }
-    if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
-        for (vkattn_type type : types_of(context.caps(), kernel))
-            checks.push_back(checked(text("linear on matrix units", type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
-                                     [&] { return check_linear_numbers(context, type, kManyRows); }));
-    judge(verdicts, kernel, checks);
-    return checks;
+// Where something fails and buffers have addresses, once more without: the body that needs none may be right.
+Outcome check_without_addresses_too(Context &context, const std::function<std::vector<Check>()> &run) {
+    Outcome outcome;
+    outcome.all = outcome.last = run();
+    if (first_failure(outcome.last) == nullptr || context.judged_caps().buffers_have_addresses == 0) return outcome;
+    context.verdicts().rule_out_addresses();
+    for (Check &check : outcome.all) check.name += ", through addresses";
+    outcome.last = run();
+    outcome.all.insert(outcome.all.end(), outcome.last.begin(), outcome.last.end());
+    return outcome;
 }
-
-namespace {
 
 std::vector<Check> check_linear(Context &context) {
     std::vector<Check> checks;
@@ -223,18 +216,23 @@ std::vector<Check> check_linear(Context &context) {
     return checks;
 }
 
-// Linear layers have no other kernel to pass over to, but one through bound buffers where one through addresses is wrong.
-std::vector<Check> self_test_linear(Context &context) {
-    std::vector<Check> checks = check_linear(context);
-    if (first_failure(checks) == nullptr || context.judged_caps().buffers_have_addresses == 0) return checks;
-    context.verdicts().rule_out_addresses();
-    for (Check &check : checks) check.name += ", through addresses";
-    const std::vector<Check> again = check_linear(context);
-    checks.insert(checks.end(), again.begin(), again.end());
+} // namespace
+
+std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
+    Verdicts &verdicts = context.verdicts();
+    if (kernel == VKATTN_KERNEL_FLASH || is_decode(kernel)) {
+        const Outcome outcome = check_without_addresses_too(context, [&] { return check_kernel(context, kernel); });
+        judge(verdicts, kernel, outcome.last);
+        return outcome.all;
+    }
+    std::vector<Check> checks = check_kernel(context, kernel);
+    if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
+        for (vkattn_type type : types_of(context.caps(), kernel))
+            checks.push_back(checked(text("linear on matrix units", type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
+                                     [&] { return check_linear_numbers(context, type, kManyRows); }));
+    judge(verdicts, kernel, checks);
     return checks;
 }
-
-} // namespace
 
 std::vector<Check> self_test(Context &context) {
     std::vector<Check> all;
@@ -244,7 +242,8 @@ std::vector<Check> self_test(Context &context) {
         const std::vector<Check> checks = self_test_kernel(context, caps.kernels[i].kernel);
         all.insert(all.end(), checks.begin(), checks.end());
     }
-    const std::vector<Check> linear = self_test_linear(context);
+    // no other kernel takes over from linear layers
+    const std::vector<Check> linear = check_without_addresses_too(context, [&] { return check_linear(context); }).all;
     all.insert(all.end(), linear.begin(), linear.end());
     return all;
 }

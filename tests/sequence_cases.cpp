@@ -187,8 +187,6 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     return desc;
 }
 
-namespace {
-
 std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device) {
     std::vector<Region> regions = {{VKATTN_ROLE_QUERY, &batch.query, Access::kRead},
                                    {VKATTN_ROLE_KEY, &batch.key, Access::kRead},
@@ -206,10 +204,6 @@ std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevic
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
     return device.try_run(plan, regions);
 }
-
-} // namespace
-
-std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch) { return try_batch(plan, batch, test_device()); }
 
 void lose_pages(const SequencesCase &c, std::vector<Sequence> &sequences, SequencesBatch &batch) {
     const std::uint64_t table_pages = batch.block_table.shape()[1];

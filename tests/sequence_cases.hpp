@@ -59,7 +59,7 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
 std::vector<vkattn_kernel> kernels_for(const SequencesCase &c, const SequencesBatch &batch);
 
 // Returns what is wrong, one line each, "" for nothing.
-std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch);
+std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device = test_device());
 // The same, and compares the results.
 std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const ExpectedSequences &expected,
                       vkattn_kernel kernel, TestDevice &device = test_device());
