@@ -149,7 +149,8 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
     X(31, VALUE_IN_KEY, 0)                                                                                             \
     X(32, UNROLL, 1)                                                                                                   \
     X(33, BLOCK_Q_LEN, 1)                                                                                              \
-    X(34, BLOCK_KV_LEN, 1)
+    X(34, BLOCK_KV_LEN, 1)                                                                                             \
+    X(35, READS_AHEAD, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -191,7 +192,7 @@ struct AttentionPush {
     uint bases[5];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
-    uint first_group; /* flash.comp: of the grid's first axis, where several dispatches share it */
+    uint first_group; /* flash.comp: of the grid's first axis, where several dispatches share it; else 0 */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];
