@@ -10,7 +10,7 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kAddressedRows = 32;
+constexpr uint32_t kAddressedRows = 32; // of a workgroup, at most
 constexpr uint32_t kElementsOfBlock = 4;
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
@@ -84,11 +84,16 @@ bool has_dense_keys(const AttentionProblem &problem) {
     return !present(problem.cu_seqlens_k) && !present(problem.block_table);
 }
 
-bool in_f32_blocks(const vkattn_tensor &tensor) { return tensor.type == VKATTN_TYPE_F32 && in_blocks(tensor); }
+bool has_f32_keys(const AttentionProblem &problem) {
+    return problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
+}
 
-// Whether K and V are read where they are.
+// Whether flash_addresses reads K and V where they are. Every workgroup widens 16-bit formats anew: several are better off with
+// copies.
 bool reads_in_place(const AttentionProblem &problem) {
-    return has_dense_keys(problem) && in_f32_blocks(problem.key) && in_f32_blocks(problem.value);
+    const bool quantised = is_quantised(problem.key.type) || is_quantised(problem.value.type);
+    return has_dense_keys(problem) && !quantised && in_blocks(problem.key) && in_blocks(problem.value) &&
+           (has_f32_keys(problem) || rows_of(problem) <= kAddressedRows);
 }
 
 struct AddressedTile {
@@ -98,14 +103,14 @@ struct AddressedTile {
 };
 
 // Measured on llvmpipe 26. Above 128 the rows' arrays leave less of the first cache for K and V. One vector of rows waits for
-// memory: H32/8 Lk4096 D128 takes 4.4 ms at 8 keys a step, 1.8 at 3 with reads ahead (AMD Zen 4); many rows have what
-// was read ahead in the second cache, and would only load it twice.
+// memory: H32/8 Lk4096 D128 (f32) takes 4.4 ms at 8 keys a step, 1.8 at 3 with reads ahead (AMD Zen 4); many rows have
+// what was read ahead in the second cache, and would only load it twice.
 AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kAddressedRows), caps.subgroup_size);
     const uint32_t dims = problem.head_dim;
     const bool reads_ahead = subgroups == 1 && dims <= 128 && reads_in_place(problem);
     uint32_t rule = dims > 96 ? 6 : 8;
-    if (reads_ahead && dims > 64) rule = 3;
+    if (reads_ahead && dims > (has_f32_keys(problem) ? 64 : 32)) rule = 3;
     return {(dims > 128 ? 1 : subgroups) * caps.subgroup_size, step_of(problem, rule), reads_ahead};
 }
 
@@ -187,8 +192,8 @@ bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
         !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
         !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
         return false;
-    const bool f32 = problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
-    return !f32 || !has_scalar_loads(problem, caps) || rows_of(problem) <= 2;
+    const bool in_place = has_scalar_loads(problem, caps) && reads_in_place(problem);
+    return !in_place || rows_of(problem) <= (has_f32_keys(problem) ? 2 : 4);
 }
 
 FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -308,6 +313,7 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
         {tiles(rows_of(problem), tile.workgroup_size) * choice.parts, problem.kv_heads, problem.batch}};
     choice.dispatches[0].constants.STEP = tile.step;
     choice.dispatches[0].constants.READS_AHEAD = tile.reads_ahead ? 1 : 0;
+    choice.dispatches[0].constants.STAGED = copies ? 1 : 0;
     const vkattn_tensor &staged_value = problem.value_in_key ? choice.staged_key : choice.staged_value;
     address(copies ? choice.staged_key : problem.key, copies ? staged_value : problem.value, choice);
 }

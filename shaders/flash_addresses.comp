@@ -4,7 +4,7 @@
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); an invocation owns a row and takes STEP keys at
-// a time. At the addresses: K and V as f32, rows contiguous and 16-byte aligned, keys addressed_begin ..
+// a time. At the addresses: K and V, not quantised, rows contiguous and aligned to four elements, keys addressed_begin ..
 // addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory, barrier or subgroup operation. Long contexts take several dispatches and few
 // rows several parts, as in flash.comp.
 #version 460
@@ -62,22 +62,25 @@ void load_row(Row row, uint part) {
 uint ahead = 0; // what was loaded so
 
 // The share of rows of `blocks` blocks that belongs to turn number `turn` of `turns`.
-void read_ahead(uvec2 address, const uint row_bytes, const uint blocks, uint turn, const uint turns) {
+void read_ahead(const uint format, uvec2 address, const uint row_bytes, const uint blocks, uint turn,
+                const uint turns) {
     if (READS_AHEAD == 0) return;
-    const uint blocks_of_line = 4;
-    const uint lines = (blocks + blocks_of_line - 1) / blocks_of_line, share = (STEP * lines + turns - 1) / turns;
+    const uint line_bytes = 64, block_bytes = format == FORMAT_F32 ? 16 : 8;
+    const uint lines = (blocks * block_bytes + line_bytes - 1) / line_bytes; // of a row
+    const uint share = (STEP * lines + turns - 1) / turns;
     [[unroll]] for (uint i = 0; i < share; ++i) {
-        uint line = turn * share + i, block = line / lines * (row_bytes / 16) + line % lines * blocks_of_line;
-        if (line < STEP * lines) ahead |= floatBitsToUint(load_uniform_block(address, block).x);
+        uint line = turn * share + i, byte = line / lines * row_bytes + line % lines * line_bytes;
+        if (line < STEP * lines) ahead |= Words(address).values[byte / 4];
     }
 }
 
 void score_step(uvec2 address, uvec2 values) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
-        read_ahead(values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
+        read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
         vec4 keys[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] = load_uniform_block(address, k * (KEY_ROW_BYTES / 16) + d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
+            load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
             fma(q[d][c], keys[k][c], s[k]);
     }
@@ -85,10 +88,10 @@ void score_step(uvec2 address, uvec2 values) {
 
 void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
-        read_ahead(next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
+        read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
-            load_uniform_block(address, k * (VALUE_ROW_BYTES / 16) + d);
+            load_uniform_block(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
         // the step's own sum first: a long context then adds few numbers to a large one
         vec4 sum = s[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =

@@ -150,7 +150,8 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
     X(32, UNROLL, 1)                                                                                                   \
     X(33, BLOCK_Q_LEN, 1)                                                                                              \
     X(34, BLOCK_KV_LEN, 1)                                                                                             \
-    X(35, READS_AHEAD, 0)
+    X(35, READS_AHEAD, 0)                                                                                              \
+    X(36, STAGED, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

@@ -15,10 +15,10 @@ uvec2 addressed_values(uint batch, uint kv_head) {
     return advance_address(address, kv_head, parameters.addressed_strides.w);
 }
 
-// STAGED_KV: K and V at the addresses are f32, and may be copies of a stretch of the keys.
+// STAGED_KV: K and V at the addresses may be f32 copies of a stretch of the keys.
 #ifdef STAGED_KV
-const uint ADDRESSED_KEY_FORMAT = FORMAT_F32;
-const uint ADDRESSED_VALUE_FORMAT = FORMAT_F32;
+const uint ADDRESSED_KEY_FORMAT = STAGED != 0 ? FORMAT_F32 : KEY_FORMAT;
+const uint ADDRESSED_VALUE_FORMAT = STAGED != 0 ? FORMAT_F32 : VALUE_FORMAT;
 #else
 const uint ADDRESSED_KEY_FORMAT = KEY_FORMAT;
 const uint ADDRESSED_VALUE_FORMAT = VALUE_FORMAT;

@@ -34,8 +34,12 @@ vec4 load_quantised_block(const uint format, uvec2 address, uint element) {
     return scale * quantised_values(format, bytes, i);
 }
 
-// Of f32 rows, at an address that is the same for every invocation.
-vec4 load_uniform_block(uvec2 address, uint block) { return Blocks32(address).values[block]; }
+// Of rows that are not quantised, so many bytes behind an address that is the same for every invocation.
+vec4 load_uniform_block(const uint format, uvec2 address, uint bytes, uint block) {
+    if (format == FORMAT_F32) return Blocks32(address).values[bytes / 16 + block];
+    uint word = bytes / 4 + 2 * block;
+    return expand_halves(format, uvec2(Words(address).values[word], Words(address).values[word + 1]));
+}
 
 // At an address that differs between invocations: a CPU driver gathers 64 bits as fast as 32.
 vec4 load_own_block(const uint format, uvec2 address, uint block) {
