@@ -22,7 +22,6 @@ layout(local_size_x_id = 0) in;
 #include "lib/score.glsl"
 #include "lib/softmax.glsl"
 #include "lib/states.glsl"
-#define STAGED_KV
 #include "lib/addressed_kv.glsl"
 #include "lib/flash_row.glsl"
 

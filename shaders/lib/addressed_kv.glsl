@@ -15,22 +15,14 @@ uvec2 addressed_values(uint batch, uint kv_head) {
     return advance_address(address, kv_head, parameters.addressed_strides.w);
 }
 
-// STAGED_KV: K and V at the addresses may be f32 copies of a stretch of the keys.
-#ifdef STAGED_KV
+// STAGED: K and V at the addresses are f32 copies of a stretch of the keys.
 const uint ADDRESSED_KEY_FORMAT = STAGED != 0 ? FORMAT_F32 : KEY_FORMAT;
 const uint ADDRESSED_VALUE_FORMAT = STAGED != 0 ? FORMAT_F32 : VALUE_FORMAT;
-#else
-const uint ADDRESSED_KEY_FORMAT = KEY_FORMAT;
-const uint ADDRESSED_VALUE_FORMAT = VALUE_FORMAT;
-#endif
 
 // (outermost index, row) of a key at the addresses.
 uvec2 addressed_row(uint batch, uint key) {
-#ifdef STAGED_KV
-    return uvec2(batch, key - push.addressed_begin);
-#else
+    if (STAGED != 0) return uvec2(batch, key - push.addressed_begin);
     return key_row(batch, key);
-#endif
 }
 
 uvec2 key_address(Row row, uint key) {
