@@ -159,6 +159,8 @@ vkattn_kernel decode_of(const AttentionProblem &problem) {
     return problem.value_in_key ? VKATTN_KERNEL_LATENT_DECODE : VKATTN_KERNEL_DECODE;
 }
 
+bool reads_addresses(FlashBody body) { return body != FlashBody::kTiles && body != FlashBody::kMatrices; }
+
 bool is_decode(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_DECODE || kernel == VKATTN_KERNEL_LATENT_DECODE; }
 
 bool is_coopmat(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2; }
@@ -259,6 +261,12 @@ void pass_over(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
     }
 }
 
+// The switches that try the self-test: see DeviceTraits.
+bool is_corrupted(const DeviceTraits &traits, const AttentionChoice &choice) {
+    return traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel) ||
+           (traits.corrupted_addresses != 0 && reads_addresses(choice.body));
+}
+
 } // namespace
 
 AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &caps) {
@@ -284,7 +292,6 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
     pass_over(problem, caps, choice);
     require_supported(caps, choice.kernel);
     choice.parameters = parameters_of(problem);
-    if (caps.traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel)) choice.parameters.scale_log2 *= 1.25f;
     if (choice.kernel == VKATTN_KERNEL_FLASH)
         plan_flash(problem, caps, choice);
     else if (is_decode(choice.kernel))
@@ -293,6 +300,7 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
         plan_coopmat(problem, caps, choice);
     else
         plan_unfused(problem, caps, choice);
+    if (is_corrupted(caps.traits, choice)) choice.parameters.scale_log2 *= 1.25f;
     return choice;
 }
 

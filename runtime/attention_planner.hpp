@@ -11,6 +11,9 @@ namespace vkattn {
 // The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, flash_keys.comp; coopmat.comp.
 enum class FlashBody { kTiles, kAddresses, kShuffles, kKeys, kMatrices };
 
+// Whether a body reads K and V through device addresses.
+bool reads_addresses(FlashBody body);
+
 // A kernel chosen for a problem, with everything that its dispatches need but the pipelines.
 struct AttentionChoice {
     vkattn_kernel kernel;

@@ -51,7 +51,7 @@ uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 // Keys of a step of the bodies that read through addresses: what tuning found, or the rule.
 uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
-    constexpr uint32_t kFewestKeys = 4, kMostKeys = 16;
+    constexpr uint32_t kFewestKeys = 3, kMostKeys = 16;
     return problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
 }
 
@@ -154,7 +154,7 @@ ShuffledTile shuffled_tile(const AttentionProblem &problem, const DeviceCaps &ca
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim) / tile.lanes_of_row;
     const uint32_t most = tile.lanes_of_row == 1 ? 1024 : 256; // elements of a step
     while (tile.step > 4 && tile.step * dims > most) tile.step /= 2;
-    tile.step = std::bit_floor(step_of(problem, tile.step));
+    tile.step = std::bit_ceil(step_of(problem, tile.step));
     // a load takes whole blocks of a row's stretch: as many at a time as there are lanes for each key
     const uint32_t lanes = caps.subgroup_size / tile.lanes_of_row, stretch = kElementsOfBlock * tile.lanes_of_row;
     const auto divides = [&](uint32_t dim) { return dim / stretch % (lanes / tile.step) == 0; };

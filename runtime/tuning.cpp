@@ -283,7 +283,7 @@ void Search::vary_parts(vkattn_kernel kernel) {
 }
 
 void Search::try_tiles() {
-    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {4, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
+    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
     const double limit = kNear * candidates_[fastest(VKATTN_KERNEL_AUTO)].milliseconds;
     for (vkattn_kernel kernel : kernels_for(problem_)) {
         const size_t best = fastest(kernel);

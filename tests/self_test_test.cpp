@@ -41,6 +41,13 @@ const vkattn_kernel_support *support_of(const vkattn_device_facts &facts, vkattn
     return nullptr;
 }
 
+// What a device makes of a problem, beside the reference.
+Comparison compare_on(const LimitedDevice &device, const AttentionProblem &problem, const vkattn_attention_desc &desc) {
+    const HostTensor output(VKATTN_TYPE_F32, {1, 4, desc.output.shape[2], 32});
+    return compare("output", output.shape(), reference_attention(problem).output, device.run(problem, desc, output),
+                   nmse_bound({VKATTN_TYPE_F16}));
+}
+
 vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc &desc) {
     return context.attention_plan(desc).report().kernel;
 }
@@ -60,16 +67,12 @@ void check_takes_over(const Corruption &c) {
     REQUIRE(chosen(sound.context(), desc) == c.kernel);
 
     const std::string corrupted = c.traits + std::string(",corrupted_kernel=") + std::to_string(c.kernel);
-    const AttentionReference reference = reference_attention(problem);
-    const auto nmse_on = [&](const LimitedDevice &device) {
-        return compare("output", results.output.shape(), reference.output, device.run(problem, desc, results.output),
-                       nmse_bound({VKATTN_TYPE_F16}));
-    };
-    CHECK(!nmse_on(LimitedDevice((common + "0" + corrupted).c_str())).passed); // unnoticed without the self-test
+    const LimitedDevice credulous((common + "0" + corrupted).c_str());
+    CHECK(!compare_on(credulous, problem, desc).passed); // unnoticed without the self-test
 
     const LimitedDevice device((common + "1" + corrupted).c_str());
     CHECK(chosen(device.context(), desc) != c.kernel);
-    const Comparison comparison = nmse_on(device);
+    const Comparison comparison = compare_on(device, problem, desc);
     CHECK_MESSAGE(comparison.passed, comparison.report);
     const vkattn_device_facts facts = device.context().facts();
     CHECK(support_of(facts, c.kernel)->supported == 0);
@@ -106,6 +109,57 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
     for (const Corruption &corruption : kCorruptions) check_takes_over(corruption);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does without") {
+    const AttentionProblem problem = problem_of({VKATTN_KERNEL_FLASH, 40, ""});
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 40, 32});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
+    const auto reads_addresses = [&](const LimitedDevice &device) {
+        const std::string reason = device.context().attention_plan(desc).report().reason;
+        return reason.find("through device addresses") != std::string::npos;
+    };
+    const LimitedDevice credulous("self_test=0,corrupted_addresses=1");
+    if (!reads_addresses(credulous)) {
+        MESSAGE("skipped: flash reads through no addresses here");
+        return;
+    }
+    CHECK(!compare_on(credulous, problem, desc).passed);
+
+    const LimitedDevice device("self_test=1,corrupted_addresses=1");
+    CHECK(!reads_addresses(device));
+    const Comparison comparison = compare_on(device, problem, desc);
+    CHECK_MESSAGE(comparison.passed, comparison.report);
+    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 1);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
+    const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0,"
+                               "shuffled_address_loads=0,most_divergent_rows=0,corrupted_addresses=1");
+    vkattn_linear_desc desc{};
+    desc.input = vkattn::tensor(VKATTN_TYPE_F16, {1, 19, 72});
+    desc.weight = vkattn::tensor(VKATTN_TYPE_F16, {45, 72});
+    desc.output = vkattn::tensor(VKATTN_TYPE_F16, {1, 19, 45});
+    const auto reads_addresses = [&] {
+        const std::string reason = device.context().linear_plan(desc).report().reason;
+        return reason.find("linear_addresses") == 0;
+    };
+    if (!reads_addresses()) {
+        MESSAGE("skipped: linear layers read through no addresses here");
+        return;
+    }
+    std::size_t failed = 0, passed = 0;
+    for (const vkattn_check &check : device.context().self_test()) {
+        const std::string name = check.name;
+        if (name.find("linear") != 0) continue;
+        const bool addressed = name.find("through addresses") != std::string::npos;
+        CHECK_MESSAGE((check.passed == 0) == addressed, name << ": " << check.reason);
+        ++(addressed ? failed : passed);
+    }
+    CHECK(failed == 2);
+    CHECK(passed == 2);
+    CHECK(!reads_addresses());
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
     const LimitedDevice device(("self_test=0,corrupted_kernel=" + std::to_string(VKATTN_KERNEL_UNFUSED)).c_str());
     std::size_t failed = 0;
@@ -128,8 +182,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone ser
     CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_UNFUSED);
     CHECK(std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason) ==
           "the driver does not size arrays by specialisation constants");
-    const Comparison result = compare("output", results.output.shape(), reference_attention(problem).output,
-                                      device.run(problem, desc, results.output), nmse_bound({VKATTN_TYPE_F16}));
+    const Comparison result = compare_on(device, problem, desc);
     CHECK_MESSAGE(result.passed, result.report);
 }
 

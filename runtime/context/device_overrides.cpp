@@ -27,6 +27,7 @@ constexpr Trait kTraits[] = {
     {"specialised_arrays", &DeviceTraits::specialised_arrays},
     {"self_test", &DeviceTraits::self_test},
     {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
+    {"corrupted_addresses", &DeviceTraits::corrupted_addresses},
     {"matrix_units", &DeviceTraits::matrix_units},
     {"widest_matrix_subgroup", &DeviceTraits::widest_matrix_subgroup},
     {"unroll_matrices", &DeviceTraits::unroll_matrices},

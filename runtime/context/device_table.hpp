@@ -32,7 +32,8 @@ struct DeviceTraits {
     uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
     uint32_t self_test =
         1; // kernels are tested before their first use; 0: what is known of the driver makes it a waste
-    uint32_t corrupted_kernel = 0; // to try the self-test: a vkattn_kernel that computes something else; 0: none
+    uint32_t corrupted_kernel = 0;    // to try the self-test: a vkattn_kernel that computes something else; 0: none
+    uint32_t corrupted_addresses = 0; // likewise: 1: what reads through device addresses computes something else
     uint32_t matrix_units =
         1; // cooperative matrices, where there are any, are faster than the rest: coopmat is preferred
     uint32_t widest_matrix_subgroup = 0; // that the driver's compiler takes cooperative matrices of; 0: any

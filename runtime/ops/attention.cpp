@@ -105,8 +105,7 @@ Module module_of(const AttentionChoice &choice) {
 
 // The dispatches of one stretch of keys: one, or several that share the grid's first axis, one after the other.
 void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush push) {
-    const FlashBody body = flash.choice.body;
-    const bool addressed = body != FlashBody::kTiles && body != FlashBody::kMatrices;
+    const bool addressed = reads_addresses(flash.choice.body);
     View keys_and_values[2];
     if (addressed) pass_keys(plan, flash, push, keys_and_values);
     AttentionChoice::Dispatch dispatch = flash.choice.dispatches[0];

@@ -153,6 +153,9 @@ const char *add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const
     const bool tests = context.caps().traits.self_test != 0 && push.rows > kFewRows;
     if (tests && matrices_pay(context.caps(), input, weight)) context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
     const LinearChoice choice = choose(context.judged_caps(), push, input, weight, constants);
+    const bool addressed = choice.module == Module::kLinearAddresses;
+    if (addressed && context.caps().traits.corrupted_addresses != 0) // to try the self-test: the first features alone
+        push.in_features = kBlock * choice.constants.BLOCKS;
     Step &step = plan.add_step(plan.pipeline(choice.module, choice.constants), push);
     step.groups = {(push.out_features + choice.tile_outputs - 1) / choice.tile_outputs,
                    (push.rows + choice.tile_rows - 1) / choice.tile_rows, word(groups)};
@@ -170,7 +173,7 @@ const char *add_product(Plan &plan, gpu::LinearPush push, uint64_t groups, const
     bind(plan, step, BINDING_LINEAR_RESIDUAL, epilogue.residual);
     bind(plan, step, BINDING_LINEAR_MULTIPLIER, epilogue.multiplier);
     step.written_binding = BINDING_LINEAR_OUTPUT;
-    if (choice.module != Module::kLinearAddresses) return choice.reason;
+    if (!addressed) return choice.reason;
     pass_address(plan, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t), input);
     pass_address(plan, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t), weight);
     return choice.reason;
