@@ -34,8 +34,8 @@ uint64_t shared_bytes_of_tile(uint32_t rows) {
 }
 
 // Query rows of an invocation of flash: four share each load of K and V from shared memory, unless their sums need
-// too many registers, the tile too much shared memory, or the problem has no more rows. Tuning may think otherwise of all
-// but shared memory.
+// too many registers, the tile too much shared memory, or the problem has no more rows. Tuning may think otherwise of
+// all but shared memory.
 uint32_t rows_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kMostRows = 4;
     const bool tuned = problem.tile.rows != 0;
@@ -88,8 +88,8 @@ bool has_f32_keys(const AttentionProblem &problem) {
     return problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
 }
 
-// Whether flash_addresses reads K and V where they are. Every workgroup widens 16-bit formats anew: several are better off
-// with copies.
+// Whether flash_addresses reads K and V where they are. Every workgroup widens 16-bit formats anew: several are better
+// off with copies.
 bool reads_in_place(const AttentionProblem &problem) {
     const bool quantised = is_quantised(problem.key.type) || is_quantised(problem.value.type);
     return has_dense_keys(problem) && !quantised && in_blocks(problem.key) && in_blocks(problem.value) &&
@@ -102,9 +102,9 @@ struct AddressedTile {
     bool reads_ahead;
 };
 
-// Measured on llvmpipe 26. Above 128 the rows' arrays leave less of the first cache for K and V. One vector of rows waits for
-// memory: H32/8 Lk4096 D128 (f32) takes 4.4 ms at 8 keys a step, 1.8 at 3 with reads ahead (AMD Zen 4); many rows have
-// what was read ahead in the second cache, and would only load it twice.
+// Measured on llvmpipe 26. Above 128 the rows' arrays leave less of the first cache for K and V. One vector of rows
+// waits for memory: H32/8 Lk4096 D128 (f32) takes 4.4 ms at 8 keys a step, 1.8 at 3 with reads ahead (AMD Zen 4); many
+// rows have what was read ahead in the second cache, and would only load it twice.
 AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kAddressedRows), caps.subgroup_size);
     const uint32_t dims = problem.head_dim;
@@ -182,9 +182,9 @@ KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 8u};
 }
 
-// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format; flash_addresses
-// makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load is a conversion. Its
-// invocations walk their stretches side by side, and so cannot leave out a block of keys.
+// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format;
+// flash_addresses makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load
+// is a conversion. Its invocations walk their stretches side by side, and so cannot leave out a block of keys.
 bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr VkSubgroupFeatureFlags kNeeded =
         VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
@@ -240,8 +240,8 @@ uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     return trips + dropout_trips(problem, 4 * rows);
 }
 
-// Trips of an invocation's loops in a step of keys: at most, that is with the careful path that attends the rows again where a
-// hidden value is not a number.
+// Trips of an invocation's loops in a step of keys: at most, that is with the careful path that attends the rows again
+// where a hidden value is not a number.
 uint64_t trips_of_step(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
     const BodyTile tile = body_tile(problem, caps, body);
@@ -424,7 +424,8 @@ bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     choice.body = body_of(problem, caps);
     const uint32_t keys = most_keys(problem, caps, choice.body);
-    // A context too long for one workgroup's loops takes several dispatches, or parts: flash_keys goes on from no state.
+    // A context too long for one workgroup's loops takes several dispatches, or parts: flash_keys goes on from no
+    // state.
     const bool resumes = choice.body != FlashBody::kKeys;
     choice.parts = resumes ? 1 : tiles(problem.kv_len, keys);
     choice.keys_per_dispatch = resumes ? keys : problem.kv_len;

@@ -16,8 +16,8 @@ bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps);
 // Trips of a loop around `body` others each time, with the last look at its condition: what some drivers bound.
 constexpr uint64_t loop_trips(uint64_t count, uint64_t body = 0) { return 1 + count * (1 + body); }
 
-// Trips of the loops of blocks_of (shaders/lib/mask.glsl) over so many of a KV head's rows and so many keys, at most; 0 without a
-// block mask.
+// Trips of the loops of blocks_of (shaders/lib/mask.glsl) over so many of a KV head's rows and so many keys, at most; 0
+// without a block mask.
 uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys);
 
 // The same of keys_exist (lib/sequence.glsl) over so many keys, and of dropping so many weights (lib/dropout.glsl).

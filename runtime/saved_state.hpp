@@ -9,12 +9,12 @@
 namespace vkattn {
 
 // What a context has learned, as bytes that a later context of the same device, driver and library takes over: compiled
-// pipelines, the verdicts of the self-test and what tuning chose. Layout: SavedHeader in saved_state.cpp, then the verdicts,
-// the choices, and the pipeline cache of the driver.
+// pipelines, the verdicts of the self-test and what tuning chose. Layout: SavedHeader in saved_state.cpp, then the
+// verdicts, the choices, and the pipeline cache of the driver.
 std::vector<std::byte> save_state(Context &context);
 
-// The parts of saved bytes; all empty, with the reason, where they are not this device's, driver's and library's, or not
-// whole.
+// The parts of saved bytes; all empty, with the reason, where they are not this device's, driver's and library's, or
+// not whole.
 struct SavedState {
     std::vector<SavedVerdict> verdicts;
     std::vector<SavedTuning> tunings;

@@ -15,7 +15,8 @@ struct Check {
 };
 
 // Checks the numbers of every kernel that the device can run, and of linear layers, on small problems, against float64
-// arithmetic on the host. What gives wrong numbers, or cannot be built, is off for this context from then on, with the reason in its facts.
+// arithmetic on the host. What gives wrong numbers, or cannot be built, is off for this context from then on, with the
+// reason in its facts.
 std::vector<Check> self_test(Context &context);
 
 // The part of it that concerns one kernel.

@@ -4,8 +4,8 @@
 
 namespace vkattn {
 
-// Sequences of unequal length, as callers describe them: see vkattn_attention_desc. Both functions keep an absent tensor
-// absent, and fail with VKATTN_ERROR_INVALID_ARGUMENT, naming it; `name` is what the rows are called.
+// Sequences of unequal length, as callers describe them: see vkattn_attention_desc. Both functions keep an absent
+// tensor absent, and fail with VKATTN_ERROR_INVALID_ARGUMENT, naming it; `name` is what the rows are called.
 
 // Where each of packed rows [1,H,total,D] begins: contiguous I32 [sequences + 1].
 vkattn_tensor checked_cu_seqlens(const vkattn_tensor &given, const char *cu_seqlens, const vkattn_tensor &rows,

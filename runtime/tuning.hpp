@@ -17,9 +17,9 @@ struct Candidate {
     bool kept = false;
 };
 
-// Times the kernels that serve a problem and, of those that come near the best, other tiles than the planner's, one number at
-// a time, on buffers of its own; keeps the fastest for problems of the class. The first candidate is what a plan takes
-// untuned; one of them is kept.
+// Times the kernels that serve a problem and, of those that come near the best, other tiles than the planner's, one
+// number at a time, on buffers of its own; keeps the fastest for problems of the class. The first candidate is what a
+// plan takes untuned; one of them is kept.
 std::vector<Candidate> tune(Context &context, const AttentionProblem &problem);
 
 } // namespace vkattn

@@ -1,5 +1,5 @@
-// A prompt, then token after token with one recorded command buffer: the cache's lengths live on the device, so that submitting
-// the same commands again goes on with the next token.
+// A prompt, then token after token with one recorded command buffer: the cache's lengths live on the device, so that
+// submitting the same commands again goes on with the next token.
 #include "random_values.hpp"
 #include "recorded_plans.hpp"
 

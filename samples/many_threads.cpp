@@ -1,4 +1,5 @@
-// One context, many threads: each plans problems of its own and runs them; pipelines are compiled once for all, side by side.
+// One context, many threads: each plans problems of its own and runs them; pipelines are compiled once for all, side by
+// side.
 #include "random_values.hpp"
 
 #include <vkattn/vkattn.hpp>

@@ -1,6 +1,6 @@
-// Attention over one long context on several processes, in two ways: each rank has a part of the keys, and the partial outputs
-// are joined by merge on rank 0, so that no rank's memory need hold the whole context; or each has some of the heads, whose
-// outputs lie side by side.
+// Attention over one long context on several processes, in two ways: each rank has a part of the keys, and the partial
+// outputs are joined by merge on rank 0, so that no rank's memory need hold the whole context; or each has some of the
+// heads, whose outputs lie side by side.
 //
 //     mpirun -n 4 sharded_mpi
 #include "random_values.hpp"

@@ -1,4 +1,5 @@
-// Four answers to one long prompt: the prompt's keys and values are kept and read once for all of them (cascade attention).
+// Four answers to one long prompt: the prompt's keys and values are kept and read once for all of them (cascade
+// attention).
 //
 // 1. attention of all queries over the prefix, as if they were positions of one sequence
 // 2. attention of each query over its own keys, with merge adding what 1 found

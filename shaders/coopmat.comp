@@ -1,11 +1,11 @@
-// Attention with online softmax on matrix units (VK_KHR_cooperative_matrix): f16 factors, or bf16 where BFLOAT16 is defined;
-// f32 sums. Where REDUCTIONS is defined, with those of VK_NV_cooperative_matrix2.
+// Attention with online softmax on matrix units (VK_KHR_cooperative_matrix): f16 factors, or bf16 where BFLOAT16 is
+// defined; f32 sums. Where REDUCTIONS is defined, with those of VK_NV_cooperative_matrix2.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (row tiles of a KV head's GROUP * Lq rows, times PARTS, Hkv, B)
 // A subgroup owns MATRIX_N query rows and the sums of their output, or a DIM_SUBGROUPS-th of it; the workgroup shares
-// each tile of K and V in shared memory. Both products are transposed: K Q^T and V^T P^T have the query rows for columns,
-// so that a row's scores lie side by side, and what multiplies a row's sums is the same for a whole column.
+// each tile of K and V in shared memory. Both products are transposed: K Q^T and V^T P^T have the query rows for
+// columns, so that a row's scores lie side by side, and what multiplies a row's sums is the same for a whole column.
 // Few rows take PARTS workgroups each, whose states merge_parts joins.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -117,7 +117,8 @@ void sum_chunk(uint chunk) {
     }
 }
 
-// The same of one part of the values, whose ones stand for infinities: two factors whose product is none of the numbers.
+// The same of one part of the values, whose ones stand for infinities: two factors whose product is none of the
+// numbers.
 void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
     FOR_MATRICES(t, OUTPUT_TILES_OF_CHUNK) {
         ACCUMULATOR sum = ACCUMULATOR(0.0);

@@ -1,8 +1,8 @@
 // output[b,l,:] = weight[tokens[b,l],:]; zeros for a token that has no row.
 //
 // tokens I32 [B,L], weight [rows,N] -> output [B,L,N]
-// grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * EMBEDDING_WORKGROUP_SIZE), so
-// that two 16-bit values may share a word
+// grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * EMBEDDING_WORKGROUP_SIZE),
+// so that two 16-bit values may share a word
 #version 460
 #extension GL_GOOGLE_include_directive : require
 

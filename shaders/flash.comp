@@ -6,8 +6,8 @@
 // apart, and four output dims in each CHUNK. K and V pass through shared memory CHUNK dims at a time, so that what a
 // workgroup needs there does not grow with the head sizes. No subgroup operation.
 // Long contexts may take several dispatches in turn, each over keys first_key .. last_key - 1; the rows' states wait in
-// scores as lib/states.glsl says, so that a dispatch's work is bounded. Few rows take PARTS workgroups each, whose states
-// merge_parts joins.
+// scores as lib/states.glsl says, so that a dispatch's work is bounded. Few rows take PARTS workgroups each, whose
+// states merge_parts joins.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

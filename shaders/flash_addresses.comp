@@ -3,10 +3,10 @@
 // CPU driver makes of each load one scalar that feeds a vector of rows.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); an invocation owns a row and takes STEP keys at
-// a time. At the addresses: K and V, not quantised, rows contiguous and aligned to four elements, keys addressed_begin ..
-// addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory, barrier or subgroup operation. Long contexts take several dispatches and few
-// rows several parts, as in flash.comp.
+// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); an invocation owns a row and
+// takes STEP keys at a time. At the addresses: K and V, not quantised, rows contiguous and aligned to four elements,
+// keys addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory,
+// barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in flash.comp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -55,9 +55,9 @@ void load_row(Row row, uint part) {
     }
 }
 
-// READS_AHEAD: a word of each cache line of the step's V is loaded while K is multiplied, and of the next step's K while V is,
-// in the order in which they lie. The products take a line of every row, then the next of every row, which not every CPU
-// foresees.
+// READS_AHEAD: a word of each cache line of the step's V is loaded while K is multiplied, and of the next step's K
+// while V is, in the order in which they lie. The products take a line of every row, then the next of every row, which
+// not every CPU foresees.
 uint ahead = 0; // what was loaded so
 
 // The share of rows of `blocks` blocks that belongs to turn number `turn` of `turns`.

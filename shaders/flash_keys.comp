@@ -1,11 +1,11 @@
 // Attention with online softmax for devices whose invocations may each read K and V through an address of their own: an
-// invocation owns ROWS rows and a stretch of keys of its own, so that neighbours fill the device's vectors however few the
-// rows are; the workgroup, a subgroup, joins them. K and V are read once for all the rows, in their storage format.
+// invocation owns ROWS rows and a stretch of keys of its own, so that neighbours fill the device's vectors however few
+// the rows are; the workgroup, a subgroup, joins them. K and V are read once for all the rows, in their storage format.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (blocks of ROWS of a KV head's GROUP * Lq rows, times PARTS, Hkv, B). D and Dv are multiples of 4, K and V rows
-// contiguous and aligned to four elements, quantised ones to whole words. No shared memory or barrier. Several PARTS leave
-// states in scores for merge_parts.
+// contiguous and aligned to four elements, quantised ones to whole words. No shared memory or barrier. Several PARTS
+// leave states in scores for merge_parts.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -28,8 +28,8 @@ layout(local_size_x_id = 0) in;
 #include "lib/flash_row.glsl"
 #include "lib/unroll.glsl"
 
-// Over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both in memory, for compilers that
-// take very long over the former.
+// Over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both in memory, for
+// compilers that take very long over the former.
 #define FOR_BLOCKS FOR_UNROLLED
 
 const uint BLOCKS = HEAD_DIM / 4;

@@ -3,11 +3,11 @@
 // by shuffles. No shared memory, no barrier.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (tiles of ROWS * WORKGROUP_SIZE / LANES_OF_ROW of a KV head's GROUP * Lq rows, times PARTS, Hkv, B). A workgroup
-// is one subgroup. An invocation has ROWS rows; LANES_OF_ROW invocations, one of each column, share them, each with a
-// stretch of the head dims, so that few rows fill the subgroup too. STEP keys at a time. D and Dv are multiples of
-// 4 LANES_OF_ROW, K and V rows contiguous and aligned to four elements, quantised ones to whole words. Long contexts take
-// several dispatches and few rows several parts, as in flash.comp.
+// grid: (tiles of ROWS * WORKGROUP_SIZE / LANES_OF_ROW of a KV head's GROUP * Lq rows, times PARTS, Hkv, B). A
+// workgroup is one subgroup. An invocation has ROWS rows; LANES_OF_ROW invocations, one of each column, share them,
+// each with a stretch of the head dims, so that few rows fill the subgroup too. STEP keys at a time. D and Dv are
+// multiples of 4 LANES_OF_ROW, K and V rows contiguous and aligned to four elements, quantised ones to whole words.
+// Long contexts take several dispatches and few rows several parts, as in flash.comp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -79,7 +79,8 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
 #define FEATURE_DROPOUT 1048576u
 #define FEATURE_SPLIT_KEYS 2097152u  /* several dispatches in turn, each over a stretch of keys */
 #define FEATURE_BOTTOM_RIGHT 524288u /* the offset is what a sequence's lengths say: keys less queries */
-/* every vector of the tensor is of whole eights, none quantised, without gaps, and begins at a multiple of eight elements */
+/* every vector of the tensor is of whole eights, none quantised, without gaps, and begins at a multiple of eight
+ * elements */
 #define FEATURE_QUERY_ALIGNED 33554432u
 #define FEATURE_KEY_ALIGNED 4194304u
 #define FEATURE_VALUE_ALIGNED 8388608u
@@ -106,14 +107,14 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
 
 /* WORKGROUP_SIZE: invocations (flash: query rows of a tile); GROUP: query heads of a KV head; *_DIM_STRIDE: elements
  * between neighbours of a vector. PARTS: what each row's keys are split into, to be joined by merge_parts. Of the
- * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position. ROWS: query
- * rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN:
- * queries and keys of a block of block_mask.
+ * kernels that read K and V through addresses: STEP, keys at a time; *_ROW_BYTES, from position to position. ROWS:
+ * query rows of an invocation. PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN,
+ * BLOCK_KV_LEN: queries and keys of a block of block_mask.
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
- * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in shared
- * memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
- * UNROLL: loops over matrices (coopmat), over the blocks of a row (flash_keys) are written out, as registers want it and some
- * compilers take very long for */
+ * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
+ * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
+ * UNROLL: loops over matrices (coopmat), over the blocks of a row (flash_keys) are written out, as registers want it
+ * and some compilers take very long for */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -225,9 +226,9 @@ struct AttentionPush {
 
 #define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
 
-/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of the
- * factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an invocation of
- * linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time */
+/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
+ * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
+ * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define LINEAR_CONSTANTS(X)                                                                                            \

@@ -1,9 +1,9 @@
-// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity, or on a
-// page outside the pool, are dropped.
+// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity, or on
+// a page outside the pool, are dropped.
 //
-// source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past .. past + L - 1.
-// Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token `first` on, and
-// with HAS_LENGTHS only `beyond` rows further than the sequence is long.
+// source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
+// past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
+// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460

@@ -1,9 +1,10 @@
-// The linear of linear.comp for CPU drivers, which run straight code fast and pay dearly for shared memory and barriers: an
-// invocation owns ROWS rows and OUTPUTS neighbouring output features, and reads the rows of input and weight through device
-// addresses, of the input the same for the whole workgroup.
+// The linear of linear.comp for CPU drivers, which run straight code fast and pay dearly for shared memory and
+// barriers: an invocation owns ROWS rows and OUTPUTS neighbouring output features, and reads the rows of input and
+// weight through device addresses, of the input the same for the whole workgroup.
 //
-// grid: (row tiles, output tiles, groups); WORKGROUP_SIZE invocations. Input features are a multiple of 4 * BLOCKS; the rows of
-// input and weight have no gaps between elements and begin at multiples of four; f32, f16 or bf16. No shared memory or barrier.
+// grid: (row tiles, output tiles, groups); WORKGROUP_SIZE invocations. Input features are a multiple of 4 * BLOCKS; the
+// rows of input and weight have no gaps between elements and begin at multiples of four; f32, f16 or bf16. No shared
+// memory or barrier.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -1,10 +1,10 @@
-// output = activation(input W^T + bias) * multiplier + residual on matrix units (VK_KHR_cooperative_matrix): f16 input and weights, or
-// bf16 where BFLOAT16 is defined; f32 sums.
+// output = activation(input W^T + bias) * multiplier + residual on matrix units (VK_KHR_cooperative_matrix): f16 input
+// and weights, or bf16 where BFLOAT16 is defined; f32 sums.
 //
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
-// grid: (output tiles, row tiles, groups). A subgroup computes TILES x TILES matrices of (outputs, rows), a workgroup of
-// OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of STEP features in shared memory.
+// grid: (output tiles, row tiles, groups). A subgroup computes TILES x TILES matrices of (outputs, rows), a workgroup
+// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of STEP features in shared memory.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

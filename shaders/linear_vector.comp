@@ -1,5 +1,5 @@
-// The linear of linear.comp for few rows: bound by reading the weights, once for all rows. LANES neighbours share a row of the
-// weight.
+// The linear of linear.comp for few rows: bound by reading the weights, once for all rows. LANES neighbours share a row
+// of the weight.
 //
 // grid: (output tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows
 // shared memory: LINEAR_VECTOR_ROWS f32 an invocation; the lanes' sums are added in an order that never changes

@@ -1,5 +1,5 @@
-// The device's matrix multiply-add rate (VK_KHR_cooperative_matrix): f16 factors, f32 sums, products that depend on nothing
-// but their own sums. For the roofline, see ops/peaks.cpp.
+// The device's matrix multiply-add rate (VK_KHR_cooperative_matrix): f16 factors, f32 sums, products that depend on
+// nothing but their own sums. For the roofline, see ops/peaks.cpp.
 //
 // sums F32 [subgroups, MATRIX_M, MATRIX_N]; a subgroup makes push.trips * MATRICES_OF_PEAK_TRIP products
 #version 460

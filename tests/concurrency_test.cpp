@@ -1,5 +1,6 @@
-// Many threads at once: on one context, on several, on the contexts of two drivers; and what a debug build says of uses that
-// the caller had to synchronise. With VKATTN_TEST_DEVICE unset, and a loader that finds several drivers, on all devices.
+// Many threads at once: on one context, on several, on the contexts of two drivers; and what a debug build says of uses
+// that the caller had to synchronise. With VKATTN_TEST_DEVICE unset, and a loader that finds several drivers, on all
+// devices.
 #include "small_decoder.hpp"
 
 #include <doctest/doctest.h>

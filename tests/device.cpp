@@ -242,8 +242,9 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
     note_difference(
         complaints, "output", results.output, reference.output,
         nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
-    // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32. Matrix units take quantised keys
-    // rounded to f16: a score may be off by 2^-11 of its products (in the sweep's number 2291 by a quarter of that).
+    // Accumulation and softmax are f32 whatever the storage, so these keep the bound of f32. Matrix units take
+    // quantised keys rounded to f16: a score may be off by 2^-11 of its products (in the sweep's number 2291 by a
+    // quarter of that).
     const double f32 = nmse_bound({VKATTN_TYPE_F32});
     const bool rounded = is_matrix_kernel(kernel) && problem.key.type() != problem.query.type();
     note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp, rounded ? 0x1p-22 : f32);

@@ -107,8 +107,8 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
 
 void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan);
 
-// The kernels that can be asked for here: all of the device, less those that say that they do not take what is described.
-// Matrix kernels take 16-bit queries, and K and V of the same type or quantised.
+// The kernels that can be asked for here: all of the device, less those that say that they do not take what is
+// described. Matrix kernels take 16-bit queries, and K and V of the same type or quantised.
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc);
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem);
 bool is_matrix_kernel(vkattn_kernel kernel);
@@ -123,8 +123,8 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
 void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
                      vkattn_kernel kernel);
 
-// The same with every kernel and all the results each of them can give; with matrix kernels in f16 too, if the problem is
-// in f32.
+// The same with every kernel and all the results each of them can give; with matrix kernels in f16 too, if the problem
+// is in f32.
 void check_every_kernel(const AttentionProblem &problem, vkattn_type output_type = VKATTN_TYPE_F32);
 
 } // namespace vkattn_test

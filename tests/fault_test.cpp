@@ -1,6 +1,6 @@
-// Failing devices: each Vulkan call of a small program fails once, with each error that the specification allows it; then
-// each allocation of host memory. Every failure must come back as the right result with a message, leave nothing behind,
-// and the same call must work when it is made again.
+// Failing devices: each Vulkan call of a small program fails once, with each error that the specification allows it;
+// then each allocation of host memory. Every failure must come back as the right result with a message, leave nothing
+// behind, and the same call must work when it is made again.
 #include "compare.hpp"
 #include "device.hpp"
 
@@ -208,7 +208,8 @@ namespace {
 
 constexpr std::uint64_t kHeads = 4, kKvHeads = 2, kKeys = 300, kSize = 32, kWidth = kHeads * kSize;
 
-// A call of the library: fails once at most, with the result that the injected error stands for, and works when repeated.
+// A call of the library: fails once at most, with the result that the injected error stands for, and works when
+// repeated.
 class Caller {
   public:
     explicit Caller(vkattn_result expected) : expected_(expected) {}

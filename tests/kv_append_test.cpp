@@ -1,4 +1,5 @@
-// kv_append alone: every cache type to the bit, positions from the host and from the device, and what must stay as it was.
+// kv_append alone: every cache type to the bit, positions from the host and from the device, and what must stay as it
+// was.
 #include "device.hpp"
 
 #include <doctest/doctest.h>

@@ -43,8 +43,8 @@ struct LayerResults {
 
 vkattn_layer_call call_of(const LayerProblem &problem, const LayerResults &results, vkattn_kernel kernel);
 
-// Both return what is wrong, one line each, "" for nothing: what a run touched that it should not have, and what differs
-// from the reference.
+// Both return what is wrong, one line each, "" for nothing: what a run touched that it should not have, and what
+// differs from the reference.
 std::string run_layer(const LayerProblem &problem, LayerResults &results, const vkattn::Plan &plan);
 std::string compare_layer(const LayerProblem &problem, const LayerReference &reference, const LayerResults &results);
 

@@ -1,5 +1,5 @@
-// The same again and again: no memory is lost, and the last answer has the bits of the first. VKATTN_LONG_RUN multiplies the
-// rounds: 500 makes a million calls, 20 a hundred thousand steps, 50 a thousand contexts.
+// The same again and again: no memory is lost, and the last answer has the bits of the first. VKATTN_LONG_RUN
+// multiplies the rounds: 500 makes a million calls, 20 a hundred thousand steps, 50 a thousand contexts.
 #include "small_decoder.hpp"
 
 #include <doctest/doctest.h>

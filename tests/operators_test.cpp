@@ -1,4 +1,5 @@
-// linear, norm and embedding as callers plan them: against float64, in every type, with odd sizes and gaps between rows.
+// linear, norm and embedding as callers plan them: against float64, in every type, with odd sizes and gaps between
+// rows.
 #include "compare.hpp"
 #include "device.hpp"
 

@@ -32,8 +32,8 @@ class Random {
     std::mt19937 engine_;
 };
 
-// What pipelines are compiled for is drawn apart from the rest, and shared by all numbers that leave the same remainder:
-// most of a problem's time goes into compiling.
+// What pipelines are compiled for is drawn apart from the rest, and shared by all numbers that leave the same
+// remainder: most of a problem's time goes into compiling.
 struct Draws {
     static constexpr unsigned kKinds = 256;
     explicit Draws(unsigned seed) : compiled(seed % kKinds), free(seed + kKinds) {}
@@ -46,7 +46,8 @@ inline unsigned sweep_number(const char *name, unsigned otherwise) {
 }
 
 // complaints_of(seed): what is wrong with the problem of that number, "" for nothing.
-// One kind after the other, each on a device of its own where kinds repeat: what is compiled is not kept for all of them.
+// One kind after the other, each on a device of its own where kinds repeat: what is compiled is not kept for all of
+// them.
 template <typename Complaints>
 void sweep(Complaints &&complaints_of) {
     const unsigned first = sweep_number("VKATTN_SWEEP_SEED", 1), count = sweep_number("VKATTN_SWEEP_PROBLEMS", 15);

@@ -43,7 +43,8 @@ Values sum(Values a, const Values &b) {
     return a;
 }
 
-// (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean and the bias, over rows of the weight's size.
+// (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean and the bias, over rows of the weight's
+// size.
 Values norm(const LayerProblem &p, const std::string &name, Values x, bool rms, double epsilon) {
     const Values weight = p.weights.at(name + ".weight").values();
     const auto bias = p.weights.find(name + ".bias");

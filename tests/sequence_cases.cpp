@@ -256,8 +256,8 @@ std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const Expec
     const Comparison output = compare("output", batch.output.shape(), expected.output, batch.output.floats(),
                                       nmse_bound({c.query_type, c.key_type, c.value_type}));
     if (!output.passed) complaints += output.report + "\n";
-    // see check_attention; a log_sum_exp near 0 is what large products leave of each other, which no f32 sum gets to a share
-    // of itself: under f32's bound of 1e-10 it may be off by 2^-22, four units of rounding of a sum near 1
+    // see check_attention; a log_sum_exp near 0 is what large products leave of each other, which no f32 sum gets to a
+    // share of itself: under f32's bound of 1e-10 it may be off by 2^-22, four units of rounding of a sum near 1
     const Comparison sums =
         compare("log_sum_exp", batch.log_sum_exp.shape(), expected.log_sum_exp, batch.log_sum_exp.floats(),
                 nmse_bound({VKATTN_TYPE_F32}) * (c.key_type == c.query_type ? 1 : 100), 0x1p-22 / 1e-5);

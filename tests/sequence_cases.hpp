@@ -1,5 +1,5 @@
-// Batches of sequences of unequal length: packed queries and keys (cu_seqlens), paged keys (block_table), lengths on the
-// device; each sequence by itself for the reference.
+// Batches of sequences of unequal length: packed queries and keys (cu_seqlens), paged keys (block_table), lengths on
+// the device; each sequence by itself for the reference.
 #pragma once
 
 #include "device.hpp"

@@ -1,6 +1,6 @@
-// The first use of a pipeline. On CPU drivers it is the driver's compiler that one waits for, and code that unrolls too far
-// keeps it busy for minutes: this is a guard against that, far above any time measured, not a benchmark (that is `vkattn
-// bench`). Drivers that cache on disk must be told not to: see CMakeLists.txt.
+// The first use of a pipeline. On CPU drivers it is the driver's compiler that one waits for, and code that unrolls too
+// far keeps it busy for minutes: this is a guard against that, far above any time measured, not a benchmark (that is
+// `vkattn bench`). Drivers that cache on disk must be told not to: see CMakeLists.txt.
 #include "device.hpp"
 
 #include <doctest/doctest.h>

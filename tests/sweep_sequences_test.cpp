@@ -1,4 +1,5 @@
-// Batches of sequences drawn at random, packed, in pages and dense, on every kernel that takes them, against the reference.
+// Batches of sequences drawn at random, packed, in pages and dense, on every kernel that takes them, against the
+// reference.
 #include "random_draws.hpp"
 #include "sequence_cases.hpp"
 

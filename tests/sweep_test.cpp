@@ -1,5 +1,5 @@
-// Problems drawn at random over what the operator attention takes, on every kernel that takes them, against the reference. A
-// failing draw is made smaller as long as it fails, and saved as a case file where it can be.
+// Problems drawn at random over what the operator attention takes, on every kernel that takes them, against the
+// reference. A failing draw is made smaller as long as it fails, and saved as a case file where it can be.
 #include "block_states.hpp"
 #include "compare.hpp"
 #include "device.hpp"

@@ -1,4 +1,5 @@
-// Tuning: every candidate gives the same numbers, plans take the one that is kept, and a saved choice serves later contexts.
+// Tuning: every candidate gives the same numbers, plans take the one that is kept, and a saved choice serves later
+// contexts.
 #include "compare.hpp"
 #include "limited_device.hpp"
 

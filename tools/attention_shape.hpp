@@ -35,8 +35,8 @@ struct ShapeOptions {
     std::vector<std::uint32_t> kv_lens{4096};
 };
 
-// The shapes of the lengths: two lists of the same size go together, else every key length with every query length. Throws
-// InputError.
+// The shapes of the lengths: two lists of the same size go together, else every key length with every query length.
+// Throws InputError.
 std::vector<AttentionShape> shapes_of(const ShapeOptions &options);
 
 struct NamedType {
@@ -57,7 +57,8 @@ struct ShapedProblem {
 // How many blocks of the shape's block mask so many positions make.
 std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
 
-// The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at each call.
+// The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at
+// each call.
 std::vector<std::int32_t> block_states(const AttentionShape &shape);
 
 ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel);

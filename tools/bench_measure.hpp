@@ -92,8 +92,9 @@ struct RepeatOptions {
     std::uint32_t repeat = 0;     // 0: by the time that one run takes
 };
 
-// Plans, and times the plan over several input sets in turn, so that a cache does not flatter, as many as fit a quarter of the
-// device's memory. bytes: of a set, without workspace. Fills in all but flops, of_16_bits and what the kernel is called.
+// Plans, and times the plan over several input sets in turn, so that a cache does not flatter, as many as fit a quarter
+// of the device's memory. bytes: of a set, without workspace. Fills in all but flops, of_16_bits and what the kernel is
+// called.
 OperationTimes time_operation(const Context &context, const RepeatOptions &options, double bytes,
                               const std::function<Plan()> &make_plan,
                               const std::function<InputSet(unsigned seed)> &make_inputs);

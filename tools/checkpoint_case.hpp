@@ -16,8 +16,8 @@ struct CheckpointOptions {
     std::string input; // safetensors: hidden_states [B,L,width], and masks and caches by their case-file names
 };
 
-// Reads the weights of a layer's attention, under the library's names. Throws InputError: names what is missing and what is
-// not known.
+// Reads the weights of a layer's attention, under the library's names. Throws InputError: names what is missing and
+// what is not known.
 TensorMap read_attention_weights(Checkpoint &checkpoint, const ModelAttention &attention, std::uint32_t layer);
 
 // Reads the config, the layer's weights under the library's names, and the input. Throws InputError: names what is

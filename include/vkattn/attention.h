@@ -59,29 +59,30 @@ typedef enum vkattn_block_state {
  * Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query and key length, D and Dv head sizes, all >= 1.
  * query  [B,Hq,Lq,D], output [B,Hq,Lq,Dv]; key [B,Hkv,Lk,D]; value [B,Hkv,Lk,Dv]: required, rank 4; F32, F16 or BF16
  *        each, any strides ([B,L,H,D] storage is a choice of strides). Hq % Hkv == 0. D and Dv at most 576
- * value may be absent: V is then the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed MLA,
- *        and is read once for both where that helps
+ * value may be absent: V is then the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed
+ *        MLA, and is read once for both where that helps
  * log_sum_exp [B,Hq,Lq] F32 contiguous: natural log, sink included, -inf for a query that sees no key (sink or not)
  * attn_mask  BOOL (non-zero = attend), F32 or F16 (added to the scores); [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
  *        [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk: keys from Lm on are hidden; the last stride must be 1. An additive value
  *        of -inf, or below -1e38, hides the key
  * block_mask  I32 of vkattn_block_state (any other number counts as PARTIAL), a number for every block of block_q_len
- *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq / block_q_len)
- *        and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones are not masked:
- *        block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full blocks it says as a map.
- *        Blocks of 64 and more, in multiples of 64, suit every kernel's tiles. The other masks hold as ever
+ *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq /
+ *        block_q_len) and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones
+ *        are not masked: block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full
+ *        blocks it says as a map. Blocks of 64 and more, in multiples of 64, suit every kernel's tiles. The other masks
+ *        hold as ever
  * key_padding_mask [B,Lk] BOOL, non-zero = ignore the key
  * key_lengths [B] I32: keys j >= key_lengths[b] are hidden (values are clamped to 0..Lk)
  * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^30)
  * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
  * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
  * scale  0 means 1/sqrt(D);  softcap 0 means none; both finite
- * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp knows
- *        nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter (j/4, i, h, b)
- *        under key dropout_seed (low word first), for query i, key j, query head h, batch entry or sequence b; a weight is
- *        dropped if its word is below p * 2^32. Every kernel drops the same
- * batch_invariant  1: the bits of a sequence's results do not depend on the other sequences of the call, on how many there
- *        are or how long they or the buffers; kernel flash without splits, possibly slower
+ * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp
+ *        knows nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter
+ *        (j/4, i, h, b) under key dropout_seed (low word first), for query i, key j, query head h, batch entry or
+ *        sequence b; a weight is dropped if its word is below p * 2^32. Every kernel drops the same
+ * batch_invariant  1: the bits of a sequence's results do not depend on the other sequences of the call, on how many
+ *        there are or how long they or the buffers; kernel flash without splits, possibly slower
  * offset of masks and ALiBi: past_lengths[b] if given, else past_len if > 0, else by causal_alignment
  * window_left, window_right: -1 means unbounded; read only with VKATTN_MASK_WINDOW
  *
@@ -92,15 +93,15 @@ typedef enum vkattn_block_state {
  *        max_seqlen_q, the longest sequence (0: total): what is longer is cut off. Masks count positions from the
  *        sequence's own start
  * cu_seqlens_k [B+1] I32: the same of keys: key [1,Hkv,total,D], value [1,Hkv,total,Dv]; Lk is max_seqlen_k (0: total)
- * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power of
- *        two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P; give
- *        key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read. Keys on a
- *        page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
- * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its queries.
- * Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up to the
- * maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk, cu_seqlens to
- * 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below, and packed
- * queries of no sequence are not written.
+ * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power
+ *        of two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P;
+ *        give key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read.
+ *        Keys on a page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
+ * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its
+ * queries. Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up
+ * to the maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk,
+ * cu_seqlens to 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below,
+ * and packed queries of no sequence are not written.
  *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
  * anything, NaN included. */
@@ -141,16 +142,18 @@ typedef struct vkattn_attention_desc {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or one to insist on: an error if it cannot serve */
 } vkattn_attention_desc;
 
-/* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU drivers).
- * On failure *plan is NULL. */
+/* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
+ * drivers). On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
-/* Builds what plans of these problems need, so that making them later takes no time: kernels are tested, where the device
- * is not trusted, and pipelines compiled.
+/* Builds what plans of these problems need, so that making them later takes no time: kernels are tested, where the
+ * device is not trusted, and pipelines compiled.
  *
- * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the caller's own
- * Fails as vkattn_attention_plan does, with the description's number before the message; the others are built all the same. */
+ * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the
+ *   caller's own
+ * Fails as vkattn_attention_plan does, with the description's number before the message; the others are built all the
+ * same. */
 VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
                                         uint32_t threads);
 
@@ -165,13 +168,13 @@ typedef struct vkattn_candidate {
 
 #define VKATTN_MAX_CANDIDATES 128
 
-/* Measures which kernel and which tiles are the fastest for an attention problem on this device, on the context's queue and
- * on buffers of its own that hold every tensor of the description, and waits: some tenths of a second, and some seconds
- * where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts; lengths,
- * and heads times batch, up to the same power of two) take the fastest from then on, in this context and, through
- * vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
- * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan takes
- * untuned. candidates may be NULL. */
+/* Measures which kernel and which tiles are the fastest for an attention problem on this device, on the context's queue
+ * and on buffers of its own that hold every tensor of the description, and waits: some tenths of a second, and some
+ * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
+ * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
+ * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
+ * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan
+ * takes untuned. candidates may be NULL. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates);
 
@@ -183,12 +186,12 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  *               written keep their bytes
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
- * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L is
- *               max_seqlen (0: total)
- * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity is
- *               N * P
- * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so are
- * those on a page outside the pool. */
+ * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L
+ *               is max_seqlen (0: total)
+ * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity
+ *               is N * P
+ * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so
+ * are those on a page outside the pool. */
 typedef struct vkattn_kv_append_desc {
     vkattn_tensor source;
     vkattn_tensor cache;
@@ -210,9 +213,9 @@ VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vka
  * part_count           sets, at least 1
  * partial_output       [B,Hq,Lq,Dv], that of the first set; F32, F16 or BF16, any strides; the next begins
  *                      partial_output_stride elements later; bound as VKATTN_ROLE_PARTIAL_OUTPUT
- * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later; bound
- *                      as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read. A sink
- *                      may be in one set only
+ * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later;
+ *                      bound as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read.
+ *                      A sink may be in one set only
  * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
  * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional
  * accumulate           1: output and log_sum_exp hold one more set already, and are replaced by the union

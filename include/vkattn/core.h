@@ -70,8 +70,8 @@ typedef enum vkattn_type {
  *
  * shape[0..rank-1] are sizes, outermost first; strides are in elements. All strides zero means contiguous.
  * A stride of 0 in a dimension of size > 1 broadcasts (inputs only). offset is in elements, from the bound offset.
- * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a block.
- * A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
+ * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a
+ * block. A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
 typedef struct vkattn_tensor {
     vkattn_type type;
     uint32_t rank; /* 1..4 */
@@ -194,8 +194,7 @@ typedef struct vkattn_device_facts {
     uint32_t shader_int8;
     uint32_t storage_8bit;
     uint32_t buffer_device_address;
-    uint32_t
-        buffers_have_addresses; /* 1: kernels may read bound buffers through device addresses; see vkattn_context_info */
+    uint32_t buffers_have_addresses; /* 1: kernels may read bound buffers through them; see vkattn_context_info */
     uint32_t integer_dot_product;
     uint32_t vulkan_memory_model;   /* with device scope */
     uint32_t subgroup_size_control; /* full subgroups of a size that the pipeline asks for */
@@ -224,32 +223,33 @@ VKATTN_API vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_
 
 typedef struct vkattn_context_opaque *vkattn_context;
 
-/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own, which begin with "vkattn: ". May be called
- * from any thread. */
+/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own, which begin with "vkattn: ". May be
+ * called from any thread. */
 typedef void (*vkattn_message_callback)(void *user, const char *message);
 
 /* How to make a context: on a device of its own, or around yours.
  *
- * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If the
- * facts then say buffers_have_addresses, buffers of your own making that plans bind need
+ * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If
+ * the facts then say buffers_have_addresses, buffers of your own making that plans bind need
  * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
- *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index of
- *                     vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
+ *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index
+ *                     of vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
  *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
  *                     message_callback. Fails with VKATTN_ERROR_UNSUPPORTED if the layer is not installed
  *
- * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the context.
- *   instance, physical_device, device, queue, queue_family: all required; the queue family must support compute
+ * Wrapped device (device is set): nothing is created that the caller did not ask for; the handles must outlive the
+ *   context. instance, physical_device, device, queue, queue_family: all required; the queue family must support
+ *   compute
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
  *   enabled_extensions  the device extensions that device was created with
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
  *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope and shaderFloat16 (bf16:
- *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl and
- *                     computeFullSubgroups; coopmat2 needs maintenance4, cooperativeMatrixReductions, -Conversions and
- *                     -PerElementOperations besides
- *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind has
- *                     VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs above
- *                     all, are several times faster so. 0: no buffer needs it
+ *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl
+ *                     and computeFullSubgroups; coopmat2 needs maintenance4, cooperativeMatrixReductions, -Conversions
+ *                     and -PerElementOperations besides
+ *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
+ *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
+ *                     above all, are several times faster so. 0: no buffer needs it
  *   Features and extensions that help are listed by vkattn_wanted_extensions; none is required.
  *
  * Both:
@@ -259,8 +259,8 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
  *                     if no other thread uses the queue
  *   saved_data, saved_bytes  NULL and 0, or what vkattn_context_save gave in an earlier run: pipelines then need not be
- *                     compiled nor kernels tested again. What is of another device, driver or version of the library, or
- *                     damaged, is ignored with a warning to message_callback; keep it where nobody else writes
+ *                     compiled nor kernels tested again. What is of another device, driver or version of the library,
+ *                     or damaged, is ignored with a warning to message_callback; keep it where nobody else writes
  *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
  *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
  *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
@@ -305,8 +305,8 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
  * have enabled the extension); the other flags tell what the device has. */
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
 
-/* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines (unless
- * you gave a pipeline_cache) and the verdicts of the self-test.
+/* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines
+ * (unless you gave a pipeline_cache) and the verdicts of the self-test.
  * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
@@ -320,9 +320,9 @@ typedef struct vkattn_check {
 } vkattn_check;
 
 /* Checks the numbers of every kernel that the device can run, and of linear layers, on small problems, against float64
- * arithmetic on the host, on the context's queue, and waits. What fails is off for the context from then on: its facts give
- * the reason, and the next kernel takes over. On GPUs each kernel is checked so before a plan first chooses it, which takes
- * the queue then; trait self_test=0 of vkattn_context_info.device_traits says not to.
+ * arithmetic on the host, on the context's queue, and waits. What fails is off for the context from then on: its facts
+ * give the reason, and the next kernel takes over. On GPUs each kernel is checked so before a plan first chooses it,
+ * which takes the queue then; trait self_test=0 of vkattn_context_info.device_traits says not to.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
 #define VKATTN_MAX_CHECKS 32
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
@@ -334,11 +334,12 @@ typedef struct vkattn_peaks {
     double bytes_per_second;        /* read, or read and written, from memory that no cache holds */
 } vkattn_peaks;
 
-/* Measures the peaks on the context's queue and waits; takes some tenths of a second, and up to 512 MiB of device memory
- * while it runs. */
+/* Measures the peaks on the context's queue and waits; takes some tenths of a second, and up to 512 MiB of device
+ * memory while it runs. */
 VKATTN_API vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks);
 
-/* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be NULL. */
+/* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be
+ * NULL. */
 VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance,
                                                 VkPhysicalDevice *physical_device, VkDevice *device, VkQueue *queue,
                                                 uint32_t *queue_family);
@@ -382,8 +383,8 @@ typedef struct vkattn_requirements {
 /* The choice that a plan made. The strings belong to the plan.
  *
  * kernel: AUTO for plans without attention
- * reason: one sentence that says why this kernel and why not the better ones; of linear, which shader and why. "" for other
- *   plans without attention */
+ * reason: one sentence that says why this kernel and why not the better ones; of linear, which shader and why. "" for
+ *   other plans without attention */
 typedef struct vkattn_report {
     vkattn_kernel kernel;
     const char *kernel_name;
@@ -395,8 +396,8 @@ typedef struct vkattn_report {
  *
  * bindings: one per role that the plan's description names, and VKATTN_ROLE_WORKSPACE if the plan needs one; any order.
  *   A missing, repeated or unexpected role is an error that names it
- * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be freed
- *   before the command buffer has finished. Ignored otherwise */
+ * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be
+ *   freed before the command buffer has finished. Ignored otherwise */
 typedef struct vkattn_record_info {
     VkCommandBuffer command_buffer;
     VkDescriptorPool descriptor_pool;
@@ -410,9 +411,10 @@ VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report);
 /* Records the plan's dispatches. Nothing is recorded on failure. Allocates no device memory, waits for nothing.
  *
  * Synchronisation: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_READ_BIT before;
- * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after. Earlier
- * reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own dispatches
- * are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue family. */
+ * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after.
+ * Earlier reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own
+ * dispatches are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue
+ * family. */
 VKATTN_API vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info);
 
 /* Records the plan in a command buffer of its own, submits it on the context's queue and waits. Temporarily allocates

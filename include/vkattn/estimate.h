@@ -20,14 +20,14 @@ extern "C" {
  *
  * "mha"            MHA: one KV head a query head
  * "mqa"            MHA: one KV head in all
- * "gqa-N"          MHA: N KV heads in all (N not 0, num_heads % N == 0), for instance "gqa-4"; each serves num_heads / N
- *                  query heads, grouped mapping
+ * "gqa-N"          MHA: N KV heads in all (N not 0, num_heads % N == 0), for instance "gqa-4"; each serves num_heads /
+ *                  N query heads, grouped mapping
  * "latent_mha"     LATENT_MHA: latent_dim = head_dim
  * "latent_query"   LATENT_QUERY: input_dim = latent_dim = d_model; 256 latents, as in Perceiver IO (arXiv 2107.14795)
  * "mla"            MLA in the proportions of DeepSeek-V2 (arXiv 2405.04434, section 3.1.2), whatever the model's size:
  *                  qk_nope_head_dim = v_head_dim = head_dim, qk_rope_head_dim = head_dim / 2 rounded up to an even
- *                  number, kv_lora_rank = 4 * head_dim, no q_lora_rank (as DeepSeek-V2-Lite); absorbed; rope_theta 10000,
- *                  interleaved. A head_dim of 128 gives DeepSeek's own 128, 128, 64 and 512
+ *                  number, kv_lora_rank = 4 * head_dim, no q_lora_rank (as DeepSeek-V2-Lite); absorbed; rope_theta
+ *                  10000, interleaved. A head_dim of 128 gives DeepSeek's own 128, 128, 64 and 512
  * "compressed_kv"  COMPRESSED_KV: latent_dim = d_model / 8 (d_model % 8 == 0), no low-rank term, rope_theta 10000
  * "encoder_layer"  ENCODER: num_heads KV heads, ffn_dim = 4 * d_model, GELU, pre-norm
  * "mla_block"      MLA_BLOCK: the sizes of "mla", mlp_ratio = 4
@@ -64,26 +64,29 @@ typedef struct vkattn_estimate_info {
 
 /* What it costs: the num_layers layers together and, unless said otherwise, the whole batch.
  *
- * parameters             values in the layers' weights, as vkattn_layer_create takes them (no embeddings, no rotary tables)
+ * parameters             values in the layers' weights, as vkattn_layer_create takes them (no embeddings, no rotary
+ *                        tables)
  * weight_bytes           the same in weight_type
  * cache_bytes_per_token  of one sequence: 2 * num_kv_heads * head_dim values a layer for MHA, 2 * latent_dim for
  *                        LATENT_MHA and COMPRESSED_KV, kv_lora_rank + qk_rope_head_dim for MLA and MLA_BLOCK; 0 for
  *                        LATENT_QUERY and ENCODER, which read a whole sequence at once and keep nothing
  * cache_bytes            of context_len tokens
  * *_projection_flops     of the products with weights, feed-forward included
- * *_attention_flops      of QK^T and PV: 2 * query heads * q_len * kv_len * (head_dim + v_head_dim), halved where causal
+ * *_attention_flops      of QK^T and PV: 2 * query heads * q_len * kv_len * (head_dim + v_head_dim), halved where
+ *                        causal
  * decode_*               of one step of one new token a sequence. 0 without a cache: such a layer takes no steps
  * decode_bytes           the least that such a step moves: the weights once, the cache once, the new tokens' entries.
  *                        Activations are not counted
  * decode_intensity       FLOPs of a decode step per byte of decode_bytes; 0 without a cache
- * max_context_len        tokens that each of batch sequences can reach until the weights and the cache fill memory_bytes
+ * max_context_len        tokens that each of batch sequences can reach until the weights and the cache fill
+ *                        memory_bytes
  * max_sequences          sequences of context_len tokens that memory_bytes holds beside the weights
  *
  * A multiply-add is two operations; norms, softmax, biases and activations are not counted. MLA is counted in the form
  * that config.mla_form names: naive expands wkv_b for every key, also for those in the cache; absorb applies it to the
  * new tokens alone and attends with heads of kv_lora_rank + qk_rope_head_dim and kv_lora_rank. COMPRESSED_KV lifts both
- * latents of every key. max_context_len and max_sequences are both 0 if the weights alone do not fit or memory_bytes is 0,
- * and UINT64_MAX if they fit and there is no cache. Workspaces and activations are not counted: see
+ * latents of every key. max_context_len and max_sequences are both 0 if the weights alone do not fit or memory_bytes is
+ * 0, and UINT64_MAX if they fit and there is no cache. Workspaces and activations are not counted: see
  * vkattn_layer_workspace, which needs a device. */
 typedef struct vkattn_estimate_result {
     uint64_t parameters;

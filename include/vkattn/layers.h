@@ -115,9 +115,10 @@ typedef struct vkattn_layer_opaque *vkattn_layer;
  *                up_proj [embed_dim, latent_dim]
  * LATENT_QUERY   latents [num_latents, latent_dim], q_proj and out_proj [latent_dim, latent_dim], k_proj and v_proj
  *                [latent_dim, input_dim]
- * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank], wq_b
- *                [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight [kv_lora_rank],
- *                wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo [embed_dim, num_heads*v]
+ * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank],
+ *                wq_b [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight
+ *                [kv_lora_rank], wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo
+ *                [embed_dim, num_heads*v]
  * COMPRESSED_KV  uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix
  *                [latent_dim, embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank,
  *                embed_dim]; out_proj [embed_dim, embed_dim]
@@ -177,16 +178,16 @@ VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
 VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths);
 
 /* Counts an append of so many tokens to every sequence, before the commands that make it are submitted.
- * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be submitted.
- * vkattn_run calls it; after vkattn_record, call it before each submission. Whatever the host says, kernels never write
- * beyond the capacity. */
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be
+ * submitted. vkattn_run calls it; after vkattn_record, call it before each submission. Whatever the host says, kernels
+ * never write beyond the capacity. */
 VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens);
 
 /* Forgets all tokens of a sequence but its first `length`. No commands of the cache may be pending, here and below. */
 VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
 
-/* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the same
- * context. Waits. */
+/* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the
+ * same context. Waits. */
 VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
                                                     uint32_t to_sequence);
 
@@ -202,12 +203,12 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
 
 /* One use of a layer: the tensors around it.
  *
- * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are embed_dim,
- *   but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
+ * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are
+ *   embed_dim, but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
  * key and value [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query
  * past_key, past_value: the cache so far, P tokens, copied in front of the new ones; both or neither
- * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no past_key,
- *   their first P tokens are taken as already there: an in-place cache
+ * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no
+ *   past_key, their first P tokens are taken as already there: an in-place cache
  *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
  * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
@@ -247,8 +248,8 @@ typedef struct vkattn_layer_call {
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
-/* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan, without
- * the layer: its weights, optional ones apart, are only thought of. Compiles and allocates nothing. */
+/* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
+ * without the layer: its weights, optional ones apart, are only thought of. Compiles and allocates nothing. */
 VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
                                                 const vkattn_layer_call *call, uint64_t *workspace_bytes);
 

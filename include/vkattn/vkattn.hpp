@@ -1,8 +1,9 @@
 // vkattn.hpp: header-only C++20 over vkattn.h. Owning, move-only objects, spans and exceptions; no logic of its own, so
 // vkattn.h is the reference for what every call means, takes and refuses.
 //
-// Compiled without exceptions (-fno-exceptions), functions that can fail return Result<T> in place of T, and vkattn_result in
-// place of void; a constructor that fails leaves an object that tests false. vkattn_last_error has the message.
+// Compiled without exceptions (-fno-exceptions), functions that can fail return Result<T> in place of T, and
+// vkattn_result in place of void; a constructor that fails leaves an object that tests false. vkattn_last_error has the
+// message.
 //
 //     vkattn::Context context;
 //     vkattn_attention_desc desc{};
@@ -97,7 +98,8 @@ inline void require_constructed(vkattn_result) {}
 #endif
 
 // Describes a tensor: sizes and strides outermost first, strides and offset in elements; no strides means contiguous.
-// A shape that has not 1 to 4 dimensions, or strides of another number (unless none), are refused by whatever takes the tensor.
+// A shape that has not 1 to 4 dimensions, or strides of another number (unless none), are refused by whatever takes the
+// tensor.
 inline vkattn_tensor tensor(vkattn_type type, std::span<const std::uint64_t> shape,
                             std::span<const std::uint64_t> strides = {}, std::uint64_t offset = 0) {
     vkattn_tensor described{};

@@ -22,8 +22,8 @@ std::span<const char *const> wanted_device_extensions();
 
 std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice physical_device);
 
-// Reads a device's facts, its features as all in use. extensions: those that count as available; api_version: the version in
-// use. Which kernels it can run is left open: see judge_kernels.
+// Reads a device's facts, its features as all in use. extensions: those that count as available; api_version: the
+// version in use. Which kernels it can run is left open: see judge_kernels.
 DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                             std::span<const std::string> extensions);
 

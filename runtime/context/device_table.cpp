@@ -21,9 +21,9 @@ struct Row {
     DeviceTraits traits;
 };
 
-// What the versions of llvmpipe have in common, and the ways of reading K and V in which they differ. Linear layers of 64 rows (f16)
-// through addresses and in shared memory: 52 and 226 ms on Mesa 26 (4096 to 4096 features), 72 and 585 on 25, 54 and 1163
-// on 22.3 (2048 to 4096); of one row 4 and 13, 8 and 23, 4 and 45.
+// What the versions of llvmpipe have in common, and the ways of reading K and V in which they differ. Linear layers of
+// 64 rows (f16) through addresses and in shared memory: 52 and 226 ms on Mesa 26 (4096 to 4096 features), 72 and 585 on
+// 25, 54 and 1163 on 22.3 (2048 to 4096); of one row 4 and 13, 8 and 23, 4 and 45.
 constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t shuffled_address_loads,
                                        uint32_t most_divergent_rows, uint32_t unroll_blocks) {
     return {.max_loop_iterations = 65535,
@@ -41,28 +41,30 @@ constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t s
 }
 
 constexpr Row kTable[] = {
-    // Other projects' experience, not measured here: before 1.3, MoltenVK silently gave arrays whose sizes are specialisation
-    // constants their default sizes (its issue 2423). Sizes of cooperative matrices must be constants for it.
+    // Other projects' experience, not measured here: before 1.3, MoltenVK silently gave arrays whose sizes are
+    // specialisation constants their default sizes (its issue 2423). Sizes of cooperative matrices must be constants
+    // for it.
     {kAnyVendor, "", "MoltenVK", "1.", 3, {.matrix_units = 0}},
     {kAnyVendor, "", "MoltenVK", "1.", 0, {.specialised_arrays = 0, .matrix_units = 0}},
     {kAnyVendor, "", "MoltenVK", "", 0, {.matrix_units = 0}},
 
-    // Mesa 26's llvmpipe: attention of 64 wide heads runs at 114 GFLOP/s through addresses, at 98 % of what it multiplies
-    // and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A 64-bit value that
-    // differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on the stack, and
-    // cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to compile.
+    // Mesa 26's llvmpipe: attention of 64 wide heads runs at 114 GFLOP/s through addresses, at 98 % of what it
+    // multiplies and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A
+    // 64-bit value that differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on
+    // the stack, and cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to
+    // compile.
     {kMesaSoftware, "llvmpipe", "", "Mesa ", 26, llvmpipe_traits(1, 0, 8, 1)},
-    // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one instruction:
-    // 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
+    // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one
+    // instruction: 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
     {kMesaSoftware, "llvmpipe", "", "Mesa ", 25, llvmpipe_traits(0, 1, 0, 1)},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
-    // Mesa 25 every lane of every load and shuffle is a branch, and unrolled kernels compile for many seconds; a decode step
-    // (H32/8, 4096 keys of D 128, f16) takes 9 ms through addresses in loops, 55 in shared memory.
+    // Mesa 25 every lane of every load and shuffle is a branch, and unrolled kernels compile for many seconds; a decode
+    // step (H32/8, 4096 keys of D 128, f16) takes 9 ms through addresses in loops, 55 in shared memory.
     {kMesaSoftware, "llvmpipe", "", "", 0, llvmpipe_traits(0, 0, UINT32_MAX, 0)},
-    // SwiftShader: 16 rows over 512 keys of D 64 run at 0.20 GFLOP/s through addresses and at 0.13 in shared memory, one row
-    // at 0.08 and 0.02; 32 rows at 0.18 and 0.23. Linear layers (512 to 512 features, f16) of one row: 0.06 and 0.02, of 4
-    // 0.14 and 0.02, of 64 0.18 and 0.34.
+    // SwiftShader: 16 rows over 512 keys of D 64 run at 0.20 GFLOP/s through addresses and at 0.13 in shared memory,
+    // one row at 0.08 and 0.02; 32 rows at 0.18 and 0.23. Linear layers (512 to 512 features, f16) of one row: 0.06 and
+    // 0.02, of 4 0.14 and 0.02, of 64 0.18 and 0.34.
     {kGoogle,
      "SwiftShader",
      "",
@@ -70,8 +72,8 @@ constexpr Row kTable[] = {
      0,
      {.most_divergent_rows = 16, .unroll_blocks = 0, .most_addressed_linear_rows = 16}},
 
-    // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than plain
-    // arithmetic or wrong. Rows of devices that are well stand before their vendor's.
+    // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than
+    // plain arithmetic or wrong. Rows of devices that are well stand before their vendor's.
     //
     // Intel: Xe2 (Battlemage, Lunar Lake) and later are well; before, cooperative matrices do not pay.
     {kIntel, "BMG", "", "", 0, {}},

@@ -11,22 +11,23 @@ struct DeviceTraits {
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
     // and its kin, straight code without shared memory, are then the fastest by far.
     uint32_t scalar_address_loads = 0;
-    // Loads through device addresses that differ between a subgroup's invocations, with a shuffle by a constant costing one
+    // Loads through device addresses that differ between a subgroup's invocations, with a shuffle by a constant costing
+    // one
     // instruction: flash_shuffle is then the fastest.
     uint32_t shuffled_address_loads = 0;
-    // Query rows of a KV head up to which flash_keys is the fastest, since loads through a device address of the invocation's
-    // own cost no more than those from shared memory; 0: it is not to be used.
+    // Query rows of a KV head up to which flash_keys is the fastest, since loads through a device address of the
+    // invocation's own cost no more than those from shared memory; 0: it is not to be used.
     uint32_t most_divergent_rows = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     uint32_t unroll_blocks = 1; // loops of flash_keys are written out; 0: the driver's compiler takes too long for it
-    // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost less than
-    // shared memory; 0: it is not to be used.
+    // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost
+    // less than shared memory; 0: it is not to be used.
     uint32_t most_addressed_linear_rows = 0;
     // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
     // several workgroups on each.
     uint32_t parallel_workgroups = 512;
-    // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end what
-    // keeps a GPU for some seconds.
+    // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end
+    // what keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
     uint32_t unpacks_halves = 1;     // unpackHalf2x16 is to be had; 0: the driver's compiler cannot take it
     uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
@@ -42,7 +43,8 @@ struct DeviceTraits {
     uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
 };
 
-// The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's type.
+// The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's
+// type.
 DeviceTraits device_traits(const vkattn_device_facts &facts);
 
 } // namespace vkattn

@@ -10,7 +10,8 @@ void judge_kernels(DeviceCaps &caps);
 
 bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel);
 
-// The largest of the device's matrix products with factors of the type; square: whose m is its k. nullptr: there is none.
+// The largest of the device's matrix products with factors of the type; square: whose m is its k. nullptr: there is
+// none.
 const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_type type, bool square);
 
 // Why matrices with factors of the type cannot be used here; "" if they can.

@@ -21,8 +21,8 @@ struct SavedVerdict {
     char reason[128];           // "" if passed
 };
 
-// What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off. Thread
-// safe.
+// What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off.
+// Thread safe.
 class Verdicts {
   public:
     using Test = std::function<void(vkattn_kernel)>;
@@ -30,8 +30,8 @@ class Verdicts {
     // Tests a kernel before its first use, and rules out what fails. Not set: nothing is tested unasked.
     void set_test(Test test) { test_ = std::move(test); }
 
-    // Runs the test of a kernel once; other threads that come with the same kernel wait. What the test itself plans is not
-    // tested.
+    // Runs the test of a kernel once; other threads that come with the same kernel wait. What the test itself plans is
+    // not tested.
     void test_before_use(vkattn_kernel kernel);
 
     void pass(vkattn_kernel kernel);

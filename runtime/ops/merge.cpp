@@ -52,8 +52,8 @@ gpu::MergePush push_of(const Merge &merge) {
     return push;
 }
 
-// Some drivers bound the trips of a shader's loops: the sets are looked through twice, and once more for each pair of dims that an
-// invocation joins.
+// Some drivers bound the trips of a shader's loops: the sets are looked through twice, and once more for each pair of
+// dims that an invocation joins.
 void require_loops(const DeviceCaps &caps, const Merge &merge) {
     const uint64_t pairs = (merge.output.shape[3] + 2 * MERGE_WORKGROUP_SIZE - 1) / (2 * MERGE_WORKGROUP_SIZE);
     const uint64_t most =

@@ -4,7 +4,8 @@
 
 namespace vkattn {
 
-// Tensors that callers give to layers and operators: tokens [B,L,width], vectors, and the roles that they are bound for.
+// Tensors that callers give to layers and operators: tokens [B,L,width], vectors, and the roles that they are bound
+// for.
 
 // Fails, naming it, unless the tensor is F32, F16 or BF16.
 void require_float(const vkattn_tensor &tensor, const char *name);

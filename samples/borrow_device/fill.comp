@@ -1,4 +1,5 @@
-// The application's first pass: queries and keys that are all alike, and values that tell the key's number and the frame.
+// The application's first pass: queries and keys that are all alike, and values that tell the key's number and the
+// frame.
 #version 450
 layout(local_size_x = 64) in;
 layout(set = 0, binding = 0) buffer Frame {

@@ -1,5 +1,6 @@
-// An application with a device, buffers and a timeline of its own: its compute pass writes Q, K and V, vkattn records in the
-// middle of its command buffer, its next pass reads the output. Frames wait for each other on the device; the CPU waits once.
+// An application with a device, buffers and a timeline of its own: its compute pass writes Q, K and V, vkattn records
+// in the middle of its command buffer, its next pass reads the output. Frames wait for each other on the device; the
+// CPU waits once.
 #include <vkattn/vkattn.hpp>
 #include <vkattn_shaders/sample_fill.spv.hpp>
 #include <vkattn_shaders/sample_read.spv.hpp>

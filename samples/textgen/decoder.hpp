@@ -1,5 +1,5 @@
-// A decoder of Llama's or DeepSeek V3's kind, made of vkattn's plans alone: embedding, norms, attention with a cache, gated
-// feed-forward, logits. Nothing but token numbers goes to the device, nothing but logits comes back.
+// A decoder of Llama's or DeepSeek V3's kind, made of vkattn's plans alone: embedding, norms, attention with a cache,
+// gated feed-forward, logits. Nothing but token numbers goes to the device, nothing but logits comes back.
 #pragma once
 
 #include <vkattn/vkattn.hpp>
@@ -25,8 +25,8 @@ class Decoder {
     Decoder(const Decoder &) = delete;
     Decoder &operator=(const Decoder &) = delete;
 
-    // Appends tokens, at most to the capacity, and returns the logits of what comes after the last of them. One token takes
-    // one submission of a command buffer that is recorded once.
+    // Appends tokens, at most to the capacity, and returns the logits of what comes after the last of them. One token
+    // takes one submission of a command buffer that is recorded once.
     std::vector<float> append(std::span<const std::int32_t> tokens);
     // The same, and the logits after each: [tokens, vocabulary].
     std::vector<float> append_for_all(std::span<const std::int32_t> tokens);

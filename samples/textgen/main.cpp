@@ -1,4 +1,5 @@
-// Writes text: a small language model that runs wholly on vkattn, in four variants that differ in their attention alone.
+// Writes text: a small language model that runs wholly on vkattn, in four variants that differ in their attention
+// alone.
 #include "decoder.hpp"
 #include "input_error.hpp"
 #include "sampler.hpp"

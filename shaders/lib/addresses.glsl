@@ -1,7 +1,7 @@
 // Loads through device addresses, four neighbouring elements each. After lib/load.glsl.
 
-// More than what is loaded from one address: arrays without a size make older glslangs ask for a capability of descriptor
-// arrays, which no kernel needs.
+// More than what is loaded from one address: arrays without a size make older glslangs ask for a capability of
+// descriptor arrays, which no kernel needs.
 const uint BLOCKS_IN_REACH = 1 << 24;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Blocks32 {

@@ -1,5 +1,5 @@
-// Four neighbours of a row of Q, K, V or the output, from dim `dim` (a multiple of 4) on; read, dims behind the row's end
-// are zeros. After lib/work.glsl.
+// Four neighbours of a row of Q, K, V or the output, from dim `dim` (a multiple of 4) on; read, dims behind the row's
+// end are zeros. After lib/work.glsl.
 
 vec4 load_query_block(Row row, uint dim) {
     uint element = query_element(row) + dim * QUERY_DIM_STRIDE;

@@ -1,5 +1,5 @@
-// Dropout of weights: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), counted by batch
-// entry, query head, query and key, so that every kernel drops the same weights. After lib/work.glsl.
+// Dropout of weights: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), counted by
+// batch entry, query head, query and key, so that every kernel drops the same weights. After lib/work.glsl.
 
 uvec4 philox_round(uvec4 counter, uvec2 key) {
     uint high0, low0, high2, low2;

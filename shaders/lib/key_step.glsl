@@ -1,7 +1,7 @@
 // What the bodies that read through addresses do with the scores of a step's keys, for each of an invocation's rows.
 // After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl, lib/states.glsl.
-// Before: V_BLOCKS, blocks of four of a row's output that an invocation holds; row_of_tile. FOR_BLOCKS, where loops over them may
-// be kept.
+// Before: V_BLOCKS, blocks of four of a row's output that an invocation holds; row_of_tile. FOR_BLOCKS, where loops
+// over them may be kept.
 
 #ifndef FOR_BLOCKS
 #define FOR_BLOCKS(d, n) [[unroll]] for (uint d = 0; d < (n); ++d)

@@ -1,5 +1,5 @@
-// The constants, push constants, tensors and epilogue of the linear kernels. A kernel that reads sixteen bytes at a time
-// defines WITH_VECTORS before.
+// The constants, push constants, tensors and epilogue of the linear kernels. A kernel that reads sixteen bytes at a
+// time defines WITH_VECTORS before.
 
 #include "../interface.h"
 

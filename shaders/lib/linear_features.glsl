@@ -1,5 +1,5 @@
-// Eight neighbouring features of a row of the input or of the weight at a time, as f32; zeros behind the last. A row is given as
-// the element of its first feature; a feature is a multiple of eight.
+// Eight neighbouring features of a row of the input or of the weight at a time, as f32; zeros behind the last. A row is
+// given as the element of its first feature; a feature is a multiple of eight.
 // After lib/linear_bindings.glsl with WITH_VECTORS.
 
 const uint FEATURES = 8;

@@ -1,7 +1,8 @@
 // Reads elements of one bound tensor as f32, whatever their storage format. Included once per tensor.
 // Before: WORDS, the bound array of 32-bit words; BINDING, its number; LOAD, LOAD4 and LOAD_QUANTISED, the names of the
 // functions; where the kernel defines WITH_VECTORS, perhaps VECTORS, the same as an array of sixteen bytes each, and
-// LOAD8, LOAD8_HALVES and LOAD8_QUANTISED. 16- and 8-bit data are read from whole words, so no device feature is needed.
+// LOAD8, LOAD8_HALVES and LOAD8_QUANTISED. 16- and 8-bit data are read from whole words, so no device feature is
+// needed.
 
 #include "halves.glsl"
 #include "quantised.glsl"

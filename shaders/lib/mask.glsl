@@ -64,7 +64,8 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
     return range;
 }
 
-// Part `part` of the keys of a range, of `parts` that are a multiple of `granule` keys long, the last ones shorter or empty.
+// Part `part` of the keys of a range, of `parts` that are a multiple of `granule` keys long, the last ones shorter or
+// empty.
 KeyRange part_of_range(KeyRange range, uint part, const uint parts, const uint granule) {
     uint size = (max(range.end, range.begin) - range.begin + parts * granule - 1) / (parts * granule) * granule;
     uint begin = min(range.begin + part * size, range.end);
@@ -134,7 +135,8 @@ Blocks blocks_of(Tile tile) {
     return blocks;
 }
 
-// The first key from `key` on, and before `end`, whose block is not hidden from all the tile's rows; otherwise a later one.
+// The first key from `key` on, and before `end`, whose block is not hidden from all the tile's rows; otherwise a later
+// one.
 uint next_seen_key(Tile tile, uint key, uint end) {
     if (!has(FEATURE_BLOCK_MASK)) return key;
     for (; key < end; key = (key / BLOCK_KV_LEN + 1) * BLOCK_KV_LEN) {

@@ -32,8 +32,8 @@ bool are_finite(uvec4 words) {
     return finite;
 }
 
-// Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; ones for what adds
-// +infinity; ones for what adds -infinity. What is not a number adds both.
+// Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; ones for what
+// adds +infinity; ones for what adds -infinity. What is not a number adds both.
 #define VALUES_ALL 0u
 #define VALUES_FINITE 1u
 #define VALUES_PLUS_INFINITY 2u

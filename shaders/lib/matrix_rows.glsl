@@ -5,8 +5,8 @@
 const uint LANES_OF_TILE_ROW = WORKGROUP_SIZE > TILE_ROWS ? WORKGROUP_SIZE / TILE_ROWS : 1;
 const uint ROWS_OF_LANE = TILE_ROWS > WORKGROUP_SIZE ? TILE_ROWS / WORKGROUP_SIZE : 1;
 
-// A weight is 2 to the power of its score less the row's reference, which follows the row's maximum at a distance, so that
-// few tiles rescale what was summed before: weights lie between 2^-24 and 2^15, where f16 has all its numbers.
+// A weight is 2 to the power of its score less the row's reference, which follows the row's maximum at a distance, so
+// that few tiles rescale what was summed before: weights lie between 2^-24 and 2^15, where f16 has all its numbers.
 const float REFERENCE_BELOW_MAXIMUM = 7.0;
 const float LARGEST_EXPONENT = 15.0;
 

@@ -70,7 +70,8 @@ void soften_rows(uint first_key) {
     }
 }
 
-// products: of this subgroup's keys and rows, whose scores they become. The sums of the output are rescaled where needed.
+// products: of this subgroup's keys and rows, whose scores they become. The sums of the output are rescaled where
+// needed.
 void soften_tile(uint first_key, uint end, bool all_visible) {
     FOR_MATRICES(k, KEY_TILES)
     coopMatStore(products[k] * parameters.scale_log2, score_tile, subgroup_row() * SCORE_PITCH + key_of_product(k),

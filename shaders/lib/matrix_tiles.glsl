@@ -74,8 +74,8 @@ const uint HIDING_FEATURES =
     FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK;
 const uint HIDES_KEYS = MASK_FORMAT | (FEATURES & HIDING_FEATURES) | PAGE_SIZE; // 0: no
 
-// Keys behind the end are zeros, so that what lies there is neither read nor multiplied. number: of the staging of values
-// that this is too where V is in K, from 1 on.
+// Keys behind the end are zeros, so that what lies there is neither read nor multiplied. number: of the staging of
+// values that this is too where V is in K, from 1 on.
 void stage_keys(uint first_key, uint end, uint chunk, uint number) {
     const uint vectors = KEY_CHUNK / 8;
     Row row = row_of_tile(0);

@@ -1,5 +1,5 @@
-// Where a sequence of packed rows begins, how long it is, and where the rows of paged K and V lie. What stands in device
-// buffers is not trusted: whatever it says, rows stay inside the tensors. After lib/attention_bindings.glsl.
+// Where a sequence of packed rows begins, how long it is, and where the rows of paged K and V lie. What stands in
+// device buffers is not trusted: whatever it says, rows stay inside the tensors. After lib/attention_bindings.glsl.
 
 // A sequence's rows of packed ones: begin and length.
 uvec2 packed_rows(int begin, int end, uint total) {

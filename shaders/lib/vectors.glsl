@@ -1,6 +1,6 @@
-// Eight neighbours of a row of Q, K or V, from dim `dim` (a multiple of 8) on; dims behind the row's end are zeros. In one load
-// where sixteen bytes begin there or the row is quantised; else in a loop: SwiftShader runs through what a specialisation
-// constant rules out, and past loops alone. After lib/blocks.glsl, with WITH_VECTORS.
+// Eight neighbours of a row of Q, K or V, from dim `dim` (a multiple of 8) on; dims behind the row's end are zeros. In
+// one load where sixteen bytes begin there or the row is quantised; else in a loop: SwiftShader runs through what a
+// specialisation constant rules out, and past loops alone. After lib/blocks.glsl, with WITH_VECTORS.
 
 mat2x4 load_query_vector(Row row, uint dim) {
     if (has(FEATURE_QUERY_ALIGNED)) return load_query8(QUERY_FORMAT, query_element(row) + dim);

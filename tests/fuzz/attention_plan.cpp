@@ -1,5 +1,5 @@
-// Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's limits,
-// by a calculation of its own.
+// Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's
+// limits, by a calculation of its own.
 #include "runtime/attention_planner.hpp"
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
@@ -159,7 +159,8 @@ AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold 
     return tile;
 }
 
-// ---------------------------------------------------------------- what a plan may do, calculated from the shaders' text
+// ---------------------------------------------------------------- what a plan may do, calculated from the shaders'
+// text
 
 std::uint64_t up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
 
