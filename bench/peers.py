@@ -46,12 +46,21 @@ def time_torch(shape):
     q, k, v = (torch.randn(1, heads, length, size) for heads, length, size in
                ((shape.heads, shape.q_len, shape.head_dim), (shape.kv_heads, shape.kv_len, shape.head_dim),
                 (shape.kv_heads, shape.kv_len, shape.v_head_dim)))
-    samples, end = [], time.monotonic() + 1.5
-    while len(samples) < 4 or (time.monotonic() < end and len(samples) < 100):
+
+    def run():
         start = time.perf_counter()
         functional.scaled_dot_product_attention(q, k, v, is_causal=shape.causal, enable_gqa=shape.heads != shape.kv_heads)
-        samples.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(samples[1:]), min(samples[1:])
+        return (time.perf_counter() - start) * 1e3
+
+    def run_for(seconds, fewest):
+        samples, begin = [], time.monotonic()
+        while len(samples) < fewest or time.monotonic() < begin + seconds:
+            samples.append(run())
+        return samples
+
+    run_for(0.3, 2)  # as `vkattn bench` warms up
+    samples = run_for(3.0, 3)
+    return statistics.median(samples), min(samples)
 
 
 def ggml_case(shape):

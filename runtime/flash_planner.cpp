@@ -88,11 +88,10 @@ bool has_f32_keys(const AttentionProblem &problem) {
     return problem.key.type == VKATTN_TYPE_F32 && problem.value.type == VKATTN_TYPE_F32;
 }
 
-// Whether flash_addresses reads K and V where they are. Every workgroup widens 16-bit formats anew: several are better
-// off with copies.
+// Whether flash_addresses reads K and V where they are. Every workgroup widens other formats than f32 anew: several are
+// better off with copies.
 bool reads_in_place(const AttentionProblem &problem) {
-    const bool quantised = is_quantised(problem.key.type) || is_quantised(problem.value.type);
-    return has_dense_keys(problem) && !quantised && in_blocks(problem.key) && in_blocks(problem.value) &&
+    return has_dense_keys(problem) && in_blocks(problem.key) && in_blocks(problem.value) &&
            (has_f32_keys(problem) || rows_of(problem) <= kAddressedRows);
 }
 

@@ -4,9 +4,10 @@
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times PARTS, Hkv, B); an invocation owns a row and
-// takes STEP keys at a time. At the addresses: K and V, not quantised, rows contiguous and aligned to four elements,
-// keys addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared memory,
-// barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in flash.comp.
+// takes STEP keys at a time. At the addresses: K and V, rows contiguous and aligned to four elements, quantised ones to
+// whole words, keys addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared
+// memory, barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in
+// flash.comp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -64,8 +65,8 @@ uint ahead = 0; // what was loaded so
 void read_ahead(const uint format, uvec2 address, const uint row_bytes, const uint blocks, uint turn,
                 const uint turns) {
     if (READS_AHEAD == 0) return;
-    const uint line_bytes = 64, block_bytes = format == FORMAT_F32 ? 16 : 8;
-    const uint lines = (blocks * block_bytes + line_bytes - 1) / line_bytes; // of a row
+    const uint line_bytes = 64;
+    const uint lines = (bytes_of_blocks(format, blocks) + line_bytes - 1) / line_bytes; // of a row
     const uint share = (STEP * lines + turns - 1) / turns;
     [[unroll]] for (uint i = 0; i < share; ++i) {
         uint line = turn * share + i, byte = line / lines * row_bytes + line % lines * line_bytes;
@@ -74,27 +75,38 @@ void read_ahead(const uint format, uvec2 address, const uint row_bytes, const ui
 }
 
 void score_step(uvec2 address, uvec2 values) {
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = 0.0;
+    float unscaled[STEP]; // sums of what is still to be scaled
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
         vec4 keys[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
             load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
-        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
-            fma(q[d][c], keys[k][c], s[k]);
+        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) unscaled[k] =
+            fma(q[d][c], keys[k][c], unscaled[k]);
+        const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
+        [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
+            s[k] = fma(load_uniform_scale(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d), unscaled[k], s[k]);
+            unscaled[k] = 0.0;
+        }
     }
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
 }
 
 void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
+    float weights[STEP]; // times the values' scales
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
+        if (d % BLOCKS_OF_SCALE == 0) [[unroll]]
+            for (uint k = 0; k < STEP; ++k)
+                weights[k] = s[k] * load_uniform_scale(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
         read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
             load_uniform_block(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
         // the step's own sum first: a long context then adds few numbers to a large one
-        vec4 sum = s[0] * values[0];
+        vec4 sum = weights[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
-            fma(s[k], values[k][c], sum[c]);
+            fma(weights[k], values[k][c], sum[c]);
         sums[d] = fma(sums[d], vec4(rescale), sum);
     }
 }

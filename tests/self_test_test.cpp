@@ -113,23 +113,23 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
     const AttentionProblem problem = problem_of({VKATTN_KERNEL_FLASH, 40, ""});
     AttentionResults results;
     results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 40, 32});
-    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
     const auto reads_addresses = [&](const LimitedDevice &device) {
         const std::string reason = device.context().attention_plan(desc).report().reason;
         return reason.find("through device addresses") != std::string::npos;
     };
-    const LimitedDevice credulous("self_test=0,corrupted_addresses=1");
+    const LimitedDevice credulous("matrix_units=0,self_test=0,corrupted_addresses=1");
     if (!reads_addresses(credulous)) {
         MESSAGE("skipped: flash reads through no addresses here");
         return;
     }
     CHECK(!compare_on(credulous, problem, desc).passed);
 
-    const LimitedDevice device("self_test=1,corrupted_addresses=1");
+    const LimitedDevice device("matrix_units=0,self_test=1,corrupted_addresses=1");
     CHECK(!reads_addresses(device));
     const Comparison comparison = compare_on(device, problem, desc);
     CHECK_MESSAGE(comparison.passed, comparison.report);
-    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 1);
+    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_FLASH);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {

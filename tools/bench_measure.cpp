@@ -12,10 +12,12 @@ namespace {
 constexpr std::size_t kRandomPeriod = 65'521;
 
 constexpr std::uint32_t kMaxInputSets = 4;
-constexpr std::uint32_t kWarmUpRuns = 2;
+constexpr std::uint32_t kWarmUpRuns = 2; // at least
 constexpr std::uint32_t kMinRepeat = 5;
-constexpr std::uint32_t kMaxRepeat = 100;
-constexpr double kTargetMs = 3000.0; // how long the runs take together where their number is not given
+constexpr std::uint32_t kMaxRepeat = 1000;
+// Where the number of runs is not given: how long they take together, and those before them. A CPU driver's threads may
+// share a core for their first tenths of a second, and a GPU is yet to reach its clock.
+constexpr double kTargetMs = 3000.0, kWarmUpMs = 300.0;
 
 std::uint32_t repeat_count(const RepeatOptions &options, double run_ms) {
     if (options.repeat != 0) return options.repeat;
@@ -95,7 +97,9 @@ OperationTimes time_operation(const Context &context, const RepeatOptions &optio
     }
     times.first_dispatch_ms += run_once(plan, sets.front().bindings).wall_ms;
     Sample warm;
-    for (std::uint32_t i = 0; i < kWarmUpRuns; ++i) warm = run_once(plan, sets[(i + 1) % sets.size()].bindings);
+    const Clock::time_point warm_start = Clock::now();
+    for (std::size_t i = 0; i < kWarmUpRuns || (options.repeat == 0 && ms_since(warm_start) < kWarmUpMs); ++i)
+        warm = run_once(plan, sets[(i + 1) % sets.size()].bindings);
     std::vector<double> gpu_ms, wall_ms; // gpu_ms stays empty where the device has no timestamps
     times.runs = repeat_count(options, warm.wall_ms);
     for (std::uint32_t i = 0; i < times.runs; ++i) {
