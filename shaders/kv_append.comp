@@ -72,8 +72,7 @@ void append_block(uint from, uint to) {
     float values[QUANTISED_BLOCK];
     for (uint i = 0; i < QUANTISED_BLOCK; ++i)
         values[i] = load_source(SOURCE_FORMAT, from + i * push.source_strides[3]);
-    store_block(CACHE_FORMAT,
-                base_bytes(BINDING_APPEND_CACHE) + to / QUANTISED_BLOCK * bytes_of_quantised_block(CACHE_FORMAT),
+    store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + quantised_block(CACHE_FORMAT, to),
                 quantise(CACHE_FORMAT, values));
 }
 

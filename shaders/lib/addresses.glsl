@@ -17,7 +17,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Wor
 const uint BLOCKS_OF_SCALE = QUANTISED_BLOCK / 4;
 
 uint bytes_of_blocks(const uint format, uint blocks) {
-    if (is_quantised(format)) return blocks / BLOCKS_OF_SCALE * bytes_of_quantised_block(format);
+    if (is_quantised(format)) return quantised_block(format, 4 * blocks);
     return blocks * (format == FORMAT_F32 ? 16 : 8);
 }
 
@@ -32,14 +32,12 @@ uvec2 advance_address(uvec2 address, uint count, uint bytes) {
 // Of a quantised row that begins at a whole word, so many bytes behind the address: the scale of four neighbours, from
 // `element` (a multiple of 4) on, and they without it.
 float load_quantised_scale(const uint format, uvec2 address, uint bytes, uint element) {
-    uint start = bytes + element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
-    return unpack_halves(Words(address).values[start / 4] >> ((start & 2) * 8)).x;
+    uint block = bytes + quantised_block(format, element);
+    return quantised_scale(Words(address).values[block / 4], block);
 }
 
 vec4 load_quantised_values(const uint format, uvec2 address, uint bytes, uint element) {
-    uint start = bytes + element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
-    uint i = element % QUANTISED_BLOCK;
-    uint at = start + quantised_byte(format, i);
+    uint i = element % QUANTISED_BLOCK, at = bytes + quantised_block(format, element) + quantised_byte(format, i);
     uint word = Words(address).values[at / 4];
     if ((at & 2) != 0) word = (word >> 16) | (Words(address).values[at / 4 + 1] << 16);
     return quantised_values(format, word, i);

@@ -9,13 +9,11 @@
 
 // Elements `element` (a multiple of 4) to `element + 3`.
 vec4 LOAD_QUANTISED(const uint format, uint element) {
-    uint block = base_bytes(BINDING) + element / QUANTISED_BLOCK * bytes_of_quantised_block(format); // even
-    uint i = element % QUANTISED_BLOCK;
-    float scale = unpack_halves(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
+    uint block = base_bytes(BINDING) + quantised_block(format, element), i = element % QUANTISED_BLOCK;
     uint at = block + quantised_byte(format, i);
     uint bytes = WORDS[at / 4];
     if ((at & 2) != 0) bytes = (bytes >> 16) | (WORDS[at / 4 + 1] << 16);
-    return scale * quantised_values(format, bytes, i);
+    return quantised_scale(WORDS[block / 4], block) * quantised_values(format, bytes, i);
 }
 
 float LOAD(const uint format, uint element) {
@@ -45,13 +43,12 @@ uvec4 LOAD8_HALVES(uint element) { return VECTORS[base_bytes(BINDING) / 16 + ele
 
 // Elements `element` (a multiple of 8) to `element + 7`.
 mat2x4 LOAD8_QUANTISED(const uint format, uint element) {
-    uint block = base_bytes(BINDING) + element / QUANTISED_BLOCK * bytes_of_quantised_block(format); // even
-    uint i = element % QUANTISED_BLOCK;
-    float scale = unpack_halves(bitfieldExtract(WORDS[block / 4], int(block & 2) * 8, 16)).x;
+    uint block = base_bytes(BINDING) + quantised_block(format, element), i = element % QUANTISED_BLOCK;
     uint at = block + quantised_byte(format, i);
     uvec2 bytes = uvec2(WORDS[at / 4], WORDS[at / 4 + 1]);
     if ((at & 2) != 0) bytes = (bytes >> 16) | (uvec2(bytes.y, WORDS[at / 4 + 2]) << 16);
-    return scale * mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
+    return quantised_scale(WORDS[block / 4], block) *
+           mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
 }
 
 // Eight elements; the first is a multiple of 8 if the format is quantised, and begins at sixteen bytes if not.

@@ -3,9 +3,19 @@
 #ifndef QUANTISED_GLSL
 #define QUANTISED_GLSL
 
+#include "halves.glsl"
+
 bool is_quantised(const uint format) { return format == FORMAT_Q8_0 || format == FORMAT_Q4_0; }
 
 uint bytes_of_quantised_block(const uint format) { return format == FORMAT_Q8_0 ? Q8_0_BYTES : Q4_0_BYTES; }
+
+// Where the block of a row's element begins, in bytes of the row: even.
+uint quantised_block(const uint format, uint element) {
+    return element / QUANTISED_BLOCK * bytes_of_quantised_block(format);
+}
+
+// The scale of the block that begins at a byte, from the word that holds it.
+float quantised_scale(uint word, uint block) { return unpack_halves(word >> ((block & 2) * 8)).x; }
 
 // Where the bytes of element i (a multiple of 4) of a block and of the three after it begin, behind the scale.
 uint quantised_byte(const uint format, uint i) { return 2 + (format == FORMAT_Q8_0 ? i : i % 16); }
