@@ -262,9 +262,14 @@ void pass_over(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 }
 
 // The switches that try the self-test: see DeviceTraits.
-bool is_corrupted(const DeviceTraits &traits, const AttentionChoice &choice) {
-    return traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel) ||
-           (traits.corrupted_addresses != 0 && reads_addresses(choice.body));
+bool is_corrupted(const DeviceCaps &caps, const AttentionChoice &choice) {
+    if (caps.traits.corrupted_kernel == static_cast<uint32_t>(choice.kernel)) return true;
+    if (caps.traits.corrupted_addresses != 0 && reads_addresses(choice.body)) return true;
+    const uint32_t place = caps.traits.corrupted_matrix_shape - 1;
+    if (choice.body != FlashBody::kMatrices || place >= caps.matrix_shape_count) return false;
+    const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
+    const gpu::AttentionConstants &constants = choice.dispatches[0].constants;
+    return constants.MATRIX_M == shape.m && constants.MATRIX_N == shape.n && constants.MATRIX_K == shape.k;
 }
 
 } // namespace
@@ -300,7 +305,7 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
         plan_coopmat(problem, caps, choice);
     else
         plan_unfused(problem, caps, choice);
-    if (is_corrupted(caps.traits, choice)) choice.parameters.scale_log2 *= 1.25f;
+    if (is_corrupted(caps, choice)) choice.parameters.scale_log2 *= 1.25f;
     return choice;
 }
 

@@ -48,14 +48,12 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
 
 vkattn_type factors_of(const AttentionProblem &problem) { return problem.query.type; }
 
-// What tuning found or the largest. Scores become factors where they are in registers: m and k must be the same.
-const vkattn_matrix_shape *shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
-    const bool square = kernel == VKATTN_KERNEL_COOPMAT2;
-    if (problem.tile.matrix_shape != 0 && problem.tile.matrix_shape <= caps.matrix_shape_count) {
-        const vkattn_matrix_shape &tuned = caps.matrix_shapes[problem.tile.matrix_shape - 1];
-        if (tuned.type == factors_of(problem) && (tuned.m == tuned.k || !square)) return &tuned;
-    }
-    return largest_matrix_shape(caps, factors_of(problem), square);
+// What tuning found or the largest.
+const vkattn_matrix_shape &shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+    const uint32_t tuned = problem.tile.matrix_shape;
+    if (tuned != 0 && is_usable_shape(caps, kernel, factors_of(problem), tuned - 1))
+        return caps.matrix_shapes[tuned - 1];
+    return *largest_matrix_shape(caps, kernel, factors_of(problem));
 }
 
 uint32_t outputs_of_invocation(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -97,17 +95,17 @@ bool fit_tile(MatrixTile &tile, const AttentionProblem &problem, const DeviceCap
 
 // row_subgroups 0: none fits.
 MatrixTile tile_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
-    const vkattn_matrix_shape *shape = shape_of(problem, caps, kernel);
-    MatrixTile tile{*shape, 1, 1, 0, 0, problem.head_dim <= kQueryDimsInRegisters};
+    MatrixTile tile{shape_of(problem, caps, kernel), 1, 1, 0, 0, problem.head_dim <= kQueryDimsInRegisters};
     const bool splits_dims = kernel == VKATTN_KERNEL_COOPMAT;
     if (splits_dims && problem.tile.dim_subgroups != 0)
         tile.dim_subgroups = std::bit_floor(std::min(problem.tile.dim_subgroups, kMostSubgroups));
     while (splits_dims && problem.tile.dim_subgroups == 0 && tile.dim_subgroups < kMostSubgroups &&
            outputs_of_invocation(tile, problem, caps) > caps.traits.matrix_outputs)
         tile.dim_subgroups *= 2;
-    tile.keys = keys_of(tile, problem, caps);
-    if (!fit_tile(tile, problem, caps)) tile.row_subgroups = 0;
-    return tile;
+    for (;; tile.dim_subgroups /= 2) { // each makes a tile wider
+        tile.keys = keys_of(tile, problem, caps);
+        if (fit_tile(tile, problem, caps) || tile.dim_subgroups == 1) return tile;
+    }
 }
 
 bool is_factor(vkattn_type type, vkattn_type factors) {
@@ -149,9 +147,7 @@ std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &
     if (!is_factor(problem.key.type, factors) || !is_factor(problem.value.type, factors))
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors), factors == VKATTN_TYPE_F16 ? ", q8_0 or q4_0 as query is f16" : " as query");
-    if (std::string obstacle = matrix_obstacle(caps, factors); !obstacle.empty()) return obstacle;
-    if (shape_of(problem, caps, kernel) == nullptr)
-        return text("no matrix shape for ", type_name(factors), " with m equal to k");
+    if (std::string obstacle = matrix_obstacle(caps, kernel, factors); !obstacle.empty()) return obstacle;
     if (problem.batch_invariant) return "batch_invariant";
     const MatrixTile tile = tile_of(problem, caps, kernel);
     if (kernel == VKATTN_KERNEL_COOPMAT2 && outputs_of_invocation(tile, problem, caps) > kMostOutputs)

@@ -93,7 +93,8 @@ std::vector<double> attend(const Sizes &s, const std::vector<float> &query, cons
     return output;
 }
 
-std::string check_attention_numbers(Context &context, vkattn_kernel kernel, const Sizes &s) {
+std::string check_attention_numbers(Context &context, const AttentionTile &tile, const Sizes &s) {
+    const auto kernel = static_cast<vkattn_kernel>(tile.kernel);
     const bool value_in_key = kernel == VKATTN_KERNEL_LATENT_DECODE;
     TrialNumbers numbers;
     const Input query(context, numbers, s.type, {1, s.heads, s.q_len, s.head_dim});
@@ -109,7 +110,8 @@ std::string check_attention_numbers(Context &context, vkattn_kernel kernel, cons
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
     desc.kernel = kernel;
     Plan plan(context);
-    const AttentionProblem problem = check_attention(desc);
+    AttentionProblem problem = check_attention(desc);
+    problem.tile = tile;
     add_attention(plan, problem, roles_of(problem));
     const vkattn_binding bindings[] = {{VKATTN_ROLE_QUERY, query.buffer.handle(), 0},
                                        {VKATTN_ROLE_KEY, key.buffer.handle(), 0},
@@ -157,26 +159,21 @@ Check checked(const std::string &name, const std::function<std::string()> &check
     return {name, reason, taken.count()};
 }
 
-// f16 and, apart, what matrix units multiply: the others make numbers of either type in the same way.
-std::vector<vkattn_type> types_of(const DeviceCaps &caps, vkattn_kernel kernel) {
-    if (!is_coopmat(kernel)) return {VKATTN_TYPE_F16};
-    std::vector<vkattn_type> types;
-    for (vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
-        if (matrix_obstacle(caps, type).empty()) types.push_back(type);
-    return types;
+// Prefill in a few tiles with ends that fill none, and one query over keys in parts. Latents are longer than values.
+std::vector<Check> check_tile(Context &context, const AttentionTile &tile, vkattn_type type, const std::string &where) {
+    std::vector<Check> checks;
+    const auto kernel = static_cast<vkattn_kernel>(tile.kernel);
+    const uint64_t head_dim = kernel == VKATTN_KERNEL_LATENT_DECODE ? 72 : 64;
+    for (const Sizes &sizes : {Sizes{4, 2, 19, 75, head_dim, 64, type}, Sizes{4, 1, 1, 521, head_dim, 64, type}})
+        checks.push_back(
+            checked(text(vkattn_kernel_name(kernel), sizes.q_len > 1 ? ", many queries" : ", one query", where),
+                    [&] { return check_attention_numbers(context, tile, sizes); }));
+    return checks;
 }
 
-// Prefill in a few tiles with ends that fill none, and one query over keys in parts. Latents are longer than values.
+// Types that it takes are all made into f32 in the same way.
 std::vector<Check> check_kernel(Context &context, vkattn_kernel kernel) {
-    std::vector<Check> checks;
-    const uint64_t head_dim = kernel == VKATTN_KERNEL_LATENT_DECODE ? 72 : 64;
-    for (vkattn_type type : types_of(context.caps(), kernel))
-        for (const Sizes &sizes : {Sizes{4, 2, 19, 75, head_dim, 64, type}, Sizes{4, 1, 1, 521, head_dim, 64, type}})
-            checks.push_back(
-                checked(text(vkattn_kernel_name(kernel), sizes.q_len > 1 ? ", many queries" : ", one query",
-                             type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
-                        [&] { return check_attention_numbers(context, kernel, sizes); }));
-    return checks;
+    return check_tile(context, {.kernel = static_cast<uint32_t>(kernel)}, VKATTN_TYPE_F16, "");
 }
 
 const Check *first_failure(const std::vector<Check> &checks) {
@@ -216,30 +213,77 @@ std::vector<Check> check_linear(Context &context) {
     return checks;
 }
 
-} // namespace
+// Places in the device's list of the shapes that a kernel can multiply in, the largest first, as plans take them.
+std::vector<uint32_t> places_of(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
+    std::vector<uint32_t> places;
+    for (uint32_t place = 0; place < caps.matrix_shape_count; ++place)
+        if (is_usable_shape(caps, kernel, type, place)) places.push_back(place);
+    std::ranges::stable_sort(places, std::greater(), [&](uint32_t place) {
+        const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
+        return shape.m * shape.n * shape.k;
+    });
+    return places;
+}
 
-std::vector<Check> self_test_kernel(Context &context, vkattn_kernel kernel) {
-    Verdicts &verdicts = context.verdicts();
-    if (kernel == VKATTN_KERNEL_FLASH || is_decode(kernel)) {
-        const Outcome outcome = check_without_addresses_too(context, [&] { return check_kernel(context, kernel); });
-        judge(verdicts, kernel, outcome.last);
-        return outcome.all;
-    }
-    std::vector<Check> checks = check_kernel(context, kernel);
-    if (kernel == VKATTN_KERNEL_COOPMAT && context.caps().traits.matrix_units != 0)
-        for (vkattn_type type : types_of(context.caps(), kernel))
-            checks.push_back(checked(text("linear on matrix units", type == VKATTN_TYPE_BF16 ? ", bf16" : ""),
-                                     [&] { return check_linear_numbers(context, type, kManyRows); }));
-    judge(verdicts, kernel, checks);
+// Attention with matrices of one shape, and linear layers where they take that one.
+std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t place) {
+    const vkattn_matrix_shape shape = context.caps().matrix_shapes[place];
+    const std::string name =
+        text(shape.m, "x", shape.n, "x", shape.k, shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16");
+    const AttentionTile tile{.kernel = static_cast<uint32_t>(kernel), .matrix_shape = 1 + place};
+    std::vector<Check> checks = check_tile(context, tile, shape.type, ", " + name);
+    const DeviceCaps caps = context.judged_caps();
+    if (kernel == VKATTN_KERNEL_COOPMAT && caps.traits.matrix_units != 0 &&
+        largest_matrix_shape(caps, kernel, shape.type) == &caps.matrix_shapes[place])
+        checks.push_back(checked(text("linear on matrix units, ", name),
+                                 [&] { return check_linear_numbers(context, shape.type, kManyRows); }));
     return checks;
 }
+
+// Of each type the shapes that plans may take until one passes, or every shape. The kernel is off where none passes.
+std::vector<Check> check_matrices(Context &context, vkattn_kernel kernel, bool every_shape) {
+    std::vector<Check> all;
+    bool any_passed = false;
+    for (vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
+        if (!matrix_obstacle(context.caps(), kernel, type).empty()) continue;
+        for (const uint32_t place : places_of(context.caps(), kernel, type)) {
+            const std::vector<Check> checks = check_shape(context, kernel, place);
+            all.insert(all.end(), checks.begin(), checks.end());
+            const Check *failure = first_failure(checks);
+            if (failure != nullptr)
+                context.verdicts().rule_out_matrix_shape(kernel, place, failure->name + ": " + failure->reason);
+            any_passed = any_passed || failure == nullptr;
+            if (failure == nullptr && !every_shape) break;
+        }
+    }
+    if (any_passed)
+        context.verdicts().pass(kernel);
+    else
+        judge(context.verdicts(), kernel, all);
+    return all;
+}
+
+std::vector<Check> test_kernel(Context &context, vkattn_kernel kernel, bool every_shape) {
+    if (is_coopmat(kernel)) return check_matrices(context, kernel, every_shape);
+    Outcome outcome;
+    if (kernel == VKATTN_KERNEL_UNFUSED)
+        outcome.all = outcome.last = check_kernel(context, kernel);
+    else
+        outcome = check_without_addresses_too(context, [&] { return check_kernel(context, kernel); });
+    judge(context.verdicts(), kernel, outcome.last);
+    return outcome.all;
+}
+
+} // namespace
+
+void self_test_kernel(Context &context, vkattn_kernel kernel) { test_kernel(context, kernel, false); }
 
 std::vector<Check> self_test(Context &context) {
     std::vector<Check> all;
     const DeviceCaps &caps = context.caps();
     for (uint32_t i = 0; i < caps.kernel_count; ++i) {
         if (caps.kernels[i].supported == 0) continue;
-        const std::vector<Check> checks = self_test_kernel(context, caps.kernels[i].kernel);
+        const std::vector<Check> checks = test_kernel(context, caps.kernels[i].kernel, true);
         all.insert(all.end(), checks.begin(), checks.end());
     }
     // no other kernel takes over from linear layers

@@ -176,6 +176,9 @@ TEST_CASE_FIXTURE(DeviceTest, "device traits are set by name, and what is not a 
     CHECK(said("max_shared_memory_bytes 4294967295, expected at most that of"));
     info.device_traits = "max_shared_memory_bytes=16384,push_descriptors=0";
     CHECK(vkattn::Context(info).facts().max_shared_memory_bytes == 16384);
+    info.device_traits = "matrix_m=16,matrix_n=12,matrix_k=16";
+    CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK((said("expected a device whose matrices have flexible dimensions") || said("expected powers of two")));
     info.device_traits = "parallel_workgroups=3,speed=9";
     CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("device_traits: \"speed\" is unknown, expected one of max_loop_iterations"));

@@ -109,6 +109,60 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
     for (const Corruption &corruption : kCorruptions) check_takes_over(corruption);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is off, and the next one takes over") {
+    const Corruption c = {VKATTN_KERNEL_COOPMAT, 40, ""};
+    const AttentionProblem problem = problem_of(c);
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const std::string common = "matrix_units=1,cooperative_matrix_reductions=0,corrupted_matrix_shape=1,self_test=";
+    const LimitedDevice alone((common + "1").c_str());
+    const vkattn_device_facts own = alone.context().facts();
+    if (support_of(own, c.kernel)->supported == 0 || own.matrix_shape_count != 1) {
+        MESSAGE("skipped: expected coopmat with a single matrix shape");
+        return;
+    }
+    CHECK(chosen(alone.context(), desc) == VKATTN_KERNEL_FLASH); // the only shape was that one
+    CHECK(std::string(support_of(alone.context().facts(), c.kernel)->reason).find("self-test: wrong numbers") == 0);
+    CHECK(compare_on(alone, problem, desc).passed);
+
+    const std::string two_shapes = ",matrix_m=16,matrix_n=16,matrix_k=16";
+    const auto has_flexible_dimensions = [&] {
+        try {
+            return LimitedDevice((common + "0" + two_shapes).c_str()).context().facts().matrix_shape_count == 2;
+        } catch (const vkattn::Error &error) {
+            CHECK(std::string(error.what()).find("flexible dimensions") != std::string::npos);
+            return false;
+        }
+    };
+    if (!has_flexible_dimensions()) {
+        MESSAGE("skipped: no matrices with flexible dimensions");
+        return;
+    }
+    const LimitedDevice credulous((common + "0" + two_shapes).c_str());
+    CHECK(chosen(credulous.context(), desc) == VKATTN_KERNEL_COOPMAT);
+    CHECK(!compare_on(credulous, problem, desc).passed);
+
+    const LimitedDevice device((common + "1" + two_shapes).c_str());
+    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_COOPMAT);
+    const Comparison comparison = compare_on(device, problem, desc);
+    CHECK_MESSAGE(comparison.passed, comparison.report);
+    const vkattn_device_facts facts = device.context().facts();
+    CHECK(support_of(facts, c.kernel)->supported == 1);
+    CHECK(std::string(support_of(facts, c.kernel)->reason)
+              .find("self-test: coopmat, many queries, 16x16x16 f16: wrong numbers") == 0);
+
+    vkattn_context_info info{};
+    const std::string selector = device_selector(), traits = common + "1" + two_shapes;
+    const std::vector<std::uint8_t> saved = device.context().save();
+    info.device_selector = selector.c_str();
+    info.device_traits = traits.c_str();
+    info.saved_data = saved.data();
+    info.saved_bytes = saved.size();
+    const vkattn_device_facts later = vkattn::Context(info).facts();
+    CHECK(std::string(support_of(later, c.kernel)->reason) == support_of(facts, c.kernel)->reason);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does without") {
     const AttentionProblem problem = problem_of({VKATTN_KERNEL_FLASH, 40, ""});
     AttentionResults results;

@@ -152,7 +152,8 @@ void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     print_features(facts);
     for (const vkattn_kernel_support &support : kernels_of(facts, kernel))
         std::cout << "   kernel    " << padded(vkattn_kernel_name(support.kernel), 13) << " "
-                  << (support.supported != 0 ? "yes" : "no: " + std::string(support.reason)) << "\n";
+                  << (support.supported != 0 ? "yes" : "no") << (support.reason[0] != '\0' ? ": " : "")
+                  << support.reason << "\n";
 }
 
 std::string lower(std::string text) {

@@ -11,7 +11,7 @@ namespace {
 
 void print_table(const std::vector<vkattn_check> &checks) {
     for (const vkattn_check &check : checks)
-        std::cout << padded(check.name, 36) << " " << (check.passed != 0 ? "PASS" : "FAIL") << " "
+        std::cout << padded(check.name, 40) << " " << (check.passed != 0 ? "PASS" : "FAIL") << " "
                   << decimals(check.milliseconds, 0) << " ms" << (check.passed != 0 ? "" : ": ") << check.reason
                   << "\n";
 }

@@ -155,7 +155,7 @@ VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
 typedef struct vkattn_kernel_support {
     vkattn_kernel kernel;
     uint32_t supported;
-    char reason[128]; /* "" if supported */
+    char reason[128]; /* why not, or what of it has failed the self-test and is off; "" if all is well */
 } vkattn_kernel_support;
 
 /* A product of matrices, m x k by k x n, that a subgroup computes on matrix units; sums are F32. */
@@ -319,12 +319,13 @@ typedef struct vkattn_check {
     double milliseconds;
 } vkattn_check;
 
-/* Checks the numbers of every kernel that the device can run, and of linear layers, on small problems, against float64
- * arithmetic on the host, on the context's queue, and waits. What fails is off for the context from then on: its facts
- * give the reason, and the next kernel takes over. On GPUs each kernel is checked so before a plan first chooses it,
- * which takes the queue then; trait self_test=0 of vkattn_context_info.device_traits says not to.
+/* Checks the numbers of every kernel that the device can run, with every matrix shape, and of linear layers, on small
+ * problems, against float64 arithmetic on the host, on the context's queue, and waits. What fails is off for the context
+ * from then on: its facts give the reason, and the next matrix shape or kernel takes over. On GPUs each kernel is checked
+ * so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait self_test=0 of
+ * vkattn_context_info.device_traits says not to.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
-#define VKATTN_MAX_CHECKS 32
+#define VKATTN_MAX_CHECKS 128
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
 
 /* What a device reaches at most, measured: the lines of a roofline (Williams, Waterman and Patterson, 2009). */

@@ -20,7 +20,7 @@ NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY = 1, 2, 4
 CACHE_PARTS = {"keys": 0, "values": 1}
-MAX_CHECKS, MAX_CANDIDATES = 32, 128
+MAX_CHECKS, MAX_CANDIDATES = 128, 128
 
 
 def structure(name, *fields):

@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 
@@ -116,8 +117,9 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
 // The type of a shape's factors if kernels can use it, else NONE.
 vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
     const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
-    if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || shape.MSize % 8 != 0 ||
-        shape.KSize % 8 != 0)
+    const bool fits = std::has_single_bit(shape.MSize) && std::has_single_bit(shape.NSize) &&
+                      std::has_single_bit(shape.KSize) && shape.MSize >= 8 && shape.KSize >= 8;
+    if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || !fits)
         return VKATTN_TYPE_NONE;
     if (shape.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
 #ifdef VK_KHR_shader_bfloat16
@@ -145,6 +147,25 @@ void set_matrix_shapes([[maybe_unused]] const Functions &vk, [[maybe_unused]] Vk
         if (type == VKATTN_TYPE_NONE || caps.matrix_shape_count == std::size(caps.matrix_shapes)) continue;
         caps.matrix_shapes[caps.matrix_shape_count++] = {shape.MSize, shape.NSize, shape.KSize, type};
     }
+#endif
+}
+
+void set_matrix_granularity([[maybe_unused]] const Functions &vk, [[maybe_unused]] VkPhysicalDevice physical_device,
+                            [[maybe_unused]] DeviceCaps &caps) {
+#ifdef VK_NV_cooperative_matrix2
+    const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
+    if (!caps.features.flexible_matrices || query == nullptr) return;
+    constexpr const char *kName = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
+    uint32_t count = 0;
+    check(query(physical_device, &count, nullptr), kName);
+    VkCooperativeMatrixFlexibleDimensionsPropertiesNV empty{};
+    empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
+    std::vector<VkCooperativeMatrixFlexibleDimensionsPropertiesNV> all(count, empty);
+    check(query(physical_device, &count, all.data()), kName);
+    for (const auto &each : all)
+        if (each.scope == VK_SCOPE_SUBGROUP_KHR && each.AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+            each.BType == each.AType && each.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && each.ResultType == each.CType)
+            caps.matrix_granularity = {each.MGranularity, each.NGranularity, each.KGranularity};
 #endif
 }
 
@@ -176,6 +197,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.features = read_device_features(vk, physical_device, api_version, extensions);
     set_features(query, extensions, caps);
     set_matrix_shapes(vk, physical_device, caps);
+    set_matrix_granularity(vk, physical_device, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
     caps.traits = device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;

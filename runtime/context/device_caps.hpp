@@ -4,6 +4,7 @@
 #include "runtime/context/device_table.hpp"
 #include "runtime/context/functions.hpp"
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,10 @@ namespace vkattn {
 struct DeviceCaps : vkattn_device_facts {
     DeviceTraits traits;
     DeviceFeatures features; // in use: of a wrapped device, those that the application enabled
+    // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
+    std::array<uint32_t, 3> matrix_granularity;
+    // By kernel: which of matrix_shapes, a bit each, it computed something else with.
+    std::array<uint32_t, VKATTN_KERNEL_COUNT> failed_matrix_shapes;
 };
 
 // Device extensions that kernels or recording use where they exist; what is in the core of a version needs none.

@@ -79,6 +79,7 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         features.cooperative_matrix_reductions |= matrix2.cooperativeMatrixReductions != 0 &&
                                                   matrix2.cooperativeMatrixConversions != 0 &&
                                                   matrix2.cooperativeMatrixPerElementOperations != 0;
+        features.flexible_matrices |= matrix2.cooperativeMatrixFlexibleDimensions != 0;
         break;
     }
 #endif
@@ -186,10 +187,11 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
 #endif
 #ifdef VK_NV_cooperative_matrix2
     matrix2_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
-    matrix2_.cooperativeMatrixReductions = VK_TRUE;
-    matrix2_.cooperativeMatrixConversions = VK_TRUE;
-    matrix2_.cooperativeMatrixPerElementOperations = VK_TRUE;
-    link(matrix2_, features.cooperative_matrix_reductions);
+    matrix2_.cooperativeMatrixReductions = features.cooperative_matrix_reductions ? VK_TRUE : VK_FALSE;
+    matrix2_.cooperativeMatrixConversions = matrix2_.cooperativeMatrixReductions;
+    matrix2_.cooperativeMatrixPerElementOperations = matrix2_.cooperativeMatrixReductions;
+    matrix2_.cooperativeMatrixFlexibleDimensions = features.flexible_matrices ? VK_TRUE : VK_FALSE;
+    link(matrix2_, features.cooperative_matrix_reductions || features.flexible_matrices);
 #endif
 #ifdef VK_KHR_shader_bfloat16
     bfloat16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;

@@ -22,7 +22,8 @@ struct DeviceFeatures {
     bool subgroup_size_control = false; // and computeFullSubgroups
     bool cooperative_matrix = false;
     bool cooperative_matrix_reductions =
-        false; // and conversions and per-element operations, of VK_NV_cooperative_matrix2
+        false;                      // and conversions and per-element operations, of VK_NV_cooperative_matrix2
+    bool flexible_matrices = false; // multiples of a granularity for dimensions, of VK_NV_cooperative_matrix2
     bool bfloat16_cooperative_matrix = false;
 };
 

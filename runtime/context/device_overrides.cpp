@@ -3,7 +3,10 @@
 #include "runtime/error.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <span>
+#include <type_traits>
 
 namespace vkattn {
 namespace {
@@ -28,6 +31,10 @@ constexpr Trait kTraits[] = {
     {"self_test", &DeviceTraits::self_test},
     {"corrupted_kernel", &DeviceTraits::corrupted_kernel},
     {"corrupted_addresses", &DeviceTraits::corrupted_addresses},
+    {"corrupted_matrix_shape", &DeviceTraits::corrupted_matrix_shape},
+    {"matrix_m", &DeviceTraits::matrix_m},
+    {"matrix_n", &DeviceTraits::matrix_n},
+    {"matrix_k", &DeviceTraits::matrix_k},
     {"matrix_units", &DeviceTraits::matrix_units},
     {"widest_matrix_subgroup", &DeviceTraits::widest_matrix_subgroup},
     {"unroll_matrices", &DeviceTraits::unroll_matrices},
@@ -95,6 +102,30 @@ bool lower(DeviceCaps &caps, const Limit<Number> (&limits)[N], const Assignment 
     return false;
 }
 
+// The shape that traits ask for, before the device's own.
+void add_matrix_shape(DeviceCaps &caps, const char *source) {
+    const DeviceTraits &traits = caps.traits;
+    const vkattn_matrix_shape wanted = {traits.matrix_m, traits.matrix_n, traits.matrix_k, VKATTN_TYPE_F16};
+    const auto is_wanted = [&](const vkattn_matrix_shape &shape) {
+        return shape.m == wanted.m && shape.n == wanted.n && shape.k == wanted.k && shape.type == wanted.type;
+    };
+    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    if ((wanted.m == 0 && wanted.n == 0 && wanted.k == 0) || std::ranges::any_of(shapes, is_wanted)) return;
+    require(caps.features.flexible_matrices && caps.matrix_granularity[0] != 0, source,
+            ": matrix_m, matrix_n and matrix_k, expected a device whose matrices have flexible dimensions");
+    const auto fits = [](uint32_t size, uint32_t granularity) {
+        return std::has_single_bit(size) && size % granularity == 0;
+    };
+    const auto [m, n, k] = caps.matrix_granularity;
+    require(fits(wanted.m, m) && fits(wanted.n, n) && fits(wanted.k, k), source, ": matrix_m ", wanted.m, ", matrix_n ",
+            wanted.n, ", matrix_k ", wanted.k, ", expected powers of two, multiples of ", m, ", ", n, " and ", k);
+    constexpr uint32_t kRoom = std::extent_v<decltype(caps.matrix_shapes)>;
+    caps.matrix_shape_count = std::min(caps.matrix_shape_count + 1, kRoom);
+    const auto more = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    std::ranges::move_backward(more.first(more.size() - 1), more.end());
+    more.front() = wanted;
+}
+
 std::string known_names() {
     std::string names;
     const auto add = [&](std::string_view name) { names += (names.empty() ? "" : ", ") + std::string(name); };
@@ -115,6 +146,7 @@ void override_caps(DeviceCaps &caps, std::string_view text, const char *source) 
         require(known, source, ": \"", assignment.name, "\" is unknown, expected one of ", known_names());
         text.remove_prefix(std::min(comma + 1, text.size()));
     }
+    add_matrix_shape(caps, source);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
 }
 

@@ -79,6 +79,11 @@ namespace vkattn {
 #else
 #define VKATTN_MATRIX_FUNCTIONS(X)
 #endif
+#ifdef VK_NV_cooperative_matrix2
+#define VKATTN_MATRIX2_FUNCTIONS(X) X(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
+#else
+#define VKATTN_MATRIX2_FUNCTIONS(X)
+#endif
 #define VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(X)                                                                          \
     X(vkEnumerateInstanceVersion)                                                                                      \
     X(vkCreateDebugUtilsMessengerEXT)                                                                                  \
@@ -95,6 +100,7 @@ struct Functions {
     VKATTN_DEVICE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_MATRIX_FUNCTIONS(VKATTN_MEMBER)
+    VKATTN_MATRIX2_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_DEVICE_FUNCTIONS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;

@@ -30,7 +30,7 @@ std::string obstacle_of_matrices(const DeviceCaps &caps) {
         return text("subgroups of ", caps.subgroup_size, ", expected at most ", widest,
                     ": the driver's compiler crashes");
     if (caps.matrix_shape_count == 0)
-        return "no matrix shape multiplies f16 or bf16 into f32 with m and k multiples of 8";
+        return "no matrix shape multiplies f16 or bf16 into f32, m and k powers of two from 8 on";
     return "";
 }
 
@@ -63,22 +63,36 @@ bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
     });
 }
 
-const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_type type, bool square) {
+bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t place) {
+    if (place >= caps.matrix_shape_count || caps.matrix_shapes[place].type != type) return false;
+    const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
+    // scores become factors where they are in registers
+    if (kernel == VKATTN_KERNEL_COOPMAT2 && shape.m != shape.k) return false;
+    return (caps.failed_matrix_shapes[static_cast<size_t>(kernel)] >> place & 1) == 0;
+}
+
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
     const vkattn_matrix_shape *best = nullptr;
-    for (const vkattn_matrix_shape &shape : std::span(caps.matrix_shapes).first(caps.matrix_shape_count)) {
-        if (shape.type != type || (square && shape.m != shape.k)) continue;
+    for (uint32_t place = 0; place < caps.matrix_shape_count; ++place) {
+        const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
+        if (!is_usable_shape(caps, kernel, type, place)) continue;
         if (best == nullptr || shape.m * shape.n * shape.k > best->m * best->n * best->k) best = &shape;
     }
     return best;
 }
 
-std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type) {
+std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
     if (type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
         return "shaderFloat16 is not enabled";
     if (type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
         return "no bf16 matrices (shaderBFloat16CooperativeMatrix)";
-    if (largest_matrix_shape(caps, type, false) == nullptr) return text("no matrix shape for ", type_name(type));
-    return "";
+    if (largest_matrix_shape(caps, kernel, type) != nullptr) return "";
+    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == type; };
+    if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(type));
+    if (caps.failed_matrix_shapes[static_cast<size_t>(kernel)] != 0)
+        return text("no matrix shape for ", type_name(type), " has passed the self-test");
+    return text("no matrix shape for ", type_name(type), " with m equal to k");
 }
 
 bool may_diverge(const DeviceCaps &caps) {

@@ -10,12 +10,14 @@ void judge_kernels(DeviceCaps &caps);
 
 bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel);
 
-// The largest of the device's matrix products with factors of the type; square: whose m is its k. nullptr: there is
-// none.
-const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_type type, bool square);
+// Whether a kernel can multiply in the shape in this place of the device's list, and tests have not ruled that out.
+bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t place);
 
-// Why matrices with factors of the type cannot be used here; "" if they can.
-std::string matrix_obstacle(const DeviceCaps &caps, vkattn_type type);
+// The largest of the device's matrix products that the kernel can use. nullptr: there is none.
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
+
+// Why the kernel cannot use matrices with factors of the type here; "" if it can.
+std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
 
 // Whether each invocation of a subgroup may load through a device address of its own.
 bool may_diverge(const DeviceCaps &caps);

@@ -23,18 +23,27 @@ void Verdicts::test_before_use(vkattn_kernel kernel) {
 
 bool Verdicts::is_judged(vkattn_kernel kernel) const {
     const std::lock_guard lock(mutex_);
-    return judged_[static_cast<size_t>(kernel)];
+    return verdicts_[static_cast<size_t>(kernel)].judged;
 }
 
 void Verdicts::pass(vkattn_kernel kernel) {
     const std::lock_guard lock(mutex_);
-    judged_[static_cast<size_t>(kernel)] = true;
+    verdicts_[static_cast<size_t>(kernel)].judged = true;
 }
 
 void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
     const std::lock_guard lock(mutex_);
-    judged_[static_cast<size_t>(kernel)] = true;
-    reasons_[static_cast<size_t>(kernel)] = reason;
+    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    verdict.judged = true;
+    verdict.passed = false;
+    verdict.reason = reason;
+}
+
+void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t place, const std::string &reason) {
+    const std::lock_guard lock(mutex_);
+    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    verdict.failed_shapes |= 1U << place;
+    verdict.reason = reason;
 }
 
 void Verdicts::rule_out_addresses() {
@@ -45,13 +54,14 @@ void Verdicts::rule_out_addresses() {
 std::vector<SavedVerdict> Verdicts::save() const {
     const std::lock_guard lock(mutex_);
     std::vector<SavedVerdict> saved;
-    for (size_t kernel = 0; kernel < judged_.size(); ++kernel) {
-        if (!judged_[kernel]) continue;
+    for (size_t kernel = 0; kernel < verdicts_.size(); ++kernel) {
+        if (!verdicts_[kernel].judged) continue;
         SavedVerdict &verdict = saved.emplace_back();
         verdict.kernel = static_cast<uint32_t>(kernel);
-        verdict.passed = reasons_[kernel].empty() ? 1 : 0;
+        verdict.passed = verdicts_[kernel].passed ? 1 : 0;
         verdict.without_addresses = addresses_ruled_out_ ? 1 : 0;
-        std::snprintf(verdict.reason, sizeof verdict.reason, "%s", reasons_[kernel].c_str());
+        verdict.failed_shapes = verdicts_[kernel].failed_shapes;
+        std::snprintf(verdict.reason, sizeof verdict.reason, "%s", verdicts_[kernel].reason.c_str());
     }
     return saved;
 }
@@ -62,6 +72,8 @@ void Verdicts::load(std::span<const SavedVerdict> saved) {
         const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
         const std::string reason(verdict.reason, std::find(verdict.reason, std::end(verdict.reason), '\0'));
         if (verdict.without_addresses != 0) rule_out_addresses();
+        for (uint32_t place = 0; place < 32; ++place)
+            if ((verdict.failed_shapes >> place & 1) != 0) rule_out_matrix_shape(kernel, place, reason);
         if (verdict.passed != 0)
             pass(kernel);
         else
@@ -74,10 +86,11 @@ void Verdicts::apply(DeviceCaps &caps) const {
     if (addresses_ruled_out_) caps.buffers_have_addresses = 0;
     for (uint32_t i = 0; i < caps.kernel_count; ++i) {
         vkattn_kernel_support &support = caps.kernels[i];
-        const std::string &reason = reasons_[static_cast<size_t>(support.kernel)];
-        if (reason.empty()) continue;
-        support.supported = 0;
-        std::snprintf(support.reason, sizeof support.reason, "self-test: %s", reason.c_str());
+        const Verdict &verdict = verdicts_[static_cast<size_t>(support.kernel)];
+        caps.failed_matrix_shapes[static_cast<size_t>(support.kernel)] = verdict.failed_shapes;
+        if (verdict.reason.empty() || support.supported == 0) continue;
+        if (!verdict.passed) support.supported = 0;
+        std::snprintf(support.reason, sizeof support.reason, "self-test: %s", verdict.reason.c_str());
     }
 }
 

@@ -18,7 +18,8 @@ struct SavedVerdict {
     uint32_t kernel; // vkattn_kernel
     uint32_t passed;
     uint32_t without_addresses; // it passed with buffers bound, and not through device addresses
-    char reason[128];           // "" if passed
+    uint32_t failed_shapes;     // see DeviceCaps::failed_matrix_shapes
+    char reason[128];           // "" if nothing failed
 };
 
 // What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off.
@@ -37,6 +38,8 @@ class Verdicts {
     void pass(vkattn_kernel kernel);
     void rule_out(vkattn_kernel kernel, const std::string &reason);
     void rule_out_addresses();
+    // Of a kernel, the shape in this place of the device's list.
+    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t place, const std::string &reason);
 
     std::vector<SavedVerdict> save() const;
     // Takes over what is saved; kernels of it need no test.
@@ -52,8 +55,13 @@ class Verdicts {
     std::array<std::once_flag, VKATTN_KERNEL_COUNT> tested_;
     std::array<std::atomic<std::thread::id>, VKATTN_KERNEL_COUNT> testers_{};
     mutable std::mutex mutex_; // of what follows
-    std::array<bool, VKATTN_KERNEL_COUNT> judged_{};
-    std::array<std::string, VKATTN_KERNEL_COUNT> reasons_; // "": passed
+    struct Verdict {
+        bool judged = false;
+        bool passed = true;
+        uint32_t failed_shapes = 0;
+        std::string reason; // of what failed last
+    };
+    std::array<Verdict, VKATTN_KERNEL_COUNT> verdicts_; // by kernel
     bool addresses_ruled_out_ = false;
 };
 

@@ -81,11 +81,11 @@ bool matrices_pay(const DeviceCaps &caps, const View &input, const View &weight)
     return caps.traits.matrix_units != 0 && half && weight.tensor.type == type &&
            is_supported(caps, VKATTN_KERNEL_COOPMAT) &&
            module_is_built(type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16) &&
-           matrix_obstacle(caps, type).empty();
+           matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, type).empty();
 }
 
 LinearChoice choose_matrices(const DeviceCaps &caps, vkattn_type type, gpu::LinearConstants constants) {
-    const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, type, false);
+    const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, VKATTN_KERNEL_COOPMAT, type);
     const uint32_t subgroups = std::min(kMatrixSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
     constants.SUBGROUP_SIZE = caps.subgroup_size;
     constants.ROW_SUBGROUPS = subgroups > 1 ? subgroups / 2 : 1;

@@ -82,8 +82,10 @@ double fma_flops_per_second(Context &context) {
 // Of the shape that the kernels prefer.
 double matrix_flops_per_second(Context &context) {
     const DeviceCaps caps = context.judged_caps();
-    const vkattn_matrix_shape *shape = largest_matrix_shape(caps, VKATTN_TYPE_F16, false);
-    if (!is_supported(caps, VKATTN_KERNEL_COOPMAT) || !matrix_obstacle(caps, VKATTN_TYPE_F16).empty()) return 0.0;
+    const vkattn_matrix_shape *shape = largest_matrix_shape(caps, VKATTN_KERNEL_COOPMAT, VKATTN_TYPE_F16);
+    if (!is_supported(caps, VKATTN_KERNEL_COOPMAT) ||
+        !matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, VKATTN_TYPE_F16).empty())
+        return 0.0;
     const uint32_t subgroups = std::min(kMatrixSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
     const double products = 1.0 * subgroups * MATRICES_OF_PEAK_TRIP;
     return flops_per_second(context, {Module::kPeakMatrix,
