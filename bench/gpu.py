@@ -13,6 +13,7 @@ from shapes import LinearShape, Shape, time_vkattn
 
 BUILD = pathlib.Path(os.environ["VKATTN_BUILD_DIR"])
 VKATTN = BUILD / "tools/vkattn"
+SECONDS = 0.5  # of a shape's timed runs, on either side
 TESTS = "attention.*,masks.alone,masks.hidden,kv_append,sequences,merge,split,operators,layer,layers,caches,self_test"
 MOST_BYTES = 2 << 30  # of a tensor
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
@@ -112,7 +113,7 @@ def time_torch_attention(torch, shape):
 def median_of_events(torch, run):
     samples, spent = [], 0.0
     run()
-    while len(samples) < 5 or (spent < 500 and len(samples) < 100):
+    while len(samples) < 5 or (spent < 1e3 * SECONDS and len(samples) < 100):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         run()
@@ -155,7 +156,7 @@ def main():
         if not re.search(arguments.shapes, shape.name):
             continue
         try:
-            result = time_vkattn(VKATTN, shape, *options, *([] if peaks else ["--roofline"]))
+            result = time_vkattn(VKATTN, shape, "--seconds", SECONDS, *options, *([] if peaks else ["--roofline"]))
         except subprocess.CalledProcessError as error:
             print(f"{shape.name}: {error.stderr.strip()}", file=sys.stderr)
             continue

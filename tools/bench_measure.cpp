@@ -15,14 +15,14 @@ constexpr std::uint32_t kMaxInputSets = 4;
 constexpr std::uint32_t kWarmUpRuns = 2; // at least
 constexpr std::uint32_t kMinRepeat = 5;
 constexpr std::uint32_t kMaxRepeat = 1000;
-// Where the number of runs is not given: how long they take together, and those before them. A CPU driver's threads may
-// share a core for their first tenths of a second, and a GPU is yet to reach its clock.
-constexpr double kTargetMs = 3000.0, kWarmUpMs = 300.0;
+// Where the number of runs is not given, those before them take so long. A CPU driver's threads may share a core for
+// their first tenths of a second, and a GPU is yet to reach its clock.
+constexpr double kWarmUpMs = 300.0;
 
 std::uint32_t repeat_count(const RepeatOptions &options, double run_ms) {
     if (options.repeat != 0) return options.repeat;
     return static_cast<std::uint32_t>(
-        std::clamp(kTargetMs / std::max(run_ms, 1e-3), double{kMinRepeat}, double{kMaxRepeat}));
+        std::clamp(1e3 * options.seconds / std::max(run_ms, 1e-3), double{kMinRepeat}, double{kMaxRepeat}));
 }
 
 } // namespace

@@ -89,7 +89,8 @@ struct InputSet {
 
 struct RepeatOptions {
     std::uint32_t input_sets = 0; // 0: several, as memory allows
-    std::uint32_t repeat = 0;     // 0: by the time that one run takes
+    std::uint32_t repeat = 0;     // 0: as many as take so many seconds
+    double seconds = 3.0;
 };
 
 // Plans, and times the plan over several input sets in turn, so that a cache does not flatter, as many as fit a quarter

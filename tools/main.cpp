@@ -184,7 +184,10 @@ void add_bench(CLI::App &app, Options &options) {
     add_size(*command, "--out-features", bench.linear.out_features, "Output features of linear; default 4096");
     command->add_option("--weight-dtype", bench.linear.weight_dtype, "Type of linear's weight; default: --dtype");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
-    add_size(*command, "--repeat", bench.repeat, "Timed runs; default: about 3 seconds' worth");
+    add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
+    command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str();
     command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
     CLI::Option *json = command->add_flag("--json", bench.json, "Print a JSON object, of several lengths an array");
     command->add_flag("--csv", bench.csv, "Print comma-separated values")->excludes(json);
