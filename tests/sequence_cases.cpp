@@ -252,15 +252,16 @@ std::vector<vkattn_kernel> kernels_for(const SequencesCase &c, const SequencesBa
 
 std::string try_batch(const SequencesCase &c, SequencesBatch &batch, const ExpectedSequences &expected,
                       vkattn_kernel kernel, TestDevice &device) {
-    std::string complaints = try_batch(device.context().attention_plan(describe(c, batch, kernel)), batch, device);
+    const vkattn::Plan plan = device.context().attention_plan(describe(c, batch, kernel));
+    std::string complaints = try_batch(plan, batch, device);
     const Comparison output = compare("output", batch.output.shape(), expected.output, batch.output.floats(),
                                       nmse_bound({c.query_type, c.key_type, c.value_type}));
     if (!output.passed) complaints += output.report + "\n";
-    // see check_attention; a log_sum_exp near 0 is what large products leave of each other, which no f32 sum gets to a
-    // share of itself: under f32's bound of 1e-10 it may be off by 2^-22, four units of rounding of a sum near 1
+    // One near 0 is what large products leave of each other, which no f32 sum gets to a share of itself: under f32's
+    // bound of 1e-10 it may be off by 2^-22, four units of rounding of a sum near 1.
     const Comparison sums =
         compare("log_sum_exp", batch.log_sum_exp.shape(), expected.log_sum_exp, batch.log_sum_exp.floats(),
-                nmse_bound({VKATTN_TYPE_F32}) * (c.key_type == c.query_type ? 1 : 100), 0x1p-22 / 1e-5);
+                log_sum_exp_bound(plan.report().kernel, c.query_type, c.key_type), 0x1p-22 / 1e-5);
     if (!sums.passed) complaints += sums.report + "\n";
     return complaints;
 }
