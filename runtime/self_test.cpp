@@ -225,11 +225,14 @@ std::vector<uint32_t> places_of(const DeviceCaps &caps, vkattn_kernel kernel, vk
     return places;
 }
 
+std::string name_of(const vkattn_matrix_shape &shape) {
+    return text(shape.m, "x", shape.n, "x", shape.k, shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16");
+}
+
 // Attention with matrices of one shape, and linear layers where they take that one.
 std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t place) {
     const vkattn_matrix_shape shape = context.caps().matrix_shapes[place];
-    const std::string name =
-        text(shape.m, "x", shape.n, "x", shape.k, shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16");
+    const std::string name = name_of(shape);
     const AttentionTile tile{.kernel = static_cast<uint32_t>(kernel), .matrix_shape = 1 + place};
     std::vector<Check> checks = check_tile(context, tile, shape.type, ", " + name);
     const DeviceCaps caps = context.judged_caps();
@@ -240,25 +243,39 @@ std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t 
     return checks;
 }
 
-// Of each type the shapes that plans may take until one passes, or every shape. The kernel is off where none passes.
+// Of one type the shapes that plans may take until one passes, or every shape. What has failed before stays off.
+std::vector<Check> check_shapes(Context &context, vkattn_kernel kernel, vkattn_type type, bool every_shape) {
+    std::vector<Check> all;
+    for (const uint32_t place : places_of(context.caps(), kernel, type)) {
+        if (!is_usable_shape(context.judged_caps(), kernel, type, place)) {
+            const std::string name = name_of(context.caps().matrix_shapes[place]);
+            all.push_back({text(vkattn_kernel_name(kernel), ", ", name), "has failed before", 0.0});
+            continue;
+        }
+        const std::vector<Check> checks = check_shape(context, kernel, place);
+        all.insert(all.end(), checks.begin(), checks.end());
+        const Check *failure = first_failure(checks);
+        if (failure != nullptr)
+            context.verdicts().rule_out_matrix_shape(kernel, place, failure->name + ": " + failure->reason);
+        else if (!every_shape)
+            break;
+    }
+    return all;
+}
+
+// The kernel is off where no shape passes.
 std::vector<Check> check_matrices(Context &context, vkattn_kernel kernel, bool every_shape) {
     std::vector<Check> all;
-    bool any_passed = false;
     for (vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
         if (!matrix_obstacle(context.caps(), kernel, type).empty()) continue;
-        for (const uint32_t place : places_of(context.caps(), kernel, type)) {
-            const std::vector<Check> checks = check_shape(context, kernel, place);
-            all.insert(all.end(), checks.begin(), checks.end());
-            const Check *failure = first_failure(checks);
-            if (failure != nullptr)
-                context.verdicts().rule_out_matrix_shape(kernel, place, failure->name + ": " + failure->reason);
-            any_passed = any_passed || failure == nullptr;
-            if (failure == nullptr && !every_shape) break;
-        }
+        const std::vector<Check> checks = check_shapes(context, kernel, type, every_shape);
+        all.insert(all.end(), checks.begin(), checks.end());
     }
-    if (any_passed)
+    const DeviceCaps judged = context.judged_caps();
+    const auto is_off = [&](vkattn_type type) { return !matrix_obstacle(judged, kernel, type).empty(); };
+    if (!is_off(VKATTN_TYPE_F16) || !is_off(VKATTN_TYPE_BF16))
         context.verdicts().pass(kernel);
-    else
+    else if (is_supported(judged, kernel))
         judge(context.verdicts(), kernel, all);
     return all;
 }

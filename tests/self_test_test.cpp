@@ -152,6 +152,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     CHECK(std::string(support_of(facts, c.kernel)->reason)
               .find("self-test: coopmat, many queries, 16x16x16 f16: wrong numbers") == 0);
 
+    for (const vkattn_check &check : device.context().self_test())
+        CHECK((check.passed == 0) == (std::string(check.name) == "coopmat, 16x16x16 f16"));
+
     vkattn_context_info info{};
     const std::string selector = device_selector(), traits = common + "1" + two_shapes;
     const std::vector<std::uint8_t> saved = device.context().save();
