@@ -41,11 +41,23 @@ const vkattn_kernel_support *support_of(const vkattn_device_facts &facts, vkattn
     return nullptr;
 }
 
+// A problem for which a kernel is chosen, described.
+struct Asked {
+    explicit Asked(const Corruption &c) : problem(problem_of(c)) {
+        results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
+        desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    }
+
+    AttentionProblem problem;
+    AttentionResults results;
+    vkattn_attention_desc desc{};
+};
+
 // What a device makes of a problem, beside the reference.
-Comparison compare_on(const LimitedDevice &device, const AttentionProblem &problem, const vkattn_attention_desc &desc) {
-    const HostTensor output(VKATTN_TYPE_F32, {1, 4, desc.output.shape[2], 32});
-    return compare("output", output.shape(), reference_attention(problem).output, device.run(problem, desc, output),
-                   nmse_bound({VKATTN_TYPE_F16}));
+Comparison compare_on(const LimitedDevice &device, const Asked &asked) {
+    const HostTensor &output = asked.results.output;
+    return compare("output", output.shape(), reference_attention(asked.problem).output,
+                   device.run(asked.problem, asked.desc, output), nmse_bound({VKATTN_TYPE_F16}));
 }
 
 vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc &desc) {
@@ -54,30 +66,27 @@ vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc
 
 void check_takes_over(const Corruption &c) {
     INFO(kernel_text(c.kernel));
-    const AttentionProblem problem = problem_of(c);
-    AttentionResults results;
-    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
-    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const Asked asked(c);
     const std::string common = "parallel_workgroups=64,self_test=";
     const LimitedDevice sound((common + "0" + c.traits).c_str());
     if (support_of(sound.context().facts(), c.kernel)->supported == 0) {
         MESSAGE("skipped: " << kernel_text(c.kernel) << ": " << support_of(sound.context().facts(), c.kernel)->reason);
         return;
     }
-    REQUIRE(chosen(sound.context(), desc) == c.kernel);
+    REQUIRE(chosen(sound.context(), asked.desc) == c.kernel);
 
     const std::string corrupted = c.traits + std::string(",corrupted_kernel=") + std::to_string(c.kernel);
     const LimitedDevice credulous((common + "0" + corrupted).c_str());
-    CHECK(!compare_on(credulous, problem, desc).passed); // unnoticed without the self-test
+    CHECK(!compare_on(credulous, asked).passed); // unnoticed without the self-test
 
     const LimitedDevice device((common + "1" + corrupted).c_str());
-    CHECK(chosen(device.context(), desc) != c.kernel);
-    const Comparison comparison = compare_on(device, problem, desc);
+    CHECK(chosen(device.context(), asked.desc) != c.kernel);
+    const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
     const vkattn_device_facts facts = device.context().facts();
     CHECK(support_of(facts, c.kernel)->supported == 0);
     CHECK(std::string(support_of(facts, c.kernel)->reason).find("self-test: wrong numbers") == 0);
-    vkattn_attention_desc insisted = desc;
+    vkattn_attention_desc insisted = asked.desc;
     insisted.kernel = c.kernel;
     try {
         device.context().attention_plan(insisted);
@@ -111,10 +120,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
 
 TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is off, and the next one takes over") {
     const Corruption c = {VKATTN_KERNEL_COOPMAT, 40, ""};
-    const AttentionProblem problem = problem_of(c);
-    AttentionResults results;
-    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
-    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const Asked asked(c);
     const std::string common = "matrix_units=1,cooperative_matrix_reductions=0,corrupted_matrix_shape=1,self_test=";
     const LimitedDevice alone((common + "1").c_str());
     const vkattn_device_facts own = alone.context().facts();
@@ -122,9 +128,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
         MESSAGE("skipped: expected coopmat with a single matrix shape");
         return;
     }
-    CHECK(chosen(alone.context(), desc) == VKATTN_KERNEL_FLASH); // the only shape was that one
+    CHECK(chosen(alone.context(), asked.desc) == VKATTN_KERNEL_FLASH); // the only shape was that one
     CHECK(std::string(support_of(alone.context().facts(), c.kernel)->reason).find("self-test: wrong numbers") == 0);
-    CHECK(compare_on(alone, problem, desc).passed);
+    CHECK(compare_on(alone, asked).passed);
 
     const std::string two_shapes = ",matrix_m=16,matrix_n=16,matrix_k=16";
     const auto has_flexible_dimensions = [&] {
@@ -140,12 +146,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
         return;
     }
     const LimitedDevice credulous((common + "0" + two_shapes).c_str());
-    CHECK(chosen(credulous.context(), desc) == VKATTN_KERNEL_COOPMAT);
-    CHECK(!compare_on(credulous, problem, desc).passed);
+    CHECK(chosen(credulous.context(), asked.desc) == VKATTN_KERNEL_COOPMAT);
+    CHECK(!compare_on(credulous, asked).passed);
 
     const LimitedDevice device((common + "1" + two_shapes).c_str());
-    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_COOPMAT);
-    const Comparison comparison = compare_on(device, problem, desc);
+    CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_COOPMAT);
+    const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
     const vkattn_device_facts facts = device.context().facts();
     CHECK(support_of(facts, c.kernel)->supported == 1);
@@ -167,12 +173,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does without") {
-    const AttentionProblem problem = problem_of({VKATTN_KERNEL_FLASH, 40, ""});
-    AttentionResults results;
-    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 40, 32});
-    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const Asked asked(Corruption{VKATTN_KERNEL_FLASH, 40, ""});
     const auto reads_addresses = [&](const LimitedDevice &device) {
-        const std::string reason = device.context().attention_plan(desc).report().reason;
+        const std::string reason = device.context().attention_plan(asked.desc).report().reason;
         return reason.find("through device addresses") != std::string::npos;
     };
     const LimitedDevice credulous("matrix_units=0,self_test=0,corrupted_addresses=1");
@@ -180,13 +183,13 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
         MESSAGE("skipped: flash reads through no addresses here");
         return;
     }
-    CHECK(!compare_on(credulous, problem, desc).passed);
+    CHECK(!compare_on(credulous, asked).passed);
 
     const LimitedDevice device("matrix_units=0,self_test=1,corrupted_addresses=1");
     CHECK(!reads_addresses(device));
-    const Comparison comparison = compare_on(device, problem, desc);
+    const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
-    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_FLASH);
+    CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_FLASH);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
@@ -230,16 +233,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {
-    const Corruption c = {VKATTN_KERNEL_FLASH, 40, ""};
-    const AttentionProblem problem = problem_of(c);
-    AttentionResults results;
-    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
-    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const Asked asked(Corruption{VKATTN_KERNEL_FLASH, 40, ""});
     const LimitedDevice device("specialised_arrays=0");
-    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_UNFUSED);
+    CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_UNFUSED);
     CHECK(std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason) ==
           "the driver does not size arrays by specialisation constants");
-    const Comparison result = compare_on(device, problem, desc);
+    const Comparison result = compare_on(device, asked);
     CHECK_MESSAGE(result.passed, result.report);
 }
 
