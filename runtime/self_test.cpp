@@ -213,18 +213,6 @@ std::vector<Check> check_linear(Context &context) {
     return checks;
 }
 
-// Places in the device's list of the shapes that a kernel can multiply in, the largest first, as plans take them.
-std::vector<uint32_t> places_of(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    std::vector<uint32_t> places;
-    for (uint32_t place = 0; place < caps.matrix_shape_count; ++place)
-        if (is_usable_shape(caps, kernel, type, place)) places.push_back(place);
-    std::ranges::stable_sort(places, std::greater(), [&](uint32_t place) {
-        const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
-        return shape.m * shape.n * shape.k;
-    });
-    return places;
-}
-
 std::string name_of(const vkattn_matrix_shape &shape) {
     return text(shape.m, "x", shape.n, "x", shape.k, shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16");
 }
@@ -246,7 +234,7 @@ std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t 
 // Of one type the shapes that plans may take until one passes, or every shape. What has failed before stays off.
 std::vector<Check> check_shapes(Context &context, vkattn_kernel kernel, vkattn_type type, bool every_shape) {
     std::vector<Check> all;
-    for (const uint32_t place : places_of(context.caps(), kernel, type)) {
+    for (const uint32_t place : usable_shapes(context.caps(), kernel, type)) {
         if (!is_usable_shape(context.judged_caps(), kernel, type, place)) {
             const std::string name = name_of(context.caps().matrix_shapes[place]);
             all.push_back({text(vkattn_kernel_name(kernel), ", ", name), "has failed before", 0.0});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 namespace vkattn {
 namespace {
@@ -34,6 +35,11 @@ std::string obstacle_of_matrices(const DeviceCaps &caps) {
     return "";
 }
 
+// Scores of the second extension's kernel become factors where they are, in registers.
+bool suits(vkattn_kernel kernel, const vkattn_matrix_shape &shape) {
+    return kernel != VKATTN_KERNEL_COOPMAT2 || shape.m == shape.k;
+}
+
 std::string obstacle_of(const DeviceCaps &caps, vkattn_kernel kernel) {
     if (std::string bindings = obstacle_of_bindings(caps); !bindings.empty()) return bindings;
     if (kernel != VKATTN_KERNEL_UNFUSED && caps.traits.specialised_arrays == 0)
@@ -49,7 +55,7 @@ std::string obstacle_of(const DeviceCaps &caps, vkattn_kernel kernel) {
     if (caps.cooperative_matrix_reductions == 0) return "no VK_NV_cooperative_matrix2";
     if (!caps.features.cooperative_matrix_reductions) return "cooperativeMatrixReductions and its kin are not enabled";
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
-    if (std::none_of(shapes.begin(), shapes.end(), [](const vkattn_matrix_shape &s) { return s.m == s.k; }))
+    if (std::ranges::none_of(shapes, [&](const vkattn_matrix_shape &shape) { return suits(kernel, shape); }))
         return "no matrix shape has m equal to k";
     return "";
 }
@@ -65,20 +71,24 @@ bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel) {
 
 bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t place) {
     if (place >= caps.matrix_shape_count || caps.matrix_shapes[place].type != type) return false;
-    const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
-    // scores become factors where they are in registers
-    if (kernel == VKATTN_KERNEL_COOPMAT2 && shape.m != shape.k) return false;
-    return (caps.failed_matrix_shapes[static_cast<size_t>(kernel)] >> place & 1) == 0;
+    return suits(kernel, caps.matrix_shapes[place]) &&
+           (caps.failed_matrix_shapes[static_cast<size_t>(kernel)] >> place & 1) == 0;
+}
+
+std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
+    std::vector<uint32_t> places;
+    for (uint32_t place = 0; place < caps.matrix_shape_count; ++place)
+        if (is_usable_shape(caps, kernel, type, place)) places.push_back(place);
+    std::ranges::stable_sort(places, std::greater(), [&](uint32_t place) {
+        const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
+        return shape.m * shape.n * shape.k;
+    });
+    return places;
 }
 
 const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    const vkattn_matrix_shape *best = nullptr;
-    for (uint32_t place = 0; place < caps.matrix_shape_count; ++place) {
-        const vkattn_matrix_shape &shape = caps.matrix_shapes[place];
-        if (!is_usable_shape(caps, kernel, type, place)) continue;
-        if (best == nullptr || shape.m * shape.n * shape.k > best->m * best->n * best->k) best = &shape;
-    }
-    return best;
+    const std::vector<uint32_t> places = usable_shapes(caps, kernel, type);
+    return places.empty() ? nullptr : &caps.matrix_shapes[places.front()];
 }
 
 std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {

@@ -2,6 +2,9 @@
 
 #include "runtime/context/device_caps.hpp"
 
+#include <string>
+#include <vector>
+
 namespace vkattn {
 
 // Fills in which kernels the device can run, and for the others why not: once facts, features in use and traits are
@@ -13,7 +16,10 @@ bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel);
 // Whether a kernel can multiply in the shape in this place of the device's list, and tests have not ruled that out.
 bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t place);
 
-// The largest of the device's matrix products that the kernel can use. nullptr: there is none.
+// Their places, the largest first.
+std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
+
+// The first of them. nullptr: there is none.
 const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
 
 // Why the kernel cannot use matrices with factors of the type here; "" if it can.

@@ -5,9 +5,9 @@
 
 namespace vkattn {
 
-void Verdicts::test_before_use(vkattn_kernel kernel) {
+bool Verdicts::test_before_use(vkattn_kernel kernel) {
     const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
-    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return;
+    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return false;
     std::call_once(tested_[static_cast<size_t>(kernel)], [&] {
         std::atomic<std::thread::id> &tester = testers_[static_cast<size_t>(kernel)];
         tester = std::this_thread::get_id();
@@ -19,6 +19,7 @@ void Verdicts::test_before_use(vkattn_kernel kernel) {
         }
         tester = std::thread::id();
     });
+    return true;
 }
 
 bool Verdicts::is_judged(vkattn_kernel kernel) const {

@@ -32,8 +32,8 @@ class Verdicts {
     void set_test(Test test) { test_ = std::move(test); }
 
     // Runs the test of a kernel once; other threads that come with the same kernel wait. What the test itself plans is
-    // not tested.
-    void test_before_use(vkattn_kernel kernel);
+    // not tested. Returns whether there is a verdict that there was not before.
+    bool test_before_use(vkattn_kernel kernel);
 
     void pass(vkattn_kernel kernel);
     void rule_out(vkattn_kernel kernel, const std::string &reason);

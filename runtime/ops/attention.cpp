@@ -231,12 +231,9 @@ bool shares_rows(const AttentionProblem &problem, const AttentionSources &source
 // Kernels are tested until the one that is chosen has passed.
 void test_choices(Context &context, const AttentionProblem &problem) {
     if (context.caps().traits.self_test == 0) return;
-    vkattn_kernel tested = VKATTN_KERNEL_AUTO;
     for (int tests = 0; tests < VKATTN_KERNEL_COUNT; ++tests) {
         const vkattn_kernel chosen = plan_attention(problem, context.judged_caps()).kernel;
-        if (chosen == tested) return;
-        context.verdicts().test_before_use(chosen);
-        tested = chosen;
+        if (!context.verdicts().test_before_use(chosen)) return;
     }
 }
 
