@@ -101,6 +101,27 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
     });
 }
 
+// Tunes the problem that check(desc) makes of a description.
+template <class Desc, class Check>
+vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *count, vkattn_candidate *candidates,
+                        Check &&check) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        require_given(count, "count");
+        const std::vector<Candidate> all = tune(context->context, check(*desc));
+        for (size_t i = 0; candidates != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            candidates[i] = {};
+            candidates[i].kernel = all[i].kernel;
+            candidates[i].milliseconds = all[i].milliseconds;
+            candidates[i].kept = all[i].kept ? 1 : 0;
+            std::snprintf(candidates[i].tile, sizeof candidates[i].tile, "%s", all[i].tile.c_str());
+            std::snprintf(candidates[i].reason, sizeof candidates[i].reason, "%s", all[i].reason.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
+    });
+}
+
 } // namespace
 
 const char *vkattn_version(void) {
@@ -143,7 +164,8 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
             if (!saved.reason.empty()) own.warn("vkattn: saved_data: " + saved.reason + ", ignored");
         }
         own.verdicts().load(saved.verdicts);
-        own.tunings().load(saved.tunings);
+        own.tunings().attention.load(saved.attention_tunings);
+        own.tunings().linear.load(saved.linear_tunings);
         own.pipelines().load(saved.pipelines);
         own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
         return made;
@@ -302,21 +324,7 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
 
 vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                           vkattn_candidate *candidates) {
-    return guard([&] {
-        require_given(context, "context");
-        require_given(desc, "desc");
-        require_given(count, "count");
-        const std::vector<Candidate> all = tune(context->context, check_attention(*desc));
-        for (size_t i = 0; candidates != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
-            candidates[i] = {};
-            candidates[i].kernel = all[i].kernel;
-            candidates[i].milliseconds = all[i].milliseconds;
-            candidates[i].kept = all[i].kept ? 1 : 0;
-            std::snprintf(candidates[i].tile, sizeof candidates[i].tile, "%s", all[i].tile.c_str());
-            std::snprintf(candidates[i].reason, sizeof candidates[i].reason, "%s", all[i].reason.c_str());
-        }
-        *count = static_cast<uint32_t>(all.size());
-    });
+    return tune_with(context, desc, count, candidates, check_attention);
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
@@ -338,6 +346,11 @@ vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_appe
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](Plan &own) { add_merge(own, check_merge(*desc)); });
+}
+
+vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
+                                 vkattn_candidate *candidates) {
+    return tune_with(context, desc, count, candidates, check_linear);
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {

@@ -263,8 +263,8 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     return problem;
 }
 
-ProblemClass class_of(const AttentionProblem &problem) {
-    ProblemClass problems{};
+AttentionClass class_of(const AttentionProblem &problem) {
+    AttentionClass problems{};
     problems.kernel = static_cast<uint32_t>(problem.kernel);
     problems.head_dim = problem.head_dim;
     problems.v_head_dim = problem.v_head_dim;

@@ -57,6 +57,6 @@ inline uint64_t rows_of(const AttentionProblem &problem) {
 }
 
 // The problems that a choice of tuning for this one serves.
-ProblemClass class_of(const AttentionProblem &problem);
+AttentionClass class_of(const AttentionProblem &problem);
 
 } // namespace vkattn

@@ -8,14 +8,15 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '2'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '3'};
 
 struct SavedHeader {
     char magic[8];
     uint64_t identity; // of device, driver, traits, features and this library with its shaders
     uint64_t checksum; // of everything behind the header
     uint64_t verdict_bytes;
-    uint64_t tuning_bytes;
+    uint64_t attention_tuning_bytes;
+    uint64_t linear_tuning_bytes;
     uint64_t pipeline_bytes;
 };
 
@@ -60,17 +61,19 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
     return hash.value();
 }
 
-SavedState ignored(std::string reason) { return {{}, {}, {}, std::move(reason)}; }
+SavedState ignored(std::string reason) { return {{}, {}, {}, {}, std::move(reason)}; }
 
 // The header behind checks that all of what it announces is there; content: what follows it.
 bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
     uint64_t room = content.size();
-    for (uint64_t bytes : {header.verdict_bytes, header.tuning_bytes, header.pipeline_bytes}) {
+    for (uint64_t bytes :
+         {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes, header.pipeline_bytes}) {
         if (bytes > room) return false;
         room -= bytes;
     }
     return room == 0 && header.verdict_bytes % sizeof(SavedVerdict) == 0 &&
-           header.tuning_bytes % sizeof(SavedTuning) == 0 && header.checksum == checksum_of(content);
+           header.attention_tuning_bytes % sizeof(SavedAttentionTuning) == 0 &&
+           header.linear_tuning_bytes % sizeof(SavedLinearTuning) == 0 && header.checksum == checksum_of(content);
 }
 
 template <class Record>
@@ -103,7 +106,8 @@ uint64_t identity_of(const DeviceCaps &caps) {
 
 std::vector<std::byte> save_state(Context &context) {
     const std::vector<SavedVerdict> verdicts = context.verdicts().save();
-    const std::vector<SavedTuning> tunings = context.tunings().save();
+    const std::vector<SavedAttentionTuning> attention = context.tunings().attention.save();
+    const std::vector<SavedLinearTuning> linear = context.tunings().linear.save();
     const std::vector<std::byte> pipelines = context.pipelines().saved();
     std::vector<std::byte> content;
     const auto append = [&](std::span<const std::byte> part) {
@@ -114,7 +118,8 @@ std::vector<std::byte> save_state(Context &context) {
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.identity = identity_of(context.caps());
     header.verdict_bytes = append(std::as_bytes(std::span(verdicts)));
-    header.tuning_bytes = append(std::as_bytes(std::span(tunings)));
+    header.attention_tuning_bytes = append(std::as_bytes(std::span(attention)));
+    header.linear_tuning_bytes = append(std::as_bytes(std::span(linear)));
     header.pipeline_bytes = append(pipelines);
     header.checksum = checksum_of(content);
     const std::span<const std::byte> head = std::as_bytes(std::span(&header, 1));
@@ -130,10 +135,17 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return ignored("not made by vkattn_context_save");
     if (header.identity != identity_of(caps)) return ignored("of another device, driver, library or other traits");
     if (!is_whole(header, content)) return ignored("damaged");
+    std::span<const std::byte> rest = content;
+    const auto take = [&](uint64_t part) {
+        const std::span<const std::byte> taken = rest.first(part);
+        rest = rest.subspan(part);
+        return taken;
+    };
     SavedState state;
-    state.verdicts = records_of<SavedVerdict>(content.first(header.verdict_bytes));
-    state.tunings = records_of<SavedTuning>(content.subspan(header.verdict_bytes, header.tuning_bytes));
-    state.pipelines = content.last(header.pipeline_bytes);
+    state.verdicts = records_of<SavedVerdict>(take(header.verdict_bytes));
+    state.attention_tunings = records_of<SavedAttentionTuning>(take(header.attention_tuning_bytes));
+    state.linear_tunings = records_of<SavedLinearTuning>(take(header.linear_tuning_bytes));
+    state.pipelines = take(header.pipeline_bytes);
     return state;
 }
 

@@ -1,7 +1,7 @@
 // linear, norm and embedding as callers plan them: against float64, in every type, with odd sizes and gaps between
 // rows.
 #include "compare.hpp"
-#include "device.hpp"
+#include "limited_device.hpp"
 
 #include <doctest/doctest.h>
 
@@ -86,20 +86,27 @@ vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
     return desc;
 }
 
-void check_linear(LinearProblem &p, vkattn_type output_type) {
+// Returns why the plan computes it as it does.
+std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &device = test_device()) {
     const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
     HostTensor output(output_type, {2, len, out}, {len * (out + 5), out + 5, 1});
-    const vkattn::Plan plan = test_device().context().linear_plan(describe(p, output));
+    const vkattn::Plan plan = device.context().linear_plan(describe(p, output));
     std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &p.input, Access::kRead},
                                    {VKATTN_ROLE_WEIGHT, &p.weight, Access::kRead},
                                    {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
     if (p.bias.present()) regions.push_back({VKATTN_ROLE_BIAS, &p.bias, Access::kRead});
     if (p.multiplier.present()) regions.push_back({VKATTN_ROLE_MULTIPLIER, &p.multiplier, Access::kRead});
     if (p.residual.present()) regions.push_back({VKATTN_ROLE_RESIDUAL, &p.residual, Access::kRead});
-    test_device().run(plan, regions);
+    device.run(plan, regions);
     const Comparison result =
         compare("output", output.shape(), reference(p), output.floats(), nmse_bound({output_type}));
     CHECK_MESSAGE(result.passed, result.report);
+    return plan.report().reason;
+}
+
+std::vector<vkattn_candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
+    const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
+    return context.tune(describe(p, HostTensor(output_type, {2, len, out}, {len * (out + 5), out + 5, 1})));
 }
 
 std::string message_of(const std::function<void()> &call) {
@@ -164,6 +171,55 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier an
             add_epilogue(problem, activation, VKATTN_TYPE_F16);
             check_linear(problem, VKATTN_TYPE_F32);
         }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved choice" * doctest::test_suite("tuning")) {
+    struct Layer {
+        const char *traits;
+        vkattn_type type;
+        std::uint64_t len;
+    };
+    for (const Layer &layer : {Layer{"matrix_units=0", VKATTN_TYPE_F32, 1}, Layer{"matrix_units=0", VKATTN_TYPE_F16, 9},
+                               Layer{"matrix_units=1", VKATTN_TYPE_F16, 40}}) {
+        INFO(layer.traits << ", rows " << 2 * layer.len);
+        const LimitedDevice device(layer.traits);
+        LinearProblem problem = linear_problem(layer.type, layer.len, 72, 90);
+        std::mt19937 random(29);
+        problem.input = rows(layer.type, 2, layer.len, 72, random, 8);
+        add_epilogue(problem, VKATTN_ACTIVATION_SILU, layer.type);
+        const std::string untuned = check_linear(problem, layer.type, device.device());
+        const std::vector<vkattn_candidate> candidates = tuned(device.context(), problem, layer.type);
+        const std::string first = candidates.front().tile;
+        CHECK(first.substr(0, first.find(',')) == untuned.substr(0, untuned.find(':')));
+        CHECK(candidates.size() > 1);
+        for (const vkattn_candidate &each : candidates)
+            CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
+        CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
+        CHECK(check_linear(problem, layer.type, device.device()).find("tuning") != std::string::npos);
+    }
+    const LimitedDevice first("");
+    LinearProblem problem = linear_problem(VKATTN_TYPE_F32, 6, 64, 32);
+    tuned(first.context(), problem, VKATTN_TYPE_F32);
+    vkattn_linear_desc wrong = describe(problem, problem.input);
+    wrong.weight.rank = 3;
+    CHECK(message_of([&] { first.context().tune(wrong); }).find("weight: ") == 0);
+    const std::vector<std::uint8_t> saved = first.context().save();
+    const std::string selector = device_selector();
+    vkattn_context_info info{};
+    info.device_selector = selector.c_str();
+    info.saved_data = saved.data();
+    info.saved_bytes = saved.size();
+    const vkattn::Context second(info);
+    const auto by_tuning = [&](std::uint64_t len, std::uint64_t in) {
+        const LinearProblem other = linear_problem(VKATTN_TYPE_F32, len, in, 32);
+        const HostTensor output(VKATTN_TYPE_F32, {2, len, 32}, {len * 37, 37, 1});
+        return std::string(second.linear_plan(describe(other, output)).report().reason).find("tuning") !=
+               std::string::npos;
+    };
+    CHECK(by_tuning(6, 64));
+    CHECK(by_tuning(8, 64));
+    CHECK(!by_tuning(9, 64));
+    CHECK(!by_tuning(6, 60));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear onto its own residual and multiplier") {

@@ -40,17 +40,13 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
 
 BenchReport measure_linear(const Context &context, const BenchOptions &options) {
     BenchReport report = begin_report(context, options);
-    LinearShape shape = options.linear;
-    shape.dtype = options.shape.dtype;
     report.operation = "Linear";
-    report.problem = shape_text(shape);
-    for (const std::uint32_t rows : options.rows) {
-        shape.rows = rows;
+    report.problem = shape_text(linear_shapes_of(options).front());
+    for (const LinearShape &shape : linear_shapes_of(options))
         report.points.push_back({{{"in_features", "input features", shape.in_features},
                                   {"out_features", "output features", shape.out_features},
-                                  {"rows", "rows", rows}},
+                                  {"rows", "rows", shape.rows}},
                                  time_linear(context, shape, options)});
-    }
     return report;
 }
 
@@ -110,10 +106,7 @@ int bench_page(const CommonOptions &common, BenchOptions options, ValidationLog 
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     if (!options.html_file.empty()) return bench_page(common, options, validation);
     if (!options.variants.empty()) return bench_variants(common, options, validation);
-    const bool linear = options.op == "linear";
-    if (!linear && options.op != "attention")
-        throw InputError("--op " + options.op,
-                         "not supported yet by bench in this version, expected attention or linear");
+    const bool linear = is_linear(options, "bench");
     if (!options.svg_file.empty() && (linear ? options.rows.size() : shapes_of(options).size()) < 2)
         throw InputError("--svg", "one length alone, expected several, such as --kv-len 1k..128k");
     const vkattn_kernel kernel = kernel_of(common.kernel);

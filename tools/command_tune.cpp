@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
+#include <functional>
 #include <iostream>
 
 namespace vkattn::tools {
@@ -14,12 +14,40 @@ std::string lengths_text(const AttentionShape &shape) {
     return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
 }
 
-void print_table(const AttentionShape &shape, const std::vector<vkattn_candidate> &candidates) {
-    std::cout << shape_text(shape, lengths_text(shape)) << "\n";
+// A problem, in words, and how to tune it.
+struct TunedProblem {
+    std::string lengths, text;
+    std::function<std::vector<vkattn_candidate>(const Context &)> tune;
+};
+
+TunedProblem tuned(const AttentionShape &shape, vkattn_kernel kernel) {
+    return {lengths_text(shape), shape_text(shape, lengths_text(shape)),
+            [=](const Context &context) { return context.tune(problem_of(shape, kernel).desc); }};
+}
+
+TunedProblem tuned(const LinearShape &shape) {
+    const std::string rows = std::to_string(shape.rows) + (shape.rows == 1 ? " row" : " rows");
+    return {rows, rows + ", " + shape_text(shape),
+            [=](const Context &context) { return context.tune(problem_of(shape).desc); }};
+}
+
+std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOptions &options) {
+    const vkattn_kernel kernel = kernel_of(common.kernel);
+    std::vector<TunedProblem> problems;
+    if (is_linear(options, "tune"))
+        for (const LinearShape &shape : linear_shapes_of(options)) problems.push_back(tuned(shape));
+    else
+        for (const AttentionShape &shape : shapes_of(options)) problems.push_back(tuned(shape, kernel));
+    return problems;
+}
+
+void print_table(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
+    std::cout << problem.text << "\n";
     const double untuned = candidates.front().milliseconds;
     for (const vkattn_candidate &candidate : candidates) {
-        std::cout << "  " << padded(vkattn_kernel_name(candidate.kernel), 13) << " " << padded(candidate.tile, 52)
-                  << " ";
+        std::cout << "  ";
+        if (candidate.kernel != VKATTN_KERNEL_AUTO) std::cout << padded(vkattn_kernel_name(candidate.kernel), 14);
+        std::cout << padded(candidate.tile, 52) << " ";
         if (candidate.reason[0] != '\0')
             std::cout << candidate.reason;
         else
@@ -32,7 +60,7 @@ void print_table(const AttentionShape &shape, const std::vector<vkattn_candidate
     std::cout << std::flush;
 }
 
-nlohmann::ordered_json to_json(const AttentionShape &shape, const std::vector<vkattn_candidate> &candidates) {
+nlohmann::ordered_json to_json(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const vkattn_candidate &candidate : candidates)
         list.push_back({{"kernel", vkattn_kernel_name(candidate.kernel)},
@@ -40,30 +68,29 @@ nlohmann::ordered_json to_json(const AttentionShape &shape, const std::vector<vk
                         {"milliseconds", candidate.milliseconds},
                         {"kept", candidate.kept != 0},
                         {"reason", candidate.reason}});
-    return {{"problem", shape_text(shape, lengths_text(shape))}, {"candidates", list}};
+    return {{"problem", problem.text}, {"candidates", list}};
 }
 
 } // namespace
 
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation) {
-    const vkattn_kernel kernel = kernel_of(common.kernel);
-    const std::vector<AttentionShape> shapes = shapes_of(options);
+    const std::vector<TunedProblem> problems = problems_of(common, options);
     const Context context = make_context(common, validation);
     nlohmann::ordered_json report = nlohmann::ordered_json::array();
     if (!options.json) std::cout << context.facts().name << ", " << driver_text(context.facts()) << "\n";
-    for (const AttentionShape &shape : shapes) {
+    for (const TunedProblem &problem : problems) {
         std::vector<vkattn_candidate> candidates;
         try {
-            const Waiting waiting("tuning " + lengths_text(shape));
-            candidates = context.tune(problem_of(shape, kernel).desc);
+            const Waiting waiting("tuning " + problem.lengths);
+            candidates = problem.tune(context);
         } catch (const Error &error) {
             throw InputError("tune", error.what());
         }
         save_context(context, common); // what is measured is kept, whatever comes next
         if (options.json)
-            report.push_back(to_json(shape, candidates));
+            report.push_back(to_json(problem, candidates));
         else
-            print_table(shape, candidates);
+            print_table(problem, candidates);
     }
     if (options.json) std::cout << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     if (common.saved_file.empty() && !options.json) std::cout << "nothing is kept without --saved FILE\n";

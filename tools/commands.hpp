@@ -67,15 +67,12 @@ struct SelftestOptions {
     bool json = false;
 };
 
-struct TuneOptions : ShapeOptions {
+struct TuneOptions : OperationOptions {
     bool json = false;
 };
 
-struct BenchOptions : ShapeOptions, RepeatOptions {
-    std::string op = "attention";
-    LinearShape linear;                          // dtype is the shape's
-    std::vector<std::uint32_t> rows{1, 16, 512}; // of linear
-    std::vector<std::string> variants;           // not empty: layers side by side, by d_model, heads and len
+struct BenchOptions : OperationOptions, RepeatOptions {
+    std::vector<std::string> variants; // not empty: layers side by side, by d_model, heads and len
     std::uint32_t d_model = 2048;
     std::uint32_t len = 2048;
     bool roofline = false;

@@ -166,10 +166,19 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 
+void add_operation(CLI::App &command, OperationOptions &options) {
+    command.add_option("--op", options.op, "Operation: attention, linear")->capture_default_str();
+    add_shape(command, options);
+    add_sizes(command, "--rows", options.rows, "Rows of linear's input, or several; default 1,16,512");
+    add_size(command, "--in-features", options.linear.in_features, "Input features of linear; default 4096");
+    add_size(command, "--out-features", options.linear.out_features, "Output features of linear; default 4096");
+    command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
+}
+
 void add_tune(CLI::App &app, Options &options) {
-    CLI::App *command =
-        app.add_subcommand("tune", "Measure which kernel and tiles are the fastest for attention problems");
-    add_shape(*command, options.tune);
+    CLI::App *command = app.add_subcommand(
+        "tune", "Measure which kernel and tiles are the fastest for attention problems or linear layers");
+    add_operation(*command, options.tune);
     command->add_flag("--json", options.tune.json, "Print a JSON array");
     add_common(*command, options.common);
 }
@@ -177,12 +186,7 @@ void add_tune(CLI::App &app, Options &options) {
 void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
-    command->add_option("--op", bench.op, "Operation: attention, linear")->capture_default_str();
-    add_shape(*command, bench);
-    add_sizes(*command, "--rows", bench.rows, "Rows of linear's input, or several; default 1,16,512");
-    add_size(*command, "--in-features", bench.linear.in_features, "Input features of linear; default 4096");
-    add_size(*command, "--out-features", bench.linear.out_features, "Output features of linear; default 4096");
-    command->add_option("--weight-dtype", bench.linear.weight_dtype, "Type of linear's weight; default: --dtype");
+    add_operation(*command, bench);
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")

@@ -157,24 +157,13 @@ VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vka
 VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
                                         uint32_t threads);
 
-/* One way of computing an attention problem, as vkattn_tune tried it. */
-typedef struct vkattn_candidate {
-    vkattn_kernel kernel;
-    char tile[96];       /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
-    double milliseconds; /* of one run, a median; 0 where reason is given */
-    uint32_t kept;       /* 1: what plans of such problems take from now on */
-    char reason[128];    /* why it cannot be used; "" if it can */
-} vkattn_candidate;
-
-#define VKATTN_MAX_CANDIDATES 128
-
 /* Measures which kernel and which tiles are the fastest for an attention problem on this device, on the context's queue
  * and on buffers of its own that hold every tensor of the description, and waits: some tenths of a second, and some
  * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
  * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan
- * takes untuned. candidates may be NULL. */
+ * takes untuned. candidates may be NULL. vkattn_tune_linear (operators.h) does the same for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates);
 

@@ -42,6 +42,13 @@ typedef struct vkattn_linear_desc {
 /* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan);
 
+/* Measures which shader and which tiles are the fastest for a product on this device, as vkattn_tune does for attention.
+ * Products of such layers (the same features, types and alignment; rows up to the same power of two) take the fastest
+ * from then on, those of vkattn_layer_plan too, in this context and, through vkattn_context_save, in later ones.
+ * count, candidates: as vkattn_tune's. */
+VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
+                                            vkattn_candidate *candidates);
+
 typedef enum vkattn_norm_kind {
     VKATTN_NORM_RMS = 0,   /* Zhang and Sennrich, 2019 */
     VKATTN_NORM_LAYER = 1, /* Ba, Kiros and Hinton, 2016 */

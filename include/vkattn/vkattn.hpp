@@ -372,11 +372,12 @@ class Context {
 
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
     Returned<std::vector<vkattn_candidate>> tune(const vkattn_attention_desc &desc) const {
-        std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
-        auto count = static_cast<std::uint32_t>(candidates.size());
-        const vkattn_result result = vkattn_tune(get(), &desc, &count, candidates.data());
-        candidates.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, candidates.size()) : 0);
-        return detail::returned(result, std::move(candidates));
+        return tuned(vkattn_tune, desc);
+    }
+
+    // The same of a linear layer.
+    Returned<std::vector<vkattn_candidate>> tune(const vkattn_linear_desc &desc) const {
+        return tuned(vkattn_tune_linear, desc);
     }
 
     Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
@@ -414,6 +415,17 @@ class Context {
         vkattn_context_info info{};
         info.device_selector = selector;
         return info;
+    }
+
+    template <typename Desc>
+    Returned<std::vector<vkattn_candidate>> tuned(vkattn_result (*measure)(vkattn_context, const Desc *,
+                                                                           std::uint32_t *, vkattn_candidate *),
+                                                  const Desc &desc) const {
+        std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
+        auto count = static_cast<std::uint32_t>(candidates.size());
+        const vkattn_result result = measure(get(), &desc, &count, candidates.data());
+        candidates.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, candidates.size()) : 0);
+        return detail::returned(result, std::move(candidates));
     }
 
     template <typename Desc>

@@ -198,6 +198,10 @@ def test_contexts_devices_and_what_they_learn():
     query = random(1, 2, 5, 16)
     candidates = context.tune(vkattn.problem(query, query, query))
     assert sum(candidate.kept for candidate in candidates) == 1
+    rows, weight = random(9, 24), random(16, 24)
+    candidates = context.tune(vkattn.linear_problem(rows, weight, activation="silu", residual=random(9, 16)))
+    assert sum(candidate.kept for candidate in candidates) == 1
+    assert nmse(vkattn.linear(rows, weight, context=context), rows.astype("f8") @ weight.T.astype("f8")) < 1e-10
     again = vkattn.Context(0, saved=context.save())
     expected, _ = reference(query, query, query)
     assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10

@@ -20,10 +20,10 @@ from .context import Candidate, Check, Context, Kernel, default_context, devices
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
-from .operators import embedding, linear, merge, norm
+from .operators import embedding, linear, linear_problem, merge, norm
 
 __version__ = version()
 __all__ = ["Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel", "Layer",
            "NoDeviceError", "OutOfMemoryError", "UnsupportedError", "VkattnError", "attention", "config_from_name",
-           "default_context", "devices", "embedding", "errors", "estimate", "layer_config", "linear", "merge", "norm", "problem",
-           "version"]
+           "default_context", "devices", "embedding", "errors", "estimate", "layer_config", "linear", "linear_problem", "merge", "norm",
+           "problem", "version"]

@@ -130,6 +130,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_context_save": (c_int, (c_void_p, POINTER(c_uint64), c_void_p)),
     "vkattn_self_test": (c_int, (c_void_p, POINTER(c_uint32), POINTER(Check))),
     "vkattn_tune": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_uint32), POINTER(Candidate))),
+    "vkattn_tune_linear": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_uint32), POINTER(Candidate))),
     "vkattn_buffer_create": (c_int, (c_void_p, c_uint64, POINTER(c_void_p))),
     "vkattn_buffer_destroy": (None, (c_void_p,)),
     "vkattn_buffer_handle": (c_uint64, (c_void_p,)),

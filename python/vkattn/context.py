@@ -169,10 +169,11 @@ class Context:
                 for check in checks[:count.value]]
 
     def tune(self, desc):
-        """Measures the fastest way of computing a problem (see attention.problem), for such problems from then on."""
+        """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on."""
+        tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
         count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
         with self._lock:
-            call("vkattn_tune", self.handle.raw, desc, count, candidates)
+            call(tune, self.handle.raw, desc, count, candidates)
             self.plans.clear()
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates[:count.value]]

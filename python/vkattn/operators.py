@@ -17,20 +17,19 @@ def _fold(array):
     return array.reshape(1, -1, array.shape[-1])
 
 
+def _describe(desc, arrays):
+    for role, array in arrays.items():
+        setattr(desc, role, describe(array, role))
+
+
 def _run(context, plan_function, desc, inputs, outputs):
     """desc describes all but the tensors, which are those of the arrays."""
-    for role, array in {**inputs, **outputs}.items():
-        setattr(desc, role, describe(array, role))
+    _describe(desc, {**inputs, **outputs})
     (context or default_context()).run(plan_function, desc, inputs, outputs)
 
 
-def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, context=None):
-    """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
-
-    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or ml_dtypes' bfloat16
-    activation  none, relu, gelu, silu or leaky_relu
-    Returns [..., out] in the input's type.
-    """
+def _linear(input, weight, bias, activation, multiplier, residual):
+    """The description of a product but for its tensors, its input arrays and its output [..., out]."""
     arrays = {"input": as_array(input, "input"), "weight": as_array(weight, "weight")}
     shape = (*arrays["input"].shape[:-1], arrays["weight"].shape[0])
     arrays["input"] = _fold(arrays["input"])
@@ -41,10 +40,27 @@ def linear(input, weight, bias=None, *, activation="none", multiplier=None, resi
             if numpy.shape(array) != shape:
                 raise ValueError(f"{role}: shape {list(numpy.shape(array))}, expected {list(shape)}")
             arrays[role] = _fold(as_array(array, role))
-    output = numpy.empty(shape, arrays["input"].dtype)
     desc = _abi.LinearDesc(activation=_choose(_abi.ACTIVATIONS, activation, "activation"))
+    return desc, arrays, numpy.empty(shape, arrays["input"].dtype)
+
+
+def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, context=None):
+    """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
+
+    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or ml_dtypes' bfloat16
+    activation  none, relu, gelu, silu or leaky_relu
+    Returns [..., out] in the input's type.
+    """
+    desc, arrays, output = _linear(input, weight, bias, activation, multiplier, residual)
     _run(context, "vkattn_linear_plan", desc, arrays, {"output": _fold(output)})
     return output
+
+
+def linear_problem(input, weight, bias=None, *, activation="none", multiplier=None, residual=None):
+    """The C description of a call of linear, for Context.tune."""
+    desc, arrays, output = _linear(input, weight, bias, activation, multiplier, residual)
+    _describe(desc, {**arrays, "output": _fold(output)})
+    return desc
 
 
 def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, context=None):

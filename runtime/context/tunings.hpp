@@ -2,6 +2,7 @@
 
 #include "vkattn/vkattn.h"
 
+#include <algorithm>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -17,38 +18,90 @@ struct AttentionTile {
     uint32_t dim_subgroups = 0; // coopmat: that share their query rows
     uint32_t matrix_shape = 0;  // coopmat: 1 + the place in the device's list
     uint32_t parts = 0;         // of each row's keys
-    bool operator==(const AttentionTile &) const = default;
 };
 
 // Problems that one choice is good for: equal in what shapes the code, and about as large.
-struct ProblemClass {
+struct AttentionClass {
     uint32_t kernel; // that the caller insists on
     uint32_t head_dim, v_head_dim, group;
     uint32_t query_type, key_type, value_type;
     uint32_t flags; // masks and layouts, see class_of
     uint32_t log2_rows, log2_keys, log2_heads;
-    bool operator==(const ProblemClass &) const = default;
+    bool operator==(const AttentionClass &) const = default;
+};
+
+// The shaders that compute a linear layer: see linear_planner.hpp.
+enum class LinearShader : uint32_t { kNone, kVector, kAddresses, kTiles, kMatrices };
+
+// How a shader divides a linear layer; what tuning chooses, as an AttentionTile.
+struct LinearTile {
+    uint32_t shader = 0;       // LinearShader that the rest is meant for; kNone: all is the rule's
+    uint32_t rows = 0;         // kAddresses: of an invocation
+    uint32_t blocks = 0;       // kAddresses: of four features, loaded at a time
+    uint32_t matrix_shape = 0; // kMatrices: 1 + the place in the device's list
+    uint32_t subgroups = 0;    // kMatrices: of a workgroup
+    uint32_t matrices = 0;     // kMatrices: of a subgroup, along the rows and along the outputs
+};
+
+// Linear layers that one choice is good for.
+struct LinearClass {
+    uint32_t input_type, weight_type, output_type;
+    uint32_t flags; // layouts, see class_of
+    uint32_t in_features, out_features;
+    uint32_t log2_rows, log2_groups;
+    bool operator==(const LinearClass &) const = default;
 };
 
 // A choice as it is saved: see saved_state.hpp.
+template <class Class, class Tile>
 struct SavedTuning {
-    ProblemClass problems;
-    AttentionTile tile;
+    Class problems;
+    Tile tile;
 };
 
-// What tuning has found best on a device. Thread safe.
-class Tunings {
-  public:
-    // The tile that was kept; one of kernel VKATTN_KERNEL_AUTO if none was.
-    AttentionTile find(const ProblemClass &problems) const;
-    void keep(const ProblemClass &problems, const AttentionTile &tile);
+using SavedAttentionTuning = SavedTuning<AttentionClass, AttentionTile>;
+using SavedLinearTuning = SavedTuning<LinearClass, LinearTile>;
 
-    std::vector<SavedTuning> save() const;
-    void load(std::span<const SavedTuning> saved);
+// What tuning has found best on a device for problems of one kind. Thread safe.
+template <class Class, class Tile>
+class TuningTable {
+  public:
+    using Saved = SavedTuning<Class, Tile>;
+
+    // The tile that was kept; one that leaves all to the rule if none was.
+    Tile find(const Class &problems) const {
+        const std::lock_guard lock(mutex_);
+        const auto found = std::ranges::find(tunings_, problems, &Saved::problems);
+        return found == tunings_.end() ? Tile{} : found->tile;
+    }
+
+    void keep(const Class &problems, const Tile &tile) {
+        const std::lock_guard lock(mutex_);
+        const auto found = std::ranges::find(tunings_, problems, &Saved::problems);
+        if (found == tunings_.end())
+            tunings_.push_back({problems, tile});
+        else
+            found->tile = tile;
+    }
+
+    std::vector<Saved> save() const {
+        const std::lock_guard lock(mutex_);
+        return tunings_;
+    }
+
+    void load(std::span<const Saved> saved) {
+        const std::lock_guard lock(mutex_);
+        tunings_.assign(saved.begin(), saved.end());
+    }
 
   private:
     mutable std::mutex mutex_;
-    std::vector<SavedTuning> tunings_; // few: the problems that somebody had tuned
+    std::vector<Saved> tunings_; // few: the problems that somebody had tuned
+};
+
+struct Tunings {
+    TuningTable<AttentionClass, AttentionTile> attention;
+    TuningTable<LinearClass, LinearTile> linear;
 };
 
 } // namespace vkattn

@@ -239,7 +239,7 @@ void test_choices(Context &context, const AttentionProblem &problem) {
 
 // What tuning found is followed, and what is chosen has passed its test.
 void prepare(Context &context, AttentionProblem &problem) {
-    if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = context.tunings().find(class_of(problem));
+    if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = context.tunings().attention.find(class_of(problem));
     if (problem.kernel == VKATTN_KERNEL_AUTO) test_choices(context, problem);
 }
 

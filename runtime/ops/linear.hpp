@@ -1,6 +1,9 @@
 #pragma once
 
+#include "runtime/linear_planner.hpp"
 #include "runtime/plan.hpp"
+
+#include <string>
 
 namespace vkattn {
 
@@ -16,9 +19,19 @@ struct LinearEpilogue {
 //
 // input [B,L,in], last stride 1; weight [out,in], any strides
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
-// F32, F16 or BF16 each. Returns which shader computes it and why.
-const char *add_linear(Plan &plan, const View &input, const View &weight, const View &output,
-                       const LinearEpilogue &epilogue = {});
+// F32, F16 or BF16 each.
+struct LinearOperands {
+    View input, weight, output;
+    LinearEpilogue epilogue;
+};
+
+LinearProblem problem_of(const LinearOperands &operands);
+
+// Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
+std::string add_product(Plan &plan, const LinearProblem &problem, const LinearOperands &operands);
+
+void add_linear(Plan &plan, const View &input, const View &weight, const View &output,
+                const LinearEpilogue &epilogue = {});
 
 // A matrix of its own for each head: output[b,h,l,:] = weight[h] input[b,h,l,:] + bias[h].
 //
@@ -27,7 +40,8 @@ const char *add_linear(Plan &plan, const View &input, const View &weight, const 
 // into latents.
 void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output);
 
-// The caller's product, checked.
+// The caller's product. Fails, naming the member, where it is none.
+LinearOperands check_linear(const vkattn_linear_desc &desc);
 void plan_linear(Plan &plan, const vkattn_linear_desc &desc);
 
 } // namespace vkattn

@@ -18,11 +18,13 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
 
 void read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
     const vkattn::SavedState state = vkattn::read_state(bytes, caps);
-    if (!state.reason.empty() && !(state.verdicts.empty() && state.tunings.empty() && state.pipelines.empty()))
+    if (!state.reason.empty() && !(state.verdicts.empty() && state.attention_tunings.empty() &&
+                                   state.linear_tunings.empty() && state.pipelines.empty()))
         std::abort();
     vkattn::Tunings tunings;
-    tunings.load(state.tunings);
-    if (tunings.save().size() > state.tunings.size()) std::abort();
+    tunings.attention.load(state.attention_tunings);
+    tunings.linear.load(state.linear_tunings);
+    if (tunings.attention.save().size() > state.attention_tunings.size()) std::abort();
     vkattn::Verdicts verdicts;
     verdicts.load(state.verdicts);
 }
@@ -33,13 +35,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     static const vkattn::DeviceCaps caps{};
     const std::span<const std::byte> given = std::as_bytes(std::span(data, size));
     read(given, caps);
-    if (size < 16) return 0;
-    // magic, identity, checksum, and the sizes of three parts, the first two of which the input says
-    std::uint64_t header[6] = {0, vkattn::identity_of(caps), 0, 0, 0, 0};
-    std::memcpy(&header[0], "vkattn02", 8);
-    const std::span<const std::byte> content = given.subspan(16);
-    std::memcpy(&header[3], data, 16);
-    header[5] = content.size() - header[3] - header[4];
+    if (size < 24) return 0;
+    // magic, identity, checksum, and the sizes of four parts, the first three of which the input says
+    std::uint64_t header[7] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0};
+    std::memcpy(&header[0], "vkattn03", 8);
+    const std::span<const std::byte> content = given.subspan(24);
+    std::memcpy(&header[3], data, 24);
+    header[6] = content.size() - header[3] - header[4] - header[5];
     header[2] = checksum_of(content);
     std::vector<std::byte> whole(sizeof header + content.size());
     std::memcpy(whole.data(), header, sizeof header);

@@ -1,0 +1,127 @@
+// Linear layers as they are divided: whatever a saved choice says, within what the device has.
+#include "random_draws.hpp"
+#include "runtime/context/kernel_support.hpp"
+#include "runtime/linear_planner.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+
+using namespace vkattn_test;
+
+namespace {
+
+vkattn::DeviceCaps any_device(Random &random) {
+    vkattn::DeviceCaps caps{};
+    caps.features.shader_float16 = true;
+    caps.shader_float16 = 1;
+    caps.subgroup_size = random.any({4u, 8u, 16u, 32u, 64u});
+    caps.max_workgroup_invocations = random.any({128u, 256u, 1024u});
+    caps.max_shared_memory_bytes = random.any({16384u, 32768u, 65536u});
+    for (std::uint32_t &count : caps.max_workgroup_count) count = random.any({128u, 65535u});
+    caps.buffers_have_addresses = random.any({0u, 1u});
+    caps.traits.specialised_arrays = 1;
+    caps.traits.matrix_units = random.any({0u, 1u});
+    caps.traits.unroll_matrices = random.any({0u, 1u});
+    caps.traits.most_addressed_linear_rows = random.any({0u, 64u});
+    caps.kernel_count = 1;
+    caps.kernels[0] = {VKATTN_KERNEL_COOPMAT, 1, ""};
+    caps.matrix_shape_count = random.any({0u, 1u, 2u, 3u});
+    for (std::uint32_t i = 0; i < caps.matrix_shape_count; ++i)
+        caps.matrix_shapes[i] = {random.any({8u, 16u, 32u}), random.any({8u, 16u, 32u}),
+                                 random.any({8u, 16u, 32u, 64u}), VKATTN_TYPE_F16};
+    return caps;
+}
+
+vkattn::LinearProblem any_problem(Random &random) {
+    const auto rows = static_cast<std::uint32_t>(random.up_to(random.any({6u, 600u}))),
+               in = static_cast<std::uint32_t>(random.up_to(300)), out = static_cast<std::uint32_t>(random.up_to(300));
+    vkattn::LinearProblem problem;
+    problem.push.rows = problem.push.positions = rows;
+    problem.push.in_features = in;
+    problem.push.out_features = problem.push.head_dim = out;
+    problem.push.input_strides[1] = problem.push.weight_strides[0] = random.one_in(2) ? in : (in + 7) / 8 * 8;
+    problem.push.weight_strides[1] = 1;
+    problem.push.output_strides[1] = out;
+    problem.push.output_strides[3] = 1;
+    problem.input.type = problem.weight.type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16});
+    problem.output.type = VKATTN_TYPE_F32;
+    problem.tile.shader = random.any({0u, 1u, 2u, 3u, 4u, 5u, 0xffffffffu});
+    for (std::uint32_t vkattn::LinearTile::*member :
+         {&vkattn::LinearTile::rows, &vkattn::LinearTile::blocks, &vkattn::LinearTile::matrix_shape,
+          &vkattn::LinearTile::subgroups, &vkattn::LinearTile::matrices})
+        problem.tile.*member = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
+    return problem;
+}
+
+// Rows and outputs that the workgroups of a choice compute.
+std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearChoice &choice) {
+    const vkattn::gpu::LinearConstants &c = choice.constants;
+    const std::uint64_t x = choice.groups[0], y = choice.groups[1];
+    switch (choice.shader) {
+    case vkattn::LinearShader::kVector:
+        return {y * c.ROWS, x * LINEAR_VECTOR_OUTPUTS};
+    case vkattn::LinearShader::kAddresses:
+        return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
+    case vkattn::LinearShader::kTiles:
+        return {y * LINEAR_TILE, x * LINEAR_TILE};
+    default:
+        return {y * c.ROW_SUBGROUPS * c.TILES * c.MATRIX_N,
+                x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
+    }
+}
+
+// As linear_coopmat.comp declares its shared memory.
+std::uint64_t shared_bytes(const vkattn::gpu::LinearConstants &c) {
+    const std::uint64_t subgroups = c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, outputs = subgroups / c.ROW_SUBGROUPS;
+    const std::uint64_t lines = outputs * c.TILES * c.MATRIX_M + c.ROW_SUBGROUPS * c.TILES * c.MATRIX_N;
+    return 16 *
+           std::max<std::uint64_t>(lines * (LINEAR_MATRIX_STEP / 8 + 1), subgroups * c.MATRIX_N * (c.MATRIX_M / 4 + 1));
+}
+
+void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCaps &caps,
+                    const vkattn::gpu::LinearConstants &c) {
+    CHECK(shared_bytes(c) <= caps.max_shared_memory_bytes);
+    CHECK(c.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
+    CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.ROW_SUBGROUPS) == 0);
+    CHECK(LINEAR_MATRIX_STEP % c.MATRIX_K == 0);
+    CHECK(problem.input.type == VKATTN_TYPE_F16);
+    bool listed = false;
+    for (const vkattn_matrix_shape &shape : caps.matrix_shapes)
+        listed = listed || (shape.m == c.MATRIX_M && shape.n == c.MATRIX_N && shape.k == c.MATRIX_K);
+    CHECK(listed);
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("linear_planner");
+
+TEST_CASE("every choice covers the layer within the device's limits, whatever the tile says") {
+    std::size_t by_shader[5] = {}, tuned = 0;
+    for (unsigned seed = 0; seed < 20000; ++seed) {
+        INFO("seed " << seed);
+        Random random(seed);
+        const vkattn::DeviceCaps caps = any_device(random);
+        const vkattn::LinearProblem problem = any_problem(random);
+        const vkattn::LinearChoice choice = vkattn::choose_linear(problem, caps);
+        ++by_shader[static_cast<std::size_t>(choice.shader)];
+        tuned += choice.reason.find("tuning") != std::string::npos ? 1 : 0;
+        const auto [rows, outputs] = covered(choice);
+        CHECK(rows >= problem.push.rows);
+        CHECK(outputs >= problem.push.out_features);
+        for (int axis = 0; axis < 3; ++axis) CHECK(choice.groups[axis] <= caps.max_workgroup_count[axis]);
+        if (choice.shader == vkattn::LinearShader::kMatrices) check_matrices(problem, caps, choice.constants);
+        if (choice.shader != vkattn::LinearShader::kAddresses) continue;
+        CHECK(caps.buffers_have_addresses == 1);
+        CHECK(choice.constants.BLOCKS > 0);
+        CHECK(problem.push.in_features % (vkattn::kLinearBlock * choice.constants.BLOCKS) == 0);
+        CHECK(std::has_single_bit(choice.constants.ROWS));
+    }
+    for (std::size_t shader = 1; shader < 5; ++shader) {
+        const bool built = shader != 4 || vkattn::module_is_built(vkattn::Module::kLinearCoopmat);
+        CHECK((by_shader[shader] > 100) == built);
+    }
+    CHECK(tuned > 1000);
+}
+
+TEST_SUITE_END();
