@@ -167,7 +167,8 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
         own.tunings().attention.load(saved.attention_tunings);
         own.tunings().linear.load(saved.linear_tunings);
         own.pipelines().load(saved.pipelines);
-        own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
+        if (own.caps().traits.self_test != 0)
+            own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
         return made;
     });
 }

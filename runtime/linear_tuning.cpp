@@ -51,8 +51,8 @@ std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kBlocks[] = {1, 2, 4}, kSubgroups[] = {1, 2, 8},
                               kMatrices[] = {1, 2, 4};
     const LinearProblem problem = problem_of(operands);
-    const bool tests = context.caps().traits.self_test != 0 && is_supported(context.caps(), VKATTN_KERNEL_COOPMAT);
-    if (tests) context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
+    if (is_supported(context.judged_caps(), VKATTN_KERNEL_COOPMAT))
+        context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
     TileSearch<LinearTile> tiles(
         buffers_of(context, operands),
         [&](const LinearTile &tile) { return make_trial(context, operands, with(problem, tile)); },

@@ -29,8 +29,7 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
 LinearChoice choose_tested(Context &context, LinearProblem problem) {
     if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
     LinearChoice choice = choose_linear(problem, context.judged_caps());
-    const bool tests = context.caps().traits.self_test != 0 && choice.shader == LinearShader::kMatrices;
-    if (tests && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
+    if (choice.shader == LinearShader::kMatrices && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
         choice = choose_linear(problem, context.judged_caps());
     return choice;
 }
