@@ -331,10 +331,10 @@ VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *coun
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. */
 typedef struct vkattn_candidate {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader */
-    char tile[96]; /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts", "linear_addresses, 8 rows, 4 blocks" */
-    double milliseconds; /* of one run, a median; 0 where reason is given */
-    uint32_t kept;       /* 1: what plans of such problems take from now on */
-    char reason[128];    /* why it cannot be used; "" if it can */
+    char tile[96];        /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
+    double milliseconds;  /* of one run, a median; 0 where reason is given */
+    uint32_t kept;        /* 1: what plans of such problems take from now on */
+    char reason[128];     /* why it cannot be used; "" if it can */
 } vkattn_candidate;
 
 #define VKATTN_MAX_CANDIDATES 128
