@@ -14,12 +14,7 @@ constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kTwoTo32 = 4294967296.0;
 constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
 
-static_assert(FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 && FORMAT_BF16 == VKATTN_TYPE_BF16 &&
-              FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_NONE == VKATTN_TYPE_NONE && FORMAT_Q8_0 == VKATTN_TYPE_Q8_0 &&
-              FORMAT_Q4_0 == VKATTN_TYPE_Q4_0);
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
-
-uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
 
 // See FEATURE_KEY_ALIGNED.
 bool rows_are_aligned(const vkattn_tensor &tensor) {
@@ -143,18 +138,6 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
 
 } // namespace
 
-uint32_t tiles(uint64_t size, uint32_t tile) {
-    return static_cast<uint32_t>(std::min<uint64_t>((size + tile - 1) / tile, UINT32_MAX));
-}
-
-void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel) {
-    for (size_t axis = 0; axis < 3; ++axis)
-        if (groups[axis] > caps.max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, kernel, ": ", groups[axis], " workgroups on axis ", axis,
-                 ", expected at most ", caps.max_workgroup_count[axis], " (maxComputeWorkGroupCount of ", caps.name,
-                 ")");
-}
-
 vkattn_kernel decode_of(const AttentionProblem &problem) {
     return problem.value_in_key ? VKATTN_KERNEL_LATENT_DECODE : VKATTN_KERNEL_DECODE;
 }
@@ -175,7 +158,7 @@ void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     choice.dispatches[1] = {constants, {problem.q_len, problem.query_heads, problem.batch}};
     choice.dispatches[2] = {constants,
                             {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}};
-    for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_grid(dispatch.groups, caps, "unfused");
+    for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_fit(dispatch.groups, caps, "unfused");
     const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
     if (most_keys != 0 && problem.kv_len > most_keys)
         fail(VKATTN_ERROR_UNSUPPORTED, "unfused: ", problem.kv_len, " keys, expected at most ", most_keys, " ",

@@ -2,6 +2,7 @@
 
 #include "runtime/attention_problem.hpp"
 #include "runtime/context/device_caps.hpp"
+#include "runtime/grid.hpp"
 #include "shaders/interface.h"
 
 #include <array>
@@ -21,7 +22,7 @@ struct AttentionChoice {
     gpu::AttentionParameters parameters;
     struct Dispatch {
         gpu::AttentionConstants constants;
-        std::array<uint32_t, 3> groups;
+        Grid groups;
     };
     // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
     std::array<Dispatch, 3> dispatches;
@@ -49,8 +50,5 @@ bool is_coopmat(vkattn_kernel kernel);
 
 // What the planners of single kernels share.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
-uint32_t tiles(uint64_t size, uint32_t tile);
-// Fails, naming the kernel, where the device's workgroup counts are too small.
-void require_grid(const std::array<uint32_t, 3> &groups, const DeviceCaps &caps, const char *kernel);
 
 } // namespace vkattn

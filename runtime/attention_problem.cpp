@@ -2,6 +2,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/sequences.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -110,8 +111,6 @@ void check_sizes(AttentionProblem &problem) {
 
 bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }
 
-uint64_t blocks_of(uint64_t len, uint64_t block) { return (len + block - 1) / block; }
-
 // Brings [Lq|1,Lm], [B|1,Lq|1,Lm] and the full form to 4-D with stride 0 where the mask is broadcast.
 vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, const uint64_t (&limits)[4]) {
     require(mask.rank >= 2, name, ": rank ", mask.rank, ", expected 2, 3 or 4");
@@ -149,10 +148,10 @@ void check_block_mask(const vkattn_attention_desc &desc, AttentionProblem &probl
     require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with block_mask");
     problem.block_q_len = std::min(desc.block_q_len, problem.q_len);
     problem.block_kv_len = std::min(desc.block_kv_len, problem.kv_len);
-    const uint64_t key_blocks = blocks_of(problem.kv_len, problem.block_kv_len);
+    const uint64_t key_blocks = divide_up(problem.kv_len, problem.block_kv_len);
     problem.block_mask = four_dimensional(
         mask, "block_mask",
-        {problem.batch, problem.query_heads, blocks_of(problem.q_len, problem.block_q_len), key_blocks});
+        {problem.batch, problem.query_heads, divide_up(problem.q_len, problem.block_q_len), key_blocks});
     require(problem.block_mask.shape[3] == key_blocks, "block_mask: ", problem.block_mask.shape[3],
             " blocks of keys, expected ", key_blocks, ", for ", problem.kv_len, " keys");
 }
@@ -269,9 +268,9 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.head_dim = problem.head_dim;
     problems.v_head_dim = problem.v_head_dim;
     problems.group = problem.query_heads / problem.kv_heads;
-    problems.query_type = static_cast<uint32_t>(problem.query.type);
-    problems.key_type = static_cast<uint32_t>(problem.key.type);
-    problems.value_type = static_cast<uint32_t>(problem.value.type);
+    problems.query_type = format_of(problem.query);
+    problems.key_type = format_of(problem.key);
+    problems.value_type = format_of(problem.value);
     const bool flags[] = {problem.causal,
                           problem.windowed,
                           problem.value_in_key,
@@ -285,9 +284,9 @@ AttentionClass class_of(const AttentionProblem &problem) {
                           present(problem.qk_matmul_output),
                           present(problem.block_mask)};
     for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
-    problems.log2_rows = static_cast<uint32_t>(std::bit_width(rows_of(problem) - 1));
-    problems.log2_keys = static_cast<uint32_t>(std::bit_width(problem.kv_len - 1));
-    problems.log2_heads = static_cast<uint32_t>(std::bit_width(uint64_t{problem.batch} * problem.kv_heads - 1));
+    problems.log2_rows = log2_up(rows_of(problem));
+    problems.log2_keys = log2_up(problem.kv_len);
+    problems.log2_heads = log2_up(uint64_t{problem.batch} * problem.kv_heads);
     return problems;
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 
 namespace vkattn {
 namespace {
@@ -95,14 +94,8 @@ AttentionProblem first_part(Context &context, const AttentionProblem &problem) {
     return split_to_bind(problem, context.judged_caps()).front();
 }
 
-AttentionProblem with(const AttentionProblem &problem, const AttentionTile &tile) {
-    AttentionProblem tuned = problem;
-    tuned.tile = tile;
-    return tuned;
-}
-
 AttentionChoice choose(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
-    return plan_attention(first_part(context, with(problem, tile)), context.judged_caps());
+    return plan_attention(first_part(context, divided(problem, tile)), context.judged_caps());
 }
 
 Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
@@ -110,7 +103,7 @@ Trial make_trial(Context &context, const AttentionProblem &problem, const Attent
     const AttentionChoice::Dispatch &dispatch = choice.dispatches[0];
     Trial trial{std::make_unique<Plan>(context), choice.kernel, static_cast<uint32_t>(choice.kernel), words(choice)};
     trial.code = code_of(choice.kernel, choice.body, choice.parts, dispatch.groups, dispatch.constants);
-    add_attention(*trial.plan, with(problem, tile), roles_of(problem));
+    add_attention(*trial.plan, divided(problem, tile), roles_of(problem));
     return trial;
 }
 
@@ -152,9 +145,7 @@ void Search::try_tiles() {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
     for (vkattn_kernel kernel : kernels_for(problem_)) {
         if (!tiles_.trials().is_near(kernel)) continue;
-        std::vector<uint32_t> shapes(is_coopmat(kernel) ? context_.caps().matrix_shape_count : 0);
-        std::iota(shapes.begin(), shapes.end(), 1u);
-        tiles_.vary(kernel, &AttentionTile::matrix_shape, shapes);
+        if (is_coopmat(kernel)) tiles_.vary_matrix_shapes(kernel, context_.caps());
         tiles_.vary(kernel, &AttentionTile::rows, kRows);
         tiles_.vary(kernel, &AttentionTile::keys, kKeys);
         tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);

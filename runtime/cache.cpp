@@ -4,6 +4,7 @@
 #include "runtime/error.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/grid.hpp"
 
 #include <algorithm>
 
@@ -138,7 +139,7 @@ void add_advance(Plan &plan, const Cache &cache, uint32_t tokens) {
     plan.barrier();
     const gpu::AdvancePush push{{}, cache.sizes().batch, tokens, cache.sizes().capacity};
     Step &step = plan.add_step(plan.pipeline(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
-    step.groups[0] = (push.sequences + ELEMENTWISE_WORKGROUP_SIZE - 1) / ELEMENTWISE_WORKGROUP_SIZE;
+    step.groups[0] = tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(plan, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     step.written_binding = BINDING_ADVANCE_LENGTHS;
 }

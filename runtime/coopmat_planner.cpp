@@ -3,6 +3,7 @@
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
 #include "runtime/flash_planner.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,8 +16,6 @@ constexpr uint32_t kVectorBytes = 16;
 constexpr uint32_t kQueryDimsInRegisters = 256;
 constexpr uint32_t kMostOutputs = 128; // f32 sums of an invocation, where they cannot be shared out
 constexpr uint32_t kMostSubgroups = 8; // of a workgroup
-
-uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
 
 // How a workgroup divides its tile: see ATTENTION_CONSTANTS in shaders/interface.h.
 struct MatrixTile {
@@ -116,7 +115,7 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
 uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
     const uint32_t invocations = caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups;
-    const auto trips = [&](uint64_t vectors) { return (vectors + invocations - 1) / invocations; };
+    const auto trips = [&](uint64_t vectors) { return divide_up(vectors, invocations); };
     const uint32_t strip = tile.shape.m * tile.dim_subgroups;
     const uint64_t key_vectors = round_up(problem.head_dim, tile.chunk) / kVectorElements;
     const uint64_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;

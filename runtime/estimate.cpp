@@ -1,6 +1,7 @@
 #include "runtime/estimate.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/rounding.hpp"
 
 #include <limits>
 #include <vector>
@@ -243,7 +244,7 @@ uint64_t weight_value_bytes(vkattn_type type) {
 
 uint64_t cache_row_bytes(vkattn_type type, uint64_t values) {
     constexpr uint64_t kBlockValues = 32;
-    const uint64_t blocks = (values + kBlockValues - 1) / kBlockValues;
+    const uint64_t blocks = divide_up(values, kBlockValues);
     switch (type) {
     case VKATTN_TYPE_F32:
         return product(values, 4);

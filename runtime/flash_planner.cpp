@@ -2,6 +2,7 @@
 
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -351,7 +352,7 @@ void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
 
 // Workgroups of the grid's first axis that keep a dispatch below what the device may be given at once.
 uint32_t groups_per_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionChoice &choice) {
-    const std::array<uint32_t, 3> &groups = choice.dispatches[0].groups;
+    const Grid &groups = choice.dispatches[0].groups;
     const bool bounded = choice.body == FlashBody::kTiles || choice.body == FlashBody::kMatrices;
     if (caps.traits.max_dispatch_megaflops == 0 || !bounded) return groups[0];
     const double pairs = static_cast<double>(rows_of(problem)) * choice.keys_per_dispatch * groups[1] * groups[2];
@@ -375,7 +376,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, Flash
         body == FlashBody::kKeys ? keys_tile(problem, caps).rows : rows_of_tile(problem, caps) * row_groups;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows)} * problem.kv_heads * problem.batch;
     const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
-    const uint64_t wanted = (filling + workgroups - 1) / workgroups;
+    const uint64_t wanted = divide_up(filling, workgroups);
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
     return parts_between(problem, std::min(wanted, most), tiles(problem.kv_len, most_keys(problem, caps, body)));
 }
@@ -449,20 +450,20 @@ uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, 
                        uint64_t most_keys) {
     const uint64_t wanted = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(wanted, most), (problem.kv_len + most_keys - 1) / most_keys);
+    return parts_between(problem, std::min(wanted, most), divide_up(problem.kv_len, most_keys));
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const char *name = vkattn_kernel_name(choice.kernel);
     choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
-    require_grid(choice.dispatches[0].groups, caps, name);
+    require_fit(choice.dispatches[0].groups, caps, name);
     if (choice.parts == 1) return;
     choice.dispatches[0].constants.PARTS = choice.parts;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};
     choice.dispatches[1].constants.PARTS = choice.parts;
-    require_grid(choice.dispatches[1].groups, caps, name);
+    require_fit(choice.dispatches[1].groups, caps, name);
 }
 
 } // namespace vkattn

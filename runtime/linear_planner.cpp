@@ -3,6 +3,7 @@
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -24,8 +25,6 @@ constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows 
 constexpr uint32_t kAddressedRows = 8, kAddressedBlocks = 4;
 
 static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
-
-uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
 
 const char *name_of(LinearShader shader) {
     switch (shader) {
@@ -99,8 +98,8 @@ gpu::LinearConstants constants_of(const LinearProblem &problem) {
 }
 
 // Workgroups of a tile of so many outputs and rows.
-std::array<uint32_t, 3> grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows) {
-    return {(problem.push.out_features + outputs - 1) / outputs, (problem.push.rows + rows - 1) / rows, problem.groups};
+Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows) {
+    return {tiles(problem.push.out_features, outputs), tiles(problem.push.rows, rows), problem.groups};
 }
 
 // How a workgroup of linear_coopmat divides its tile.
@@ -217,13 +216,6 @@ LinearChoice choose_tiles(const LinearProblem &problem) {
             "tiles in shared memory"};
 }
 
-// The axis of the grid that is longer than the device's; 3: none is.
-size_t excess(const LinearChoice &choice, const DeviceCaps &caps) {
-    size_t axis = 0;
-    while (axis < 3 && choice.groups[axis] <= caps.max_workgroup_count[axis]) ++axis;
-    return axis;
-}
-
 // What tuning found, if it can still be followed.
 std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const DeviceCaps &caps) {
     std::optional<LinearChoice> choice;
@@ -243,7 +235,7 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
     default:
         break;
     }
-    if (!choice.has_value() || excess(*choice, caps) < 3) return std::nullopt;
+    if (!choice.has_value() || !fits(choice->groups, caps)) return std::nullopt;
     choice->reason = "the fastest that tuning found for such layers";
     return choice;
 }
@@ -265,7 +257,6 @@ LinearChoice named(LinearChoice choice) {
 } // namespace
 
 LinearClass class_of(const LinearProblem &problem) {
-    const auto log2_up = [](uint32_t value) { return static_cast<uint32_t>(std::bit_width(value - 1)); };
     LinearClass layers{};
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
@@ -279,16 +270,12 @@ LinearClass class_of(const LinearProblem &problem) {
 }
 
 LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps) {
-    const gpu::LinearPush &push = problem.push;
-    require_loops(caps, push.in_features);
+    require_loops(caps, problem.push.in_features);
     if (std::optional<LinearChoice> tuned = tuned_choice(problem, caps)) return named(*std::move(tuned));
     LinearProblem untuned = problem;
     untuned.tile = {};
     LinearChoice choice = ruled_choice(untuned, caps);
-    if (const size_t axis = excess(choice, caps); axis < 3)
-        fail(VKATTN_ERROR_UNSUPPORTED, "linear: ", push.rows, " rows, ", push.out_features, " features, ",
-             problem.groups, " matrices, expected at most ", caps.max_workgroup_count[axis], " workgroups on axis ",
-             axis);
+    require_fit(choice.groups, caps, "linear");
     return named(std::move(choice));
 }
 

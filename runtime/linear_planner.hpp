@@ -3,9 +3,9 @@
 #include "runtime/context/device_caps.hpp"
 #include "runtime/context/pipelines.hpp"
 #include "runtime/context/tunings.hpp"
+#include "runtime/grid.hpp"
 #include "shaders/interface.h"
 
-#include <array>
 #include <string>
 
 namespace vkattn {
@@ -29,7 +29,7 @@ struct LinearChoice {
     LinearShader shader;
     Module module;
     gpu::LinearConstants constants;
-    std::array<uint32_t, 3> groups; // workgroups
+    Grid groups;
     std::string reason;
 };
 

@@ -2,7 +2,6 @@
 #include "runtime/tuning.hpp"
 
 #include <array>
-#include <numeric>
 
 namespace vkattn {
 namespace {
@@ -31,12 +30,6 @@ TrialBuffers buffers_of(Context &context, const LinearOperands &operands) {
     return buffers;
 }
 
-LinearProblem with(const LinearProblem &problem, const LinearTile &tile) {
-    LinearProblem tuned = problem;
-    tuned.tile = tile;
-    return tuned;
-}
-
 Trial make_trial(Context &context, const LinearOperands &operands, const LinearProblem &problem) {
     const LinearChoice choice = choose_linear(problem, context.judged_caps());
     Trial trial{std::make_unique<Plan>(context), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice)};
@@ -55,17 +48,15 @@ std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
         context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
     TileSearch<LinearTile> tiles(
         buffers_of(context, operands),
-        [&](const LinearTile &tile) { return make_trial(context, operands, with(problem, tile)); },
+        [&](const LinearTile &tile) { return make_trial(context, operands, divided(problem, tile)); },
         {.shader = word(choose_linear(problem, context.judged_caps()).shader)});
     for (const LinearShader shader : kShaders) tiles.attempt({.shader = word(shader)});
     for (const LinearShader shader : {LinearShader::kMatrices, LinearShader::kAddresses}) {
         if (!tiles.trials().is_near(word(shader))) continue;
-        std::vector<uint32_t> shapes(context.caps().matrix_shape_count);
-        std::iota(shapes.begin(), shapes.end(), 1u);
         const auto vary = [&](uint32_t LinearTile::*member, std::span<const uint32_t> values) {
             tiles.vary(word(shader), member, values);
         };
-        vary(&LinearTile::matrix_shape, shapes);
+        if (shader == LinearShader::kMatrices) tiles.vary_matrix_shapes(word(shader), context.caps());
         vary(&LinearTile::subgroups, kSubgroups);
         vary(&LinearTile::matrices, kMatrices);
         vary(&LinearTile::rows, kRows);

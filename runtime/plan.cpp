@@ -5,6 +5,7 @@
 #include "runtime/context/submit.hpp"
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 
@@ -163,7 +164,7 @@ uint64_t Plan::descriptor_alignment() const {
 Source Plan::reserve_workspace(uint64_t bytes) {
     // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
     const uint64_t alignment = descriptor_alignment();
-    const uint64_t start = (workspace_next_ + alignment - 1) / alignment * alignment;
+    const uint64_t start = round_up(workspace_next_, alignment);
     workspace_next_ = start + bytes;
     workspace_bytes_ = std::max(workspace_bytes_, workspace_next_);
     return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};

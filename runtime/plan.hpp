@@ -2,6 +2,7 @@
 
 #include "runtime/context/context.hpp"
 #include "runtime/context/uniforms.hpp"
+#include "runtime/grid.hpp"
 #include "shaders/interface.h"
 
 #include <array>
@@ -39,7 +40,7 @@ struct Step {
         uint64_t bytes = 0;  // from there to the end of its last element; 0: unused by this step
     };
     const Pipeline *pipeline = nullptr;
-    std::array<uint32_t, 3> groups{1, 1, 1};
+    Grid groups{1, 1, 1};
     std::array<uint32_t, 32> push{}; // words; the first are the bases, filled at recording
     uint32_t push_bytes = 0;
     UniformSlot uniforms; // buffer VK_NULL_HANDLE: none

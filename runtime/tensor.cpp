@@ -1,6 +1,8 @@
 #include "runtime/tensor.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/rounding.hpp"
+#include "shaders/interface.h"
 
 #include <algorithm>
 #include <sstream>
@@ -8,6 +10,10 @@
 
 namespace vkattn {
 namespace {
+
+static_assert(FORMAT_NONE == VKATTN_TYPE_NONE && FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 &&
+              FORMAT_BF16 == VKATTN_TYPE_BF16 && FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_Q8_0 == VKATTN_TYPE_Q8_0 &&
+              FORMAT_Q4_0 == VKATTN_TYPE_Q4_0);
 
 // Far above any device's storage buffer range, and small enough that sums of four products cannot overflow.
 constexpr uint64_t kLargestExtent = uint64_t{1} << 48;
@@ -136,7 +142,7 @@ uint64_t extent_elements(const vkattn_tensor &tensor) {
 
 uint64_t extent_bytes(const vkattn_tensor &tensor) {
     if (!present(tensor)) return 0;
-    return (bytes_of(tensor.type, extent_elements(tensor)) + 3) / 4 * 4;
+    return round_up(bytes_of(tensor.type, extent_elements(tensor)), sizeof(uint32_t));
 }
 
 bool overlaps_itself(const vkattn_tensor &tensor) {

@@ -1,4 +1,5 @@
 #include "runtime/trial_values.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -75,8 +76,7 @@ uint16_t bf16_bits(float value) { return static_cast<uint16_t>(std::bit_cast<uin
 
 void fill_with_numbers(Buffer &buffer, const vkattn_tensor &tensor, TrialNumbers &numbers) {
     std::vector<std::byte> bytes;
-    const uint64_t blocks =
-        (extent_elements(tensor) + storage_block(tensor.type).elements - 1) / storage_block(tensor.type).elements;
+    const uint64_t blocks = divide_up(extent_elements(tensor), storage_block(tensor.type).elements);
     for (uint64_t block = 0; block < std::min(blocks, kPeriod); ++block) append_block(bytes, tensor.type, numbers);
     for (uint64_t begin = 0; begin < buffer.bytes(); begin += bytes.size())
         buffer.write(begin, bytes.data(), std::min<uint64_t>(bytes.size(), buffer.bytes() - begin));

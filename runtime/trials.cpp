@@ -21,17 +21,11 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-void fill(Buffer &buffer, std::byte value) {
-    const std::vector<std::byte> bytes(buffer.bytes(), value);
-    buffer.write(0, bytes.data(), bytes.size());
-}
-
 } // namespace
 
 Buffer &TrialBuffers::add(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
     Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor)));
     bindings_.push_back({role, buffer.handle(), 0});
-    fill(buffer, std::byte{0});
     return buffer;
 }
 
@@ -44,7 +38,10 @@ void TrialBuffers::add_output(Context &context, const vkattn_tensor &tensor) {
     output_tensor_ = tensor;
 }
 
-void TrialBuffers::poison_output() { fill(*output_, std::byte{0xff}); } // NaN in every type
+void TrialBuffers::poison_output() {
+    const std::vector<std::byte> not_a_number(output_->bytes(), std::byte{0xff}); // in every type
+    output_->write(0, not_a_number.data(), not_a_number.size());
+}
 
 std::vector<float> TrialBuffers::read_output() { return read_numbers(*output_, output_tensor_); }
 

@@ -26,7 +26,7 @@ struct Candidate {
 // The tensors of a problem in device memory.
 class TrialBuffers {
   public:
-    // A buffer for the tensor; its bytes are 0.
+    // A buffer for the tensor, for the caller to fill.
     Buffer &add(Context &context, vkattn_role role, const vkattn_tensor &tensor);
     void add_numbers(Context &context, vkattn_role role, const vkattn_tensor &tensor);
     void add_output(Context &context, const vkattn_tensor &tensor);
@@ -81,6 +81,13 @@ class Trials {
     std::vector<double> expected_; // the first trial's output
 };
 
+// The problem, divided as the tile says.
+template <class Problem, class Tile>
+Problem divided(Problem problem, const Tile &tile) {
+    problem.tile = tile;
+    return problem;
+}
+
 // A search over the tiles of one problem.
 template <class Tile>
 class TileSearch {
@@ -114,6 +121,12 @@ class TileSearch {
             tile.*member = value;
             attempt(tile);
         }
+    }
+
+    // Attempts every matrix shape of the device in it.
+    void vary_matrix_shapes(uint32_t family, const DeviceCaps &caps) {
+        for (uint32_t shape = 1; shape <= caps.matrix_shape_count; ++shape)
+            vary(family, &Tile::matrix_shape, {&shape, 1});
     }
 
     // What is kept.

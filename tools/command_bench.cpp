@@ -40,9 +40,10 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
 
 BenchReport measure_linear(const Context &context, const BenchOptions &options) {
     BenchReport report = begin_report(context, options);
+    const std::vector<LinearShape> shapes = linear_shapes_of(options);
     report.operation = "Linear";
-    report.problem = shape_text(linear_shapes_of(options).front());
-    for (const LinearShape &shape : linear_shapes_of(options))
+    report.problem = shape_text(shapes.front());
+    for (const LinearShape &shape : shapes)
         report.points.push_back({{{"in_features", "input features", shape.in_features},
                                   {"out_features", "output features", shape.out_features},
                                   {"rows", "rows", shape.rows}},

@@ -12,6 +12,7 @@
 #include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/rounding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -116,7 +117,7 @@ void Layer::upload(std::span<const vkattn_weight> given) {
         view.tensor = normalised(tensor, weight.name);
         view.source.kind = Source::Kind::kOwned;
         view.source.offset = bytes;
-        bytes += (extent_bytes(view.tensor) + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+        bytes += round_up(extent_bytes(view.tensor), kWeightAlignment);
     }
     buffer_ = std::make_unique<Buffer>(context_, bytes);
     for (const vkattn_weight &weight : weights) {

@@ -30,8 +30,8 @@ void plan_embedding(Plan &plan, const vkattn_embedding_desc &desc) {
         push.output_strides[dim] = word(output.strides[dim]);
     }
     gpu::EmbeddingConstants constants;
-    constants.WEIGHT_FORMAT = static_cast<uint32_t>(weight.type);
-    constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.type);
+    constants.WEIGHT_FORMAT = format_of(weight);
+    constants.OUTPUT_FORMAT = format_of(output);
     constants.OUTPUT_PAIRS = rows_start_even(output);
     Step &step = plan.add_step(plan.pipeline(Module::kEmbedding, constants), push);
     set_token_grid(plan, step, output, "embedding");

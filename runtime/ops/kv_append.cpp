@@ -4,6 +4,7 @@
 #include "runtime/sequences.hpp"
 #include "runtime/ops/elementwise.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/rounding.hpp"
 
 namespace vkattn {
 namespace {
@@ -98,8 +99,8 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
 
 gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     gpu::AppendConstants constants;
-    constants.SOURCE_FORMAT = static_cast<uint32_t>(rows.source.tensor.type);
-    constants.CACHE_FORMAT = static_cast<uint32_t>(rows.cache.tensor.type);
+    constants.SOURCE_FORMAT = format_of(rows.source.tensor);
+    constants.CACHE_FORMAT = format_of(rows.cache.tensor);
     constants.CACHE_PAIRS = in_pairs(rows.cache.tensor);
     constants.HEAD_DIM = static_cast<uint32_t>(rows.source.tensor.shape[3]);
     constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
@@ -124,7 +125,7 @@ void add_kv_append(Plan &plan, const RowsToAppend &rows) {
     Step &step = plan.add_step(plan.pipeline(Module::kKvAppend, constants), push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.batch != 0) grid.shape[0] = rows.batch;
-    set_elementwise_grid(plan, step, uint64_t{push.positions} * ((constants.HEAD_DIM + elements - 1) / elements), grid,
+    set_elementwise_grid(plan, step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), grid,
                          "kv_append");
     bind(plan, step, BINDING_APPEND_SOURCE, rows.source);
     bind(plan, step, BINDING_APPEND_CACHE, rows.cache);

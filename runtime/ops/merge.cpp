@@ -2,6 +2,8 @@
 
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/rounding.hpp"
+#include "runtime/grid.hpp"
 
 #include <algorithm>
 
@@ -55,7 +57,7 @@ gpu::MergePush push_of(const Merge &merge) {
 // Some drivers bound the trips of a shader's loops: the sets are looked through twice, and once more for each pair of
 // dims that an invocation joins.
 void require_loops(const DeviceCaps &caps, const Merge &merge) {
-    const uint64_t pairs = (merge.output.shape[3] + 2 * MERGE_WORKGROUP_SIZE - 1) / (2 * MERGE_WORKGROUP_SIZE);
+    const uint64_t pairs = divide_up(merge.output.shape[3], uint64_t{2 * MERGE_WORKGROUP_SIZE});
     const uint64_t most =
         (caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, pairs)) / (2 + pairs);
     if (caps.max_loop_iterations != 0 && merge.parts > most)
@@ -93,19 +95,14 @@ Merge check_merge(const vkattn_merge_desc &desc) {
 void add_merge(Plan &plan, const Merge &merge) {
     require_loops(plan.context().caps(), merge);
     gpu::MergeConstants constants;
-    constants.PARTIAL_FORMAT = static_cast<uint32_t>(merge.partial_output.type);
-    constants.OUTPUT_FORMAT = static_cast<uint32_t>(merge.output.type);
+    constants.PARTIAL_FORMAT = format_of(merge.partial_output);
+    constants.OUTPUT_FORMAT = format_of(merge.output);
     constants.OUTPUT_PAIRS = in_pairs(merge.output);
     constants.ACCUMULATES = merge.accumulates;
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
     Step &step = plan.add_step(plan.pipeline(Module::kMerge, constants), push_of(merge));
-    for (uint32_t axis = 0; axis < 3; ++axis) {
-        const uint64_t groups = merge.output.shape[2 - axis];
-        if (groups > plan.context().caps().max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, "merge: ", groups, " workgroups on axis ", axis, ", expected at most ",
-                 plan.context().caps().max_workgroup_count[axis]);
-        step.groups[axis] = static_cast<uint32_t>(groups);
-    }
+    for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
+    require_fit(step.groups, plan.context().caps(), "merge");
     bind(plan, step, BINDING_MERGE_PARTIAL_OUTPUT,
          region_of(merge.partial_output, merge.partial_output_stride, merge.parts, VKATTN_ROLE_PARTIAL_OUTPUT));
     bind(plan, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,

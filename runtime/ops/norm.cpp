@@ -19,10 +19,10 @@ void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const Vie
     }
     gpu::NormConstants constants;
     constants.SUBTRACTS_MEAN = norm == Norm::kLayer;
-    constants.INPUT_FORMAT = static_cast<uint32_t>(input.tensor.type);
-    constants.WEIGHT_FORMAT = static_cast<uint32_t>(weight.tensor.type);
-    constants.BIAS_FORMAT = static_cast<uint32_t>(bias.tensor.type);
-    constants.OUTPUT_FORMAT = static_cast<uint32_t>(output.tensor.type);
+    constants.INPUT_FORMAT = format_of(input.tensor);
+    constants.WEIGHT_FORMAT = format_of(weight.tensor);
+    constants.BIAS_FORMAT = format_of(bias.tensor);
+    constants.OUTPUT_FORMAT = format_of(output.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
     Step &step = plan.add_step(plan.pipeline(Module::kNorm, constants), push);
     set_token_grid(plan, step, input.tensor, "norm");

@@ -2,6 +2,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/grid.hpp"
 
 #include <algorithm>
 
@@ -47,14 +48,8 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
 }
 
 void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op) {
-    const DeviceCaps &caps = plan.context().caps();
-    for (uint32_t axis = 0; axis < 2; ++axis) {
-        const uint64_t groups = tokens.shape[1 - axis];
-        if (groups > caps.max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, op, ": ", groups, " workgroups on axis ", axis, ", expected at most ",
-                 caps.max_workgroup_count[axis]);
-        step.groups[axis] = static_cast<uint32_t>(groups);
-    }
+    step.groups = {tiles(tokens.shape[1], 1), tiles(tokens.shape[0], 1), 1};
+    require_fit(step.groups, plan.context().caps(), op);
 }
 
 View role_view(const vkattn_tensor &tensor, vkattn_role role) {

@@ -24,7 +24,9 @@ void read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
     vkattn::Tunings tunings;
     tunings.attention.load(state.attention_tunings);
     tunings.linear.load(state.linear_tunings);
-    if (tunings.attention.save().size() > state.attention_tunings.size()) std::abort();
+    if (tunings.attention.save().size() > state.attention_tunings.size() ||
+        tunings.linear.save().size() > state.linear_tunings.size())
+        std::abort();
     vkattn::Verdicts verdicts;
     verdicts.load(state.verdicts);
 }
