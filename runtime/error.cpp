@@ -23,11 +23,21 @@ vkattn_result result_of(VkResult result) {
     }
 }
 
+template <class Failure>
+void check_as(VkResult result, const char *call) {
+    if (result == VK_SUCCESS) return;
+    throw Failure(result_of(result), text(call, " failed with VkResult ", static_cast<int>(result)));
+}
+
 } // namespace
 
-void check(VkResult result, const char *call) {
-    if (result != VK_SUCCESS) fail(result_of(result), call, " failed with VkResult ", static_cast<int>(result));
+bool blames_kernel(const Error &error) {
+    return error.result() == VKATTN_ERROR_UNSUPPORTED || dynamic_cast<const PipelineError *>(&error) != nullptr;
 }
+
+void check(VkResult result, const char *call) { check_as<Error>(result, call); }
+
+void check_pipeline(VkResult result, const char *call) { check_as<PipelineError>(result, call); }
 
 void set_last_error(const char *message) noexcept { std::snprintf(last_error, sizeof last_error, "%s", message); }
 

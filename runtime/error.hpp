@@ -21,6 +21,16 @@ class Error : public std::exception {
     std::string message_;
 };
 
+// A pipeline that the driver cannot build, whatever reason it gives: some say that they are out of memory.
+class PipelineError : public Error {
+  public:
+    using Error::Error;
+};
+
+// Whether another kernel may serve: the device lacks what this one needs, or cannot build it. Else nothing is said of
+// it.
+bool blames_kernel(const Error &error);
+
 // Joins its arguments as operator<< prints them.
 template <class... Parts>
 std::string text(const Parts &...parts) {
@@ -42,6 +52,9 @@ void require(bool condition, const Parts &...parts) {
 
 // Throws the Error that a failed Vulkan call stands for; `call` is its name.
 void check(VkResult result, const char *call);
+
+// The same of what builds a pipeline: throws a PipelineError.
+void check_pipeline(VkResult result, const char *call);
 
 // Keeps the message for vkattn_last_error of this thread, cut to fit.
 void set_last_error(const char *message) noexcept;

@@ -152,7 +152,8 @@ Check checked(const std::string &name, const std::function<std::string()> &check
     std::string reason;
     try {
         reason = check();
-    } catch (const std::exception &error) { // a pipeline that cannot be built, above all
+    } catch (const Error &error) {
+        if (!blames_kernel(error)) throw; // memory ran out, or the device was lost: no verdict
         reason = error.what();
     }
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;

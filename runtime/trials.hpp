@@ -103,15 +103,13 @@ class TileSearch {
     const Trials &trials() const { return trials_; }
     const Tile &fastest_of(uint32_t family) const { return tiles_[*trials_.fastest(family)]; }
 
-    // Measures a tile unless it is impossible or comes to what has been measured already.
+    // Measures a tile unless it is impossible, needs too much memory or comes to what has been measured already.
     void attempt(const Tile &tile) {
-        std::optional<Trial> trial;
         try {
-            trial = make_(tile);
-        } catch (const Error &) {
-            return; // the shader does not serve, or its pipeline cannot be built: the next one
+            measure(tile, make_(tile));
+        } catch (const Error &error) {
+            if (!blames_kernel(error) && error.result() != VKATTN_ERROR_OUT_OF_DEVICE_MEMORY) throw;
         }
-        measure(tile, std::move(*trial));
     }
 
     // Attempts other numbers in the tile of the family's fastest.

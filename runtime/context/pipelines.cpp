@@ -173,7 +173,7 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
         create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
         create.codeSize = info.code.size_bytes();
         create.pCode = info.code.data();
-        check(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+        check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
     }
     return layout;
 }
@@ -203,7 +203,8 @@ VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::spa
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }
     VkPipeline pipeline = VK_NULL_HANDLE;
-    check(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline), "vkCreateComputePipelines");
+    check_pipeline(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline),
+                   "vkCreateComputePipelines");
     return pipeline;
 }
 
