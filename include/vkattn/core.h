@@ -323,7 +323,8 @@ typedef struct vkattn_check {
  * problems, against float64 arithmetic on the host, on the context's queue, and waits. What fails is off for the
  * context from then on: its facts give the reason, and the next matrix shape or kernel takes over. On GPUs each kernel
  * is checked so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait
- * self_test=0 of vkattn_context_info.device_traits says not to.
+ * self_test=0 of vkattn_context_info.device_traits says not to. Where memory runs out or the device is lost meanwhile,
+ * the call fails, and nothing is off for it.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
 #define VKATTN_MAX_CHECKS 128
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
