@@ -9,7 +9,7 @@ namespace vkattn {
 
 using Grid = std::array<uint32_t, 3>; // workgroups of a dispatch
 
-// Workgroups of so many items each that cover a size; UINT32_MAX, which no device has, where there are more.
+// Workgroups of so many items each that cover a size, UINT32_MAX at most: no memory holds the items of more.
 uint32_t tiles(uint64_t size, uint32_t tile);
 
 bool fits(const Grid &grid, const DeviceCaps &caps);
