@@ -443,7 +443,9 @@ void fail_calls(Program program, std::size_t most, bool real, const std::set<std
     const std::size_t calls = state.calls.size();
     std::set<std::string> tolerated;
     std::size_t injected = 0;
-    for (const auto &[name, of_name] : places)
+    for (const auto &place : places) {
+        const std::string &name = place.first; // no structured binding: clang 14 captures none in lambdas
+        const std::vector<std::size_t> &of_name = place.second;
         for (const VkResult error : errors_of(name)) {
             const std::size_t tries = std::min(most, of_name.size());
             for (std::size_t i = 0; i < tries; ++i) {
@@ -455,6 +457,7 @@ void fail_calls(Program program, std::size_t most, bool real, const std::set<std
                 if (!failed) tolerated.insert(state.failed);
             }
         }
+    }
     std::string names;
     for (const std::string &name : tolerated) names += " " + name;
     MESSAGE(injected << " errors in " << calls << " calls of " << places.size()
