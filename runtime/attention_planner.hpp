@@ -48,7 +48,7 @@ bool is_decode(vkattn_kernel kernel);
 // coopmat or coopmat2.
 bool is_coopmat(vkattn_kernel kernel);
 
-// What the planners of single kernels share.
+// The problem's part of a dispatch's constants; its kernel's planner adds the tile's.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
 
 } // namespace vkattn

@@ -1,11 +1,10 @@
 #include "runtime/attention_problem.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/sequences.hpp"
 #include "runtime/rounding.hpp"
+#include "runtime/sequences.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace vkattn {

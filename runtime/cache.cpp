@@ -2,9 +2,9 @@
 
 #include "runtime/context/submit.hpp"
 #include "runtime/error.hpp"
+#include "runtime/grid.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/tensor.hpp"
-#include "runtime/grid.hpp"
 
 #include <algorithm>
 

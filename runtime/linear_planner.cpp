@@ -2,8 +2,8 @@
 
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
-#include "runtime/tensor.hpp"
 #include "runtime/rounding.hpp"
+#include "runtime/tensor.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -120,7 +120,7 @@ uint64_t shared_bytes(const MatrixTile &tile) {
     return 16 * std::max(inputs, strips);
 }
 
-MatrixTile divided(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_t matrices) {
+MatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_t matrices) {
     const uint32_t row_subgroups = subgroups > 1 ? subgroups / 2 : 1;
     return {shape, row_subgroups, subgroups / row_subgroups, matrices};
 }
@@ -139,7 +139,7 @@ std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const Device
     for (const uint32_t place : places) {
         if (caps.matrix_shapes[place].k > LINEAR_MATRIX_STEP) continue;
         for (uint32_t subgroups = std::bit_floor(most); subgroups > 0; subgroups /= 2) {
-            const MatrixTile tile = divided(caps.matrix_shapes[place], subgroups, matrices);
+            const MatrixTile tile = tile_of(caps.matrix_shapes[place], subgroups, matrices);
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }

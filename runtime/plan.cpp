@@ -4,8 +4,8 @@
 #include "runtime/context/memory.hpp"
 #include "runtime/context/submit.hpp"
 #include "runtime/error.hpp"
-#include "runtime/tensor.hpp"
 #include "runtime/rounding.hpp"
+#include "runtime/tensor.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
 #include "runtime/trial_values.hpp"
+
 #include "runtime/rounding.hpp"
 
 #include <algorithm>

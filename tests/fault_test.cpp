@@ -350,73 +350,60 @@ void make_context(Objects &o, Caller &call) {
     call("context_create", [&] { return vkattn_context_create(&info, &o.context); });
 }
 
-void check_nothing_lives() {
-    for (const auto &handles : state.live) CHECK_MESSAGE(handles.second == 0, handles.first, " ", handles.second);
-}
+// What is done in a context. real: what the device computes counts.
+using Program = void (*)(Objects &o, Caller &call, bool real);
 
-// Programs return whether a call of the library failed. real: what the device computes counts.
-using Program = bool (*)(vkattn_result expected, bool real);
-
-bool run_program(vkattn_result expected, bool real) {
-    Caller call(expected);
-    {
-        Objects o;
-        make_context(o, call);
-        plan_and_run_attention(o, call);
-        std::vector<float> output(kHeads * kSize);
-        call("buffer_read", [&] { return vkattn_buffer_read(o.buffers[3], 0, output.data(), output.size() * 4); });
-        if (real)
-            for (const float value : output) CHECK(std::abs(value - 0.5f) < 1e-5f);
-        make_layer_and_step(o, call);
-        std::uint64_t bytes = 0;
-        call("context_save", [&] { return vkattn_context_save(o.context, &bytes, nullptr); });
-    }
-    check_nothing_lives();
-    return call.failed;
+void compute(Objects &o, Caller &call, bool real) {
+    plan_and_run_attention(o, call);
+    std::vector<float> output(kHeads * kSize);
+    call("buffer_read", [&] { return vkattn_buffer_read(o.buffers[3], 0, output.data(), output.size() * 4); });
+    if (real)
+        for (const float value : output) CHECK(std::abs(value - 0.5f) < 1e-5f);
+    make_layer_and_step(o, call);
+    std::uint64_t bytes = 0;
+    call("context_save", [&] { return vkattn_context_save(o.context, &bytes, nullptr); });
 }
 
 // A candidate that lacks what it needs is passed over; what is left is tuned.
-bool tune(vkattn_result expected, bool) {
-    Caller call(expected);
-    {
-        Objects o;
-        make_context(o, call);
-        vkattn_linear_desc linear{};
-        linear.input = linear.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 3, kWidth});
-        linear.weight = vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth});
-        std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
-        std::uint32_t count = 0;
-        const auto tuned = [&](auto tune_problem, const auto &desc) {
-            count = VKATTN_MAX_CANDIDATES;
-            return tune_problem(o.context, &desc, &count, candidates.data());
-        };
-        call("tune", [&] { return tuned(vkattn_tune, attention_desc()); });
-        CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
-        call("tune_linear", [&] { return tuned(vkattn_tune_linear, linear); });
-        CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
-    }
-    check_nothing_lives();
-    return call.failed;
+void tune(Objects &o, Caller &call, bool) {
+    vkattn_linear_desc linear{};
+    linear.input = linear.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 3, kWidth});
+    linear.weight = vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth});
+    std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
+    std::uint32_t count = 0;
+    const auto tuned = [&](auto tune_problem, const auto &desc) {
+        count = VKATTN_MAX_CANDIDATES;
+        return tune_problem(o.context, &desc, &count, candidates.data());
+    };
+    call("tune", [&] { return tuned(vkattn_tune, attention_desc()); });
+    CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
+    call("tune_linear", [&] { return tuned(vkattn_tune_linear, linear); });
+    CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
 }
 
 // A kernel that could not be tested, for want of memory or of the device, is not off for that.
-bool test_kernels(vkattn_result expected, bool real) {
+void test_kernels(Objects &o, Caller &call, bool real) {
+    std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
+    std::uint32_t count = 0;
+    call("self_test", [&] {
+        count = VKATTN_MAX_CHECKS;
+        return vkattn_self_test(o.context, &count, checks.data());
+    });
+    const bool built = state.failed != "vkCreateComputePipelines" && state.failed != "vkCreateShaderModule";
+    if (real && built)
+        for (const vkattn_check &check : std::span(checks).first(count))
+            CHECK_MESSAGE(check.passed == 1, check.name, ": ", check.reason);
+}
+
+// The program in a context of its own, of which nothing is left. Returns whether a call of the library failed.
+bool run_alone(Program program, vkattn_result expected, bool real) {
     Caller call(expected);
     {
         Objects o;
         make_context(o, call);
-        std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
-        std::uint32_t count = 0;
-        call("self_test", [&] {
-            count = VKATTN_MAX_CHECKS;
-            return vkattn_self_test(o.context, &count, checks.data());
-        });
-        const bool built = state.failed != "vkCreateComputePipelines" && state.failed != "vkCreateShaderModule";
-        if (real && built)
-            for (const vkattn_check &check : std::span(checks).first(count))
-                CHECK_MESSAGE(check.passed == 1, check.name, ": ", check.reason);
+        program(o, call, real);
     }
-    check_nothing_lives();
+    for (const auto &handles : state.live) CHECK_MESSAGE(handles.second == 0, handles.first, " ", handles.second);
     return call.failed;
 }
 
@@ -436,7 +423,7 @@ bool is_null_driver() {
 // program. functions: which; none: all. Returns how many errors there were.
 std::size_t fail_calls(Program program, std::size_t most, bool real, const std::set<std::string> &functions = {}) {
     reset(0, VK_SUCCESS);
-    REQUIRE_FALSE(program(VKATTN_SUCCESS, real));
+    REQUIRE_FALSE(run_alone(program, VKATTN_SUCCESS, real));
     std::map<std::string, std::vector<std::size_t>> places;
     for (std::size_t i = 0; i < state.calls.size(); ++i)
         if (functions.empty() || functions.contains(state.calls[i])) places[state.calls[i]].push_back(i + 1);
@@ -452,7 +439,7 @@ std::size_t fail_calls(Program program, std::size_t most, bool real, const std::
             for (std::size_t i = 0; i < tries; ++i) {
                 reset(of_name[(i + 1) * of_name.size() / tries - 1], error);
                 INFO("call ", state.fails_at, " ", name, ", VkResult ", static_cast<int>(error));
-                const bool failed = program(result_of(error), real);
+                const bool failed = run_alone(program, result_of(error), real);
                 if (state.failed.empty()) continue; // another call had this number in this run
                 ++injected;
                 if (!failed) tolerated.insert(state.failed);
@@ -473,7 +460,7 @@ TEST_SUITE_BEGIN("faults");
 
 TEST_CASE("every Vulkan call fails once") {
     const bool real = !is_null_driver();
-    CHECK(fail_calls(run_program, real ? 1 : SIZE_MAX, real) > (real ? 8 : 200));
+    CHECK(fail_calls(compute, real ? 1 : SIZE_MAX, real) > (real ? 8 : 200));
 }
 
 TEST_CASE("every Vulkan function fails while kernels are tested") {
@@ -492,7 +479,7 @@ TEST_CASE("every allocation of host memory fails once") {
     const bool real = !is_null_driver();
     reset(0, VK_SUCCESS);
     allocations = allocation_that_fails = 0;
-    run_program(VKATTN_SUCCESS, real);
+    run_alone(compute, VKATTN_SUCCESS, real);
     const std::int64_t count = allocations, step = real ? 211 : 23;
     REQUIRE(count > 100);
     for (std::int64_t at = 1; at <= count; at += step) {
@@ -500,7 +487,7 @@ TEST_CASE("every allocation of host memory fails once") {
         reset(0, VK_SUCCESS);
         allocations = 0;
         allocation_that_fails = at;
-        run_program(VKATTN_ERROR_OUT_OF_HOST_MEMORY, real);
+        run_alone(compute, VKATTN_ERROR_OUT_OF_HOST_MEMORY, real);
         allocation_that_fails = 0;
     }
     const std::int64_t tried = (count + step - 1) / step;

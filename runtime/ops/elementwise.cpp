@@ -1,4 +1,5 @@
 #include "runtime/ops/elementwise.hpp"
+
 #include "runtime/grid.hpp"
 
 namespace vkattn {

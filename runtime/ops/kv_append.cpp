@@ -1,10 +1,10 @@
 #include "runtime/ops/kv_append.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/sequences.hpp"
 #include "runtime/ops/elementwise.hpp"
-#include "runtime/tensor.hpp"
 #include "runtime/rounding.hpp"
+#include "runtime/sequences.hpp"
+#include "runtime/tensor.hpp"
 
 namespace vkattn {
 namespace {

@@ -1,9 +1,9 @@
 #include "runtime/ops/merge.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/rounding.hpp"
 #include "runtime/grid.hpp"
+#include "runtime/rounding.hpp"
+#include "runtime/tensor.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 #include "runtime/ops/tokens.hpp"
 
 #include "runtime/error.hpp"
-#include "runtime/tensor.hpp"
 #include "runtime/grid.hpp"
+#include "runtime/tensor.hpp"
 
 #include <algorithm>
 
