@@ -229,8 +229,8 @@ uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const uint64_t chunks = tiles(problem.head_dim, kTileChunk), value_chunks = tiles(problem.v_head_dim, kTileChunk);
     // of an invocation, two blocks each: of K or of V, of Q
     const uint64_t loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(2 * groups)), query_loads = tiles(rows, 2);
-    // a block after the other, the last dims one by one
-    const auto of_load = [](uint32_t dims) { return loop_trips(2, loop_trips(dims % kElementsOfBlock == 0 ? 0 : 3)); };
+    // a block after the other, the last dims one by one: llvmpipe takes a trip of that loop where there are none, too
+    const auto of_load = [](uint32_t dims) { return loop_trips(2, loop_trips(dims % kElementsOfBlock == 0 ? 1 : 3)); };
     const uint64_t of_keys = of_load(problem.head_dim), of_values = of_load(problem.v_head_dim);
     uint64_t trips = 1;
     trips += loop_trips(chunks, loop_trips(query_loads, of_keys) + loop_trips(loads, of_keys) + loop_trips(kBlocks));

@@ -165,6 +165,20 @@ TEST_CASE_FIXTURE(DeviceTest, "latents are decoded by latent_decode, and nothing
                          vkattn::Error);
 }
 
+// Their loads are loops; keys enough for the tiles of one dispatch if a trip of each load were not counted.
+TEST_CASE_FIXTURE(DeviceTest, "rows that begin anywhere, over more keys than loops may have trips") {
+    std::mt19937 random(97);
+    const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 2240 : 70;
+    for (const std::uint64_t head_dim : {100, 101}) {
+        INFO("D ", head_dim);
+        AttentionProblem problem;
+        problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 1, 1, head_dim}, random);
+        problem.key = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, head_dim}, random);
+        problem.value = normal_tensor(VKATTN_TYPE_F32, {1, 1, keys, head_dim}, random);
+        check_every_kernel(problem);
+    }
+}
+
 TEST_SUITE_END();
 TEST_SUITE_BEGIN("attention.numbers");
 
