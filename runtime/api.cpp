@@ -331,15 +331,12 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](Plan &own) {
         const KvAppend append = check_kv_append(*desc);
-        const auto bound = [](const vkattn_tensor &tensor, vkattn_role role) {
-            return View{tensor, {Source::Kind::kRole, role}};
-        };
-        add_kv_append(own, {.source = bound(append.source, VKATTN_ROLE_KEY),
-                            .cache = bound(append.cache, VKATTN_ROLE_PRESENT_KEY),
+        add_kv_append(own, {.source = role_view(append.source, VKATTN_ROLE_KEY),
+                            .cache = role_view(append.cache, VKATTN_ROLE_PRESENT_KEY),
                             .offset = append.offset,
-                            .past_lengths = bound(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
-                            .cu_seqlens = bound(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
-                            .block_table = bound(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
+                            .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
+                            .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
+                            .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
                             .batch = append.batch,
                             .positions = append.positions});
     });

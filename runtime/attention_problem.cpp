@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 #include "runtime/rounding.hpp"
 #include "runtime/sequences.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,56 +14,20 @@ namespace {
 constexpr uint64_t kLongestSequence = uint64_t{1} << 29; // positions plus past and window stay in 32 bits
 constexpr uint64_t kLargestHeadDim = 576;
 
-bool is_float(vkattn_type type) {
-    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-}
-
 uint32_t size32(const vkattn_tensor &tensor, uint32_t dim, const char *name) {
     require(tensor.shape[dim] <= kLongestSequence, name, ": shape ", shape_text(tensor), ", expected sizes up to 2^29");
     return static_cast<uint32_t>(tensor.shape[dim]);
 }
 
-vkattn_tensor checked_rank4(const vkattn_tensor &given, const char *name) {
-    require(present(given), name, ": absent, expected a tensor of rank 4");
-    const vkattn_tensor tensor = normalised(given, name);
-    require(tensor.rank == 4, name, ": rank ", tensor.rank, ", expected 4");
-    return tensor;
-}
-
 vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked_rank4(given, name);
-    require(is_float(tensor.type), name, ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float(tensor, name);
     return tensor;
 }
 
-// K or V: floats or quantised.
 vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked_rank4(given, name);
-    require(is_float(tensor.type) || is_quantised(tensor.type), name, ": type ", type_name(tensor.type),
-            ", expected F32, F16, BF16, Q8_0 or Q4_0");
-    return tensor;
-}
-
-void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected) {
-    const bool same =
-        tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape);
-    require(same, name, ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
-}
-
-// An optional tensor of one type and one shape.
-vkattn_tensor checked_optional(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
-    const vkattn_tensor tensor = normalised(given, name);
-    if (!present(tensor)) return tensor;
-    require(tensor.type == expected.type, name, ": type ", type_name(tensor.type), ", expected ",
-            type_name(expected.type));
-    require_shape(tensor, name, expected);
-    return tensor;
-}
-
-vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected) {
-    const vkattn_tensor tensor = checked_optional(given, name, expected);
-    require(!present(tensor) || is_contiguous(tensor), name,
-            ": strides are not those of a contiguous tensor, expected them to be");
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float_or_quantised(tensor, name);
     return tensor;
 }
 
@@ -105,7 +70,7 @@ void check_sizes(AttentionProblem &problem) {
     require_shape(o, "output", contiguous(o.type, {q.shape[0], problem.query_heads, q.shape[2], problem.v_head_dim}));
     require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads,
             " heads, expected a multiple of the ", problem.kv_heads, " heads of key");
-    require(!overlaps_itself(o), "output: strides make elements overlap, expected each element to have its own place");
+    require_no_overlap(o, "output");
 }
 
 bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }

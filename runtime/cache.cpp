@@ -5,6 +5,7 @@
 #include "runtime/grid.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <algorithm>
 
@@ -14,9 +15,9 @@ namespace {
 constexpr uint32_t kLongest = uint32_t{1} << 29;
 
 vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t width, const char *name) {
-    const bool known = type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-    require(known || is_quantised(type), name, ": type ", type_name(type), ", expected F32, F16, BF16, Q8_0 or Q4_0");
-    return normalised(contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width}), name);
+    const vkattn_tensor layout = contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
+    require_float_or_quantised(layout, name);
+    return normalised(layout, name);
 }
 
 std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layout) {

@@ -28,6 +28,9 @@ struct View {
     Source source;
 };
 
+// What callers bind for the role.
+inline View role_view(const vkattn_tensor &tensor, vkattn_role role) { return {tensor, {Source::Kind::kRole, role}}; }
+
 inline bool present(const View &view) { return view.tensor.type != VKATTN_TYPE_NONE; }
 
 constexpr uint32_t kMostBindings = 20; // a byte of `bases` each, in the first push words

@@ -23,6 +23,11 @@ struct StorageBlock {
 };
 StorageBlock storage_block(vkattn_type type);
 
+// VKATTN_TYPE_F32, VKATTN_TYPE_F16 or VKATTN_TYPE_BF16.
+inline bool is_float(vkattn_type type) {
+    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
+}
+
 // VKATTN_TYPE_Q8_0 or VKATTN_TYPE_Q4_0.
 inline bool is_quantised(vkattn_type type) { return type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_0; }
 

@@ -4,6 +4,7 @@
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <algorithm>
 
@@ -18,8 +19,7 @@ View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t
     require_float(tensor, name);
     const vkattn_tensor expected =
         heads == 0 ? contiguous(tensor.type, {batch, len, width}) : contiguous(tensor.type, {batch, heads, len, width});
-    require(tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape), name,
-            ": shape ", shape_text(tensor), ", expected ", shape_text(expected));
+    require_shape(tensor, name, expected);
     const View view = role_view(tensor, role);
     return heads == 0 ? as_one_head(view) : view;
 }
@@ -154,8 +154,7 @@ CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part
                                       past.len, tokens.width);
     cache.present = checked_cache_tensor(keys ? call.present_key : call.present_value, present_role, tokens.batch,
                                          tokens.heads, past.len + tokens.new_len, tokens.width);
-    require(!present(cache.present) || !overlaps_itself(cache.present.tensor), role_name(present_role),
-            ": strides make elements overlap, expected each element to have its own place");
+    if (present(cache.present)) require_no_overlap(cache.present.tensor, role_name(present_role));
     return cache;
 }
 

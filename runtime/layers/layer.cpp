@@ -51,7 +51,7 @@ void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs
     else if (!matches(weight.tensor, *spec))
         add_problem(problems,
                     text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
-    else if (type != VKATTN_TYPE_F32 && type != VKATTN_TYPE_F16 && type != VKATTN_TYPE_BF16)
+    else if (!is_float(type))
         add_problem(problems, text(weight.name, " has type ", type_name(type), ", expected F32, F16 or BF16"));
     else if (weight.data == nullptr)
         add_problem(problems, text(weight.name, " has data NULL, expected its values"));

@@ -5,29 +5,10 @@
 #include "runtime/rounding.hpp"
 #include "runtime/sequences.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 namespace vkattn {
 namespace {
-
-bool is_float(vkattn_type type) {
-    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-}
-
-vkattn_tensor checked_rank4(const vkattn_tensor &given, const char *name) {
-    require(present(given), name, ": absent, expected a tensor of rank 4");
-    const vkattn_tensor tensor = normalised(given, name);
-    require(tensor.rank == 4, name, ": rank ", tensor.rank, ", expected 4");
-    return tensor;
-}
-
-vkattn_tensor checked_integers(const vkattn_tensor &given, const char *name, uint64_t count) {
-    const vkattn_tensor tensor = normalised(given, name);
-    if (!present(tensor)) return tensor;
-    const bool fits = tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] == count;
-    require(fits && is_contiguous(tensor), name, ": type ", type_name(tensor.type), ", shape ", shape_text(tensor),
-            ", expected contiguous I32 [", count, "]");
-    return tensor;
-}
 
 void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
     const vkattn_tensor &source = append.source;
@@ -53,23 +34,21 @@ void check_room(const KvAppend &append) {
     require(present(append.past_lengths) || append.offset + append.positions <= capacity_of(append),
             "offset: ", append.offset, " with ", append.positions, " rows, expected at most the capacity of cache, ",
             capacity_of(append));
-    require(!overlaps_itself(cache),
-            "cache: strides make elements overlap, expected each element to have its own place");
+    require_no_overlap(cache, "cache");
 }
 
 } // namespace
 
 KvAppend check_kv_append(const vkattn_kv_append_desc &desc) {
     KvAppend append{};
-    append.source = checked_rank4(desc.source, "source");
-    append.cache = checked_rank4(desc.cache, "cache");
+    append.source = checked_rank(desc.source, "source", 4);
+    append.cache = checked_rank(desc.cache, "cache", 4);
     append.offset = desc.offset;
-    require(is_float(append.source.type), "source: type ", type_name(append.source.type),
-            ", expected F32, F16 or BF16");
-    require(is_float(append.cache.type) || is_quantised(append.cache.type), "cache: type ",
-            type_name(append.cache.type), ", expected F32, F16, BF16, Q8_0 or Q4_0");
+    require_float(append.source, "source");
+    require_float_or_quantised(append.cache, "cache");
     check_sequences(desc, append);
-    append.past_lengths = checked_integers(desc.past_lengths, "past_lengths", append.batch);
+    append.past_lengths =
+        checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {append.batch}));
     append.block_table = checked_block_table(desc.block_table, append.batch, append.cache, "cache");
     check_room(append);
     return append;

@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <cstddef>
 

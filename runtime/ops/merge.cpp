@@ -4,23 +4,16 @@
 #include "runtime/grid.hpp"
 #include "runtime/rounding.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <algorithm>
 
 namespace vkattn {
 namespace {
 
-vkattn_tensor checked(const vkattn_tensor &given, const char *name, uint32_t rank) {
-    require(present(given), name, ": absent, expected a tensor of rank ", rank);
-    const vkattn_tensor tensor = normalised(given, name);
-    require(tensor.rank == rank, name, ": rank ", tensor.rank, ", expected ", rank);
-    return tensor;
-}
-
 vkattn_tensor checked_output(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked(given, name, 4);
-    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
-            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float(tensor, name);
     return tensor;
 }
 
@@ -33,7 +26,7 @@ void require_rows(const vkattn_tensor &sums, const char *name, const vkattn_tens
 // The whole of what lies in a region, as plain elements.
 View region_of(const vkattn_tensor &tensor, uint64_t stride, uint32_t parts, vkattn_role role) {
     const uint64_t elements = extent_elements(tensor) - tensor.offset + stride * (parts - 1);
-    View view{contiguous(tensor.type, {elements}), {Source::Kind::kRole, role}};
+    View view = role_view(contiguous(tensor.type, {elements}), role);
     view.tensor.offset = tensor.offset;
     return view;
 }
@@ -70,7 +63,7 @@ void require_loops(const DeviceCaps &caps, const Merge &merge) {
 Merge check_merge(const vkattn_merge_desc &desc) {
     Merge merge{desc.part_count,
                 checked_output(desc.partial_output, "partial_output"),
-                checked(desc.partial_log_sum_exp, "partial_log_sum_exp", 3),
+                checked_rank(desc.partial_log_sum_exp, "partial_log_sum_exp", 3),
                 checked_output(desc.output, "output"),
                 normalised(desc.log_sum_exp, "log_sum_exp"),
                 desc.partial_output_stride,
@@ -80,8 +73,7 @@ Merge check_merge(const vkattn_merge_desc &desc) {
     require(merge.parts >= 1, "part_count: 0, expected at least 1");
     require(std::equal(output.shape, output.shape + 4, merge.partial_output.shape), "partial_output: shape ",
             shape_text(merge.partial_output), ", expected that of output, ", shape_text(output));
-    require(!overlaps_itself(output),
-            "output: strides make elements overlap, expected each element to have its own place");
+    require_no_overlap(output, "output");
     require_rows(merge.partial_log_sum_exp, "partial_log_sum_exp", output);
     require(present(merge.log_sum_exp) || !merge.accumulates, "log_sum_exp: absent, expected it with accumulate");
     if (!present(merge.log_sum_exp)) return merge;
@@ -108,8 +100,8 @@ void add_merge(Plan &plan, const Merge &merge) {
     bind(plan, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,
          region_of(merge.partial_log_sum_exp, merge.partial_log_sum_exp_stride, merge.parts,
                    VKATTN_ROLE_PARTIAL_LOG_SUM_EXP));
-    bind(plan, step, BINDING_MERGE_OUTPUT, {merge.output, {Source::Kind::kRole, VKATTN_ROLE_OUTPUT}});
-    bind(plan, step, BINDING_MERGE_LOG_SUM_EXP, {merge.log_sum_exp, {Source::Kind::kRole, VKATTN_ROLE_LOG_SUM_EXP}});
+    bind(plan, step, BINDING_MERGE_OUTPUT, role_view(merge.output, VKATTN_ROLE_OUTPUT));
+    bind(plan, step, BINDING_MERGE_LOG_SUM_EXP, role_view(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP));
     step.written_binding = BINDING_MERGE_OUTPUT;
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 #include "runtime/grid.hpp"
 #include "runtime/tensor.hpp"
+#include "runtime/tensor_checks.hpp"
 
 #include <algorithm>
 
@@ -12,11 +13,6 @@ namespace {
 std::string size_or(uint64_t size, const char *letter) { return size == 0 ? letter : std::to_string(size); }
 
 } // namespace
-
-void require_float(const vkattn_tensor &tensor, const char *name) {
-    require(tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16, name,
-            ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
-}
 
 vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
                              uint64_t width) {
@@ -33,8 +29,7 @@ vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint6
 
 vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, uint64_t len, uint64_t width) {
     const vkattn_tensor output = checked_tokens(given, "output", batch, len, width);
-    require(!overlaps_itself(output),
-            "output: strides make elements overlap, expected each element to have its own place");
+    require_no_overlap(output, "output");
     return output;
 }
 
@@ -50,12 +45,6 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
 void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op) {
     step.groups = {tiles(tokens.shape[1], 1), tiles(tokens.shape[0], 1), 1};
     require_fit(step.groups, plan.context().caps(), op);
-}
-
-View role_view(const vkattn_tensor &tensor, vkattn_role role) {
-    View view{tensor, {}};
-    view.source.role = role;
-    return view;
 }
 
 } // namespace vkattn

@@ -4,11 +4,7 @@
 
 namespace vkattn {
 
-// Tensors that callers give to layers and operators: tokens [B,L,width], vectors, and the roles that they are bound
-// for.
-
-// Fails, naming it, unless the tensor is F32, F16 or BF16.
-void require_float(const vkattn_tensor &tensor, const char *name);
+// Tensors that callers give to layers and operators: tokens [B,L,width] and vectors.
 
 // The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
 vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
@@ -19,8 +15,6 @@ vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, 
 
 // The tensor, normalised; fails, naming it, unless it is absent or floats [size], contiguous.
 vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size);
-
-View role_view(const vkattn_tensor &tensor, vkattn_role role);
 
 // The grid of a kernel that gives each token of [B,L,N] a workgroup. Fails, naming the operator, where the device's
 // workgroup counts are too small.

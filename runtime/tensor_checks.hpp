@@ -1,0 +1,25 @@
+#pragma once
+
+#include "vkattn/vkattn.h"
+
+#include <cstdint>
+
+namespace vkattn {
+
+// What tensors that callers describe must be: each check fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the tensor and
+// what was expected; each checked_ gives the tensor, normalised.
+
+vkattn_tensor checked_rank(const vkattn_tensor &given, const char *name, uint32_t rank);
+
+// Absent, or of one type and one shape.
+vkattn_tensor checked_optional(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected);
+
+// The same, without gaps.
+vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected);
+
+void require_float(const vkattn_tensor &tensor, const char *name); // F32, F16 or BF16
+void require_float_or_quantised(const vkattn_tensor &tensor, const char *name);
+void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected);
+void require_no_overlap(const vkattn_tensor &tensor, const char *name); // of its elements
+
+} // namespace vkattn
