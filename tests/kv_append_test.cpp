@@ -159,6 +159,8 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
     desc.source.type = VKATTN_TYPE_F32;
     desc.past_lengths = HostTensor(VKATTN_TYPE_I32, {2}).view();
     fails(desc, "past_lengths: shape [2], expected [1]");
+    desc.past_lengths = HostTensor(VKATTN_TYPE_F32, {1}).view();
+    fails(desc, "past_lengths: type F32, expected I32");
 }
 
 TEST_SUITE_END();
