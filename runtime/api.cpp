@@ -283,7 +283,7 @@ void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
     if (plan == nullptr || report == nullptr) return;
     const Plan &own = plan->plan;
     *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
-               static_cast<uint32_t>(own.step_count())};
+               static_cast<uint32_t>(own.steps().size())};
 }
 
 vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
@@ -329,21 +329,11 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) {
-        const KvAppend append = check_kv_append(*desc);
-        add_kv_append(own, {.source = role_view(append.source, VKATTN_ROLE_KEY),
-                            .cache = role_view(append.cache, VKATTN_ROLE_PRESENT_KEY),
-                            .offset = append.offset,
-                            .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
-                            .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
-                            .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
-                            .batch = append.batch,
-                            .positions = append.positions});
-    });
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_kv_append(own, *desc); });
 }
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { add_merge(own, check_merge(*desc)); });
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_merge(own, *desc); });
 }
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,

@@ -11,13 +11,9 @@
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kLongestSequence = uint64_t{1} << 29; // positions plus past and window stay in 32 bits
 constexpr uint64_t kLargestHeadDim = 576;
 
-uint32_t size32(const vkattn_tensor &tensor, uint32_t dim, const char *name) {
-    require(tensor.shape[dim] <= kLongestSequence, name, ": shape ", shape_text(tensor), ", expected sizes up to 2^29");
-    return static_cast<uint32_t>(tensor.shape[dim]);
-}
+uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
 vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
     const vkattn_tensor tensor = checked_rank(given, name, 4);
@@ -37,28 +33,25 @@ void check_sequences(const vkattn_attention_desc &desc, AttentionProblem &proble
     problem.cu_seqlens_q = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", q, "query");
     problem.cu_seqlens_k = checked_cu_seqlens(desc.cu_seqlens_k, "cu_seqlens_k", k, "key");
     const bool packed_queries = present(problem.cu_seqlens_q), packed_keys = present(problem.cu_seqlens_k);
-    problem.batch = packed_queries ? sequences_of(problem.cu_seqlens_q) : size32(q, 0, "query");
+    problem.batch = packed_queries ? sequences_of(problem.cu_seqlens_q) : size(q, 0);
     problem.block_table = checked_block_table(desc.block_table, problem.batch, k, "key");
     const bool paged = present(problem.block_table);
     require(!paged || !packed_keys, "cu_seqlens_k: present beside block_table, expected one of them");
     require(!packed_keys || sequences_of(problem.cu_seqlens_k) == problem.batch, "cu_seqlens_k: shape ",
             shape_text(problem.cu_seqlens_k), ", expected [", problem.batch + 1, "]");
-    problem.q_len = size32(q, 2, "query");
-    problem.kv_len = size32(k, 2, "key");
+    problem.q_len = size(q, 2);
+    problem.kv_len = size(k, 2);
     if (packed_queries) problem.q_len = longest_sequence(desc.max_seqlen_q, "max_seqlen_q", q);
     if (packed_keys) problem.kv_len = longest_sequence(desc.max_seqlen_k, "max_seqlen_k", k);
-    if (!paged) return;
-    const uint64_t positions = problem.block_table.shape[1] * k.shape[2];
-    require(positions <= kLongestSequence, "block_table: ", positions, " positions a sequence, expected at most 2^29");
-    problem.kv_len = static_cast<uint32_t>(positions);
+    if (paged) problem.kv_len = positions_of(problem.block_table, k);
 }
 
 void check_sizes(AttentionProblem &problem) {
     const vkattn_tensor &q = problem.query, &k = problem.key, &v = problem.value, &o = problem.output;
-    problem.query_heads = size32(q, 1, "query");
-    problem.head_dim = size32(q, 3, "query");
-    problem.kv_heads = size32(k, 1, "key");
-    problem.v_head_dim = size32(v, 3, "value");
+    problem.query_heads = size(q, 1);
+    problem.head_dim = size(q, 3);
+    problem.kv_heads = size(k, 1);
+    problem.v_head_dim = size(v, 3);
     require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ",
             kLargestHeadDim);
     require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ",
@@ -166,7 +159,7 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
 }
 
 int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
-    require(desc.past_len <= kLongestSequence, "past_len: ", desc.past_len, ", expected at most 2^29");
+    require(desc.past_len <= kLargestSize, "past_len: ", desc.past_len, ", expected at most 2^29");
     if (desc.past_len > 0) return static_cast<int32_t>(desc.past_len);
     if (desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
     return static_cast<int32_t>(problem.kv_len) - static_cast<int32_t>(problem.q_len);

@@ -1,5 +1,6 @@
 #include "runtime/cache.hpp"
 
+#include "runtime/bindable.hpp"
 #include "runtime/context/submit.hpp"
 #include "runtime/error.hpp"
 #include "runtime/grid.hpp"
@@ -11,8 +12,6 @@
 
 namespace vkattn {
 namespace {
-
-constexpr uint32_t kLongest = uint32_t{1} << 29;
 
 vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t width, const char *name) {
     const vkattn_tensor layout = contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
@@ -35,15 +34,16 @@ uint64_t row_bytes(const View &part) { return bytes_of(part.tensor.type, part.te
 
 Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), sizes_(sizes) {
     require(sizes.batch >= 1, "batch: 0, expected at least 1");
-    require(sizes.capacity >= 1 && sizes.capacity <= kLongest, "capacity: ", sizes.capacity, ", expected 1 to 2^29");
+    require(sizes.capacity >= 1 && sizes.capacity <= kLargestSize, "capacity: ", sizes.capacity,
+            ", expected 1 to 2^29");
     require(sizes.heads >= 1 && sizes.key_width >= 1, "kv_heads, head_dim: ", sizes.heads, ", ", sizes.key_width,
             ", expected at least 1");
     key_layout_ = layout_of(sizes, sizes.key_type, sizes.key_width, "key_type");
     value_layout_ = {};
     if (sizes.value_width > 0) value_layout_ = layout_of(sizes, sizes.value_type, sizes.value_width, "value_type");
     lengths_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch});
-    require_bindable(context.caps(), extent_bytes(key_layout_), "cache");
-    require_bindable(context.caps(), extent_bytes(value_layout_), "cache");
+    require_bindable(context.caps(), key_layout_, "cache");
+    require_bindable(context.caps(), value_layout_, "cache");
     keys_ = make_buffer(context, key_layout_);
     if (sizes.value_width > 0) values_ = make_buffer(context, value_layout_);
     lengths_ = make_buffer(context, lengths_layout_);

@@ -1,5 +1,6 @@
 #include "runtime/plan.hpp"
 
+#include "runtime/bindable.hpp"
 #include "runtime/cache.hpp"
 #include "runtime/context/memory.hpp"
 #include "runtime/context/submit.hpp"
@@ -13,7 +14,6 @@ namespace vkattn {
 namespace {
 
 constexpr uint64_t kBindingAlignment = 16;
-constexpr uint64_t kLargestResidue = 256; // the largest minStorageBufferOffsetAlignment that Vulkan allows
 
 constexpr const char *kRoleNames[] = {"workspace",
                                       "query",
@@ -122,23 +122,16 @@ const char *role_name(vkattn_role role) {
     return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
 }
 
-void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name) {
-    if (bytes + kLargestResidue > caps.max_storage_buffer_range)
-        fail(VKATTN_ERROR_UNSUPPORTED, name, ": ", bytes, " bytes, expected at most ",
-             caps.max_storage_buffer_range - kLargestResidue, " (maxStorageBufferRange of ", caps.name, ")");
-}
-
 static Step::Bound bound_of(Plan &plan, const View &view) {
-    const uint64_t start = bytes_of(view.tensor.type, view.tensor.offset);
-    const uint64_t bytes = bytes_of(view.tensor.type, extent_elements(view.tensor)) - start;
     if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
-    return {view.source, start, bytes};
+    const vkattn_tensor &tensor = view.tensor;
+    return {view.source, bytes_of(tensor.type, tensor.offset), bytes_of(tensor.type, span_elements(tensor))};
 }
 
 void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
     if (!present(view)) return;
     step.bound[binding] = bound_of(plan, view);
-    require_bindable(plan.context().caps(), step.bound[binding].bytes, role_name(view.source.role));
+    require_bindable(plan.context().caps(), view.tensor, role_name(view.source.role));
 }
 
 void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view) {

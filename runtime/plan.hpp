@@ -118,7 +118,7 @@ class Plan {
     Context &context() const { return context_; }
     vkattn_kernel kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; }
-    size_t step_count() const { return steps_.size(); }
+    const std::vector<Step> &steps() const { return steps_; }
 
   private:
     void require_room_for_step() const;
@@ -158,13 +158,10 @@ class Plan {
 // "query", "attn_mask" ...
 const char *role_name(vkattn_role role);
 
-// Binds a view at a binding number of a step; fails if its extent is above the device's storage buffer range.
+// Binds a view at a binding number of a step; fails as require_bindable does.
 void bind(Plan &plan, Step &step, uint32_t binding, const View &view);
 
 // Puts the device address of a view's first element into push words `push_word` and the next.
 void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view);
-
-// Fails, naming it, unless a region of these bytes can be bound on the device.
-void require_bindable(const DeviceCaps &caps, uint64_t bytes, const char *name);
 
 } // namespace vkattn

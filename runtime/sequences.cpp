@@ -15,8 +15,7 @@ vkattn_tensor checked_cu_seqlens(const vkattn_tensor &given, const char *cu_seql
                                  const char *name) {
     const vkattn_tensor tensor = normalised(given, cu_seqlens);
     if (!present(tensor)) return tensor;
-    const bool fits =
-        tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] >= 2 && tensor.shape[0] <= INT32_MAX;
+    const bool fits = tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] >= 2;
     require(fits && is_contiguous(tensor), cu_seqlens, ": type ", type_name(tensor.type), ", shape ",
             shape_text(tensor), ", expected contiguous I32 [B+1] with B at least 1");
     require(rows.shape[0] == 1, name, ": shape ", shape_text(rows), ", expected [1,heads,total,size] with ",
@@ -41,8 +40,13 @@ vkattn_tensor checked_block_table(const vkattn_tensor &given, uint64_t sequences
     const uint64_t page = rows.shape[2];
     require(page >= kSmallestPage && std::has_single_bit(page), name, ": shape ", shape_text(rows), ", pages of ", page,
             " positions, expected a power of two, at least ", kSmallestPage);
-    require(rows.shape[0] <= INT32_MAX, name, ": ", rows.shape[0], " pages, expected at most 2^31 - 1");
+    require(table.shape[1] * page <= kLargestSize, "block_table: ", table.shape[1] * page,
+            " positions a sequence, expected at most 2^29");
     return table;
+}
+
+uint32_t positions_of(const vkattn_tensor &block_table, const vkattn_tensor &rows) {
+    return static_cast<uint32_t>(block_table.shape[1] * rows.shape[2]);
 }
 
 } // namespace vkattn

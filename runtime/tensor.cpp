@@ -122,6 +122,8 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
         }
         require(tensor.shape[dim] >= 1, name, ": shape ", shape_text(tensor),
                 " has an empty dimension, expected sizes >= 1");
+        require(tensor.shape[dim] <= kLargestSize, name, ": shape ", shape_text(tensor),
+                ", expected sizes of at most 2^29");
         any_stride = any_stride || tensor.strides[dim] != 0;
     }
     if (!any_stride) fill_contiguous_strides(result, name);
@@ -144,6 +146,8 @@ uint64_t extent_bytes(const vkattn_tensor &tensor) {
     if (!present(tensor)) return 0;
     return round_up(bytes_of(tensor.type, extent_elements(tensor)), sizeof(uint32_t));
 }
+
+uint64_t span_elements(const vkattn_tensor &tensor) { return extent_elements(tensor) - tensor.offset; }
 
 bool overlaps_itself(const vkattn_tensor &tensor) {
     std::vector<std::pair<uint64_t, uint64_t>> dims; // stride and steps, of the dimensions that have steps

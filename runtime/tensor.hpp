@@ -42,6 +42,12 @@ std::string shape_text(const vkattn_tensor &tensor);
 // A contiguous tensor of the shape.
 vkattn_tensor contiguous(vkattn_type type, std::initializer_list<uint64_t> shape);
 
+// The largest size of a dimension: positions, with a past and a window, then stay in 32 bits.
+constexpr uint32_t kLargestSize = uint32_t{1} << 29;
+
+// Elements that kernels, which count them in 32 bits, tell apart.
+constexpr uint64_t kMostElements = uint64_t{1} << 32;
+
 // The tensor with its strides filled in; fails, naming it, if its rank, type, shape or extent is impossible.
 vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name);
 
@@ -50,6 +56,9 @@ uint64_t extent_elements(const vkattn_tensor &tensor);
 
 // Bytes of the same, rounded up to whole 32-bit words.
 uint64_t extent_bytes(const vkattn_tensor &tensor);
+
+// Elements from the first one to the end of the last one. Normalised tensors only.
+uint64_t span_elements(const vkattn_tensor &tensor);
 
 // Whether two elements share an address.
 bool overlaps_itself(const vkattn_tensor &tensor);

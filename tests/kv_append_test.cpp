@@ -148,7 +148,12 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
     fails({}, "source: absent");
     desc.offset = 6;
     fails(desc, "offset: 6 with 3 rows, expected at most the capacity of cache, 8");
+    desc.offset = 0xffffffffu; // with 3 rows 2 in 32 bits
+    fails(desc, "offset: 4294967295 with 3 rows, expected at most the capacity of cache, 8");
     desc.offset = 0;
+    desc.source.shape[2] = (std::uint64_t{1} << 32) + 3;
+    fails(desc, "source: shape [1,2,4294967299,64], expected sizes of at most 2^29");
+    desc.source.shape[2] = 3;
     desc.cache.shape[3] = 48;
     fails(desc, "cache: type Q8_0, shape [1,2,8,48]: expected contiguous rows");
     desc.cache.shape[3] = 96;
@@ -161,6 +166,9 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
     fails(desc, "past_lengths: shape [2], expected [1]");
     desc.past_lengths = HostTensor(VKATTN_TYPE_F32, {1}).view();
     fails(desc, "past_lengths: type F32, expected I32");
+    desc.past_lengths = {};
+    desc.block_table = vkattn::tensor(VKATTN_TYPE_I32, {1, 1u << 29}); // of 8 positions: 0 in 32 bits
+    fails(desc, "block_table: 4294967296 positions a sequence, expected at most 2^29");
 }
 
 TEST_SUITE_END();

@@ -227,6 +227,14 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong merges are named") {
     desc.accumulate = 1;
     fails(desc, "log_sum_exp: absent, expected it with accumulate");
     desc.accumulate = 0;
+    desc.part_count = 5; // whose regions' length would wrap to that of one
+    desc.partial_output_stride = std::uint64_t{1} << 62;
+    fails(desc, "partial_output_stride: 4611686018427387904 with 5 parts, expected at most 2^32 elements in all");
+    desc.partial_output_stride = 24;
+    desc.partial_log_sum_exp_stride = std::uint64_t{1} << 62;
+    fails(desc, "partial_log_sum_exp_stride: 4611686018427387904 with 5 parts");
+    desc.partial_log_sum_exp_stride = 6;
+    desc.part_count = 2;
     desc.partial_log_sum_exp = vkattn::tensor(VKATTN_TYPE_F16, {1, 2, 3});
     fails(desc, "partial_log_sum_exp: type F16");
     desc.partial_log_sum_exp = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 3});

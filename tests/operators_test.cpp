@@ -331,6 +331,9 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
           }) == "multiplier: type I32, expected F32, F16 or BF16");
     CHECK(refused([](auto &d) { d.bias = vkattn::tensor(VKATTN_TYPE_F32, {7}); }) ==
           "bias: shape [7], expected [6] contiguous");
+    CHECK(refused([](auto &d) { // rows that 32 bits would count as none
+              d.input = vkattn::tensor(VKATTN_TYPE_F32, {1u << 16, 1u << 16, 8}, {0, 0, 1});
+          }) == "input: shape [65536,65536,8], 4294967296 tokens, expected at most 2^29");
     CHECK(refused([](auto &d) { d.activation = static_cast<vkattn_activation>(9); }) ==
           "activation: 9, expected a vkattn_activation");
 
@@ -345,6 +348,10 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     embedding.tokens = vkattn::tensor(VKATTN_TYPE_F32, {2, 3});
     CHECK(message_of([&] { context.embedding_plan(embedding); }) ==
           "tokens: type F32, shape [2,3], expected I32 [B,L]");
+    embedding.tokens = vkattn::tensor(VKATTN_TYPE_I32, {2, 3});
+    embedding.weight = vkattn::tensor(VKATTN_TYPE_F32, {(std::uint64_t{1} << 32) + 1, 6}, {0, 1});
+    CHECK(message_of([&] { context.embedding_plan(embedding); }) ==
+          "weight: shape [4294967297,6], expected sizes of at most 2^29");
 }
 
 TEST_SUITE_END();

@@ -1,6 +1,9 @@
 // Tensors that a device cannot bind whole, on a context whose limit is lowered.
 #include "compare.hpp"
 #include "limited_device.hpp"
+#include "runtime/attention_problem.hpp"
+#include "runtime/bindable.hpp"
+#include "runtime/ops/attention_split.hpp"
 
 #include <doctest/doctest.h>
 
@@ -108,6 +111,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a problem that would take too many dispatches is 
         message = error.what();
     }
     CHECK(message.find("268435456 parts are too many, expected at most 4096") != std::string::npos);
+}
+
+TEST_CASE("of elements that 32 bits do not count parts are made, though their bytes could be bound") {
+    vkattn::DeviceCaps caps{};
+    caps.max_storage_buffer_range = 0xffffffffu;
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 1, 1, 64});
+    const std::uint64_t keys = 1u << 25, rows = keys * 64; // 2^31 elements a batch entry, 18 bytes for 32 of them
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_Q4_0, {2, 1, keys, 64});
+    CHECK(vkattn::split_to_bind(vkattn::check_attention(desc), caps).size() == 1);
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_Q4_0, {2, 1, keys, 64}, {rows + 32, rows, 64, 1});
+    CHECK(vkattn::split_to_bind(vkattn::check_attention(desc), caps).size() == 2);
+    desc.query.shape[0] = desc.output.shape[0] = 1;
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_Q4_0, {1, 1, keys, 64}, {0, 0, 192, 1});
+    CHECK_THROWS_WITH(vkattn::require_bindable(caps, desc.key, "key"),
+                      "key: 6442450816 elements, expected at most 2^32");
 }
 
 TEST_SUITE_END();

@@ -159,7 +159,6 @@ CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part
 }
 
 Past checked_past(const vkattn_layer_call &call) {
-    constexpr uint32_t kLongest = uint32_t{1} << 29;
     if (const Cache *object = cache_of(call)) {
         for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
             require(!present(*tensor),
@@ -169,7 +168,7 @@ Past checked_past(const vkattn_layer_call &call) {
                 ", expected 0 with cache, which has lengths of its own");
         return {0, object->lengths()};
     }
-    require(call.past_len <= kLongest, "past_len: ", call.past_len, ", expected at most 2^29");
+    require(call.past_len <= kLargestSize, "past_len: ", call.past_len, ", expected at most 2^29");
     if (!present(call.past_key)) {
         require(call.past_len == 0 || present(call.present_key), "past_len: ", call.past_len,
                 " without past_key or present_key, expected a cache");
@@ -178,7 +177,7 @@ Past checked_past(const vkattn_layer_call &call) {
     require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank,
             ", expected 3 or 4");
     const uint64_t len = call.past_key.shape[call.past_key.rank - 2];
-    require(len <= kLongest, "past_key: ", len, " tokens, expected at most 2^29");
+    require(len <= kLargestSize, "past_key: ", len, " tokens, expected at most 2^29");
     require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len,
             ", the length of past_key");
     return {len, {}};

@@ -255,7 +255,8 @@ AttentionChoice add_parts(Plan &plan, const AttentionProblem &problem, const Att
         (choice.kernel == VKATTN_KERNEL_UNFUSED ? add_unfused : add_flash)(plan, part, sources, choice);
     }
     if (parts.size() > 1)
-        choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange");
+        choice.reason +=
+            text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange or 2^32 elements");
     return choice;
 }
 

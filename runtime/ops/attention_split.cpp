@@ -1,6 +1,7 @@
 #include "runtime/ops/attention_split.hpp"
 
 #include "runtime/attention_planner.hpp"
+#include "runtime/bindable.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -8,22 +9,15 @@
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kLargestResidue = 256; // what binding may add: see require_bindable
 constexpr size_t kMostParts = 4096;
 constexpr uint32_t kQueriesOfDecode = 8; // at most: a token, or a few that are verified together
-
-bool fits(const vkattn_tensor &tensor, const DeviceCaps &caps) {
-    if (!present(tensor)) return true;
-    const uint64_t bytes = bytes_of(tensor.type, extent_elements(tensor)) - bytes_of(tensor.type, tensor.offset);
-    return bytes + kLargestResidue <= caps.max_storage_buffer_range;
-}
 
 bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
     const vkattn_tensor *const tensors[] = {&problem.query,      &problem.key,          &problem.value,
                                             &problem.output,     &problem.log_sum_exp,  &problem.attn_mask,
                                             &problem.block_mask, &problem.attn_weights, &problem.qk_matmul_output};
     return std::all_of(std::begin(tensors), std::end(tensors),
-                       [&](const vkattn_tensor *tensor) { return fits(*tensor, caps); });
+                       [&](const vkattn_tensor *tensor) { return is_bindable(caps, *tensor); });
 }
 
 // Indices first .. first + count - 1 of a dimension; a broadcast dimension stays as it is.
@@ -73,8 +67,8 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
     const auto require_few = [&](size_t number) {
         if (number > kMostParts)
             fail(VKATTN_ERROR_UNSUPPORTED, "attention on ", caps.name, ": a tensor is above maxStorageBufferRange, ",
-                 caps.max_storage_buffer_range, " bytes, and ", number, " parts are too many, expected at most ",
-                 kMostParts);
+                 caps.max_storage_buffer_range, " bytes, or 2^32 elements, and ", number,
+                 " parts are too many, expected at most ", kMostParts);
     };
     require_few(count);
     std::vector<AttentionProblem> parts;

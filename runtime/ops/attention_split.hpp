@@ -7,7 +7,7 @@
 
 namespace vkattn {
 
-// The problem in parts that each can be bound: a device binds no more than maxStorageBufferRange bytes of a tensor.
+// The problem in parts that each can be bound: see is_bindable.
 // Split by batch entries, then by KV heads; the problem itself where it fits, or where no split helps (which binding
 // then says). Fails with VKATTN_ERROR_UNSUPPORTED where the parts would be too many.
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);

@@ -10,6 +10,14 @@
 namespace vkattn {
 namespace {
 
+// A caller's description, checked; layouts normalised.
+struct KvAppend {
+    vkattn_tensor source, cache, past_lengths, cu_seqlens, block_table;
+    uint32_t offset;
+    uint32_t batch;     // sequences
+    uint32_t positions; // tokens of a sequence, at most
+};
+
 void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
     const vkattn_tensor &source = append.source;
     append.batch = static_cast<uint32_t>(source.shape[0]);
@@ -21,7 +29,7 @@ void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
 }
 
 uint64_t capacity_of(const KvAppend &append) {
-    return append.cache.shape[2] * (present(append.block_table) ? append.block_table.shape[1] : 1);
+    return present(append.block_table) ? positions_of(append.block_table, append.cache) : append.cache.shape[2];
 }
 
 void check_room(const KvAppend &append) {
@@ -31,15 +39,13 @@ void check_room(const KvAppend &append) {
                       source.shape[3] == cache.shape[3];
     require(same, "cache: shape ", shape_text(cache), ", expected ", append.batch, " sequences, ", source.shape[1],
             " heads and head size ", source.shape[3], " as in source");
-    require(present(append.past_lengths) || append.offset + append.positions <= capacity_of(append),
+    require(present(append.past_lengths) || uint64_t{append.offset} + append.positions <= capacity_of(append),
             "offset: ", append.offset, " with ", append.positions, " rows, expected at most the capacity of cache, ",
             capacity_of(append));
     require_no_overlap(cache, "cache");
 }
 
-} // namespace
-
-KvAppend check_kv_append(const vkattn_kv_append_desc &desc) {
+KvAppend checked(const vkattn_kv_append_desc &desc) {
     KvAppend append{};
     append.source = checked_rank(desc.source, "source", 4);
     append.cache = checked_rank(desc.cache, "cache", 4);
@@ -53,8 +59,6 @@ KvAppend check_kv_append(const vkattn_kv_append_desc &desc) {
     check_room(append);
     return append;
 }
-
-namespace {
 
 gpu::AppendPush push_of(const RowsToAppend &rows) {
     const vkattn_tensor &from = rows.source.tensor, &to = rows.cache.tensor;
@@ -113,6 +117,18 @@ void add_kv_append(Plan &plan, const RowsToAppend &rows) {
     bind(plan, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
     bind(plan, step, BINDING_APPEND_LENGTHS, rows.lengths);
     step.written_binding = BINDING_APPEND_CACHE;
+}
+
+void plan_kv_append(Plan &plan, const vkattn_kv_append_desc &desc) {
+    const KvAppend append = checked(desc);
+    add_kv_append(plan, {.source = role_view(append.source, VKATTN_ROLE_KEY),
+                         .cache = role_view(append.cache, VKATTN_ROLE_PRESENT_KEY),
+                         .offset = append.offset,
+                         .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
+                         .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
+                         .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
+                         .batch = append.batch,
+                         .positions = append.positions});
 }
 
 } // namespace vkattn

@@ -4,17 +4,6 @@
 
 namespace vkattn {
 
-// A caller's description, checked; layouts normalised.
-struct KvAppend {
-    vkattn_tensor source, cache, past_lengths, cu_seqlens, block_table;
-    uint32_t offset;
-    uint32_t batch;     // sequences
-    uint32_t positions; // tokens of a sequence, at most
-};
-
-// Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, what it is and what was expected.
-KvAppend check_kv_append(const vkattn_kv_append_desc &desc);
-
 // Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
 // BF16, Q8_0 and Q4_0 for both.
 struct RowsToAppend {
@@ -33,5 +22,9 @@ struct RowsToAppend {
     uint32_t positions = 0; // 0: as many as source has
 };
 void add_kv_append(Plan &plan, const RowsToAppend &rows);
+
+// Where the caller binds them. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, what it is and what was
+// expected.
+void plan_kv_append(Plan &plan, const vkattn_kv_append_desc &desc);
 
 } // namespace vkattn

@@ -11,6 +11,14 @@
 namespace vkattn {
 namespace {
 
+// A caller's description, checked; layouts normalised.
+struct Merge {
+    uint32_t parts;
+    vkattn_tensor partial_output, partial_log_sum_exp, output, log_sum_exp;
+    uint64_t partial_output_stride, partial_log_sum_exp_stride;
+    bool accumulates;
+};
+
 vkattn_tensor checked_output(const vkattn_tensor &given, const char *name) {
     const vkattn_tensor tensor = checked_rank(given, name, 4);
     require_float(tensor, name);
@@ -23,9 +31,15 @@ void require_rows(const vkattn_tensor &sums, const char *name, const vkattn_tens
             ", expected F32 and the first three sizes of output, ", shape_text(output));
 }
 
+// The parts' regions are counted in 64 bits, which must not wrap.
+void require_stride(uint64_t stride, const char *name, uint32_t parts) {
+    require(stride <= kMostElements / parts, name, ": ", stride, " with ", parts,
+            " parts, expected at most 2^32 elements in all");
+}
+
 // The whole of what lies in a region, as plain elements.
 View region_of(const vkattn_tensor &tensor, uint64_t stride, uint32_t parts, vkattn_role role) {
-    const uint64_t elements = extent_elements(tensor) - tensor.offset + stride * (parts - 1);
+    const uint64_t elements = span_elements(tensor) + stride * (parts - 1);
     View view = role_view(contiguous(tensor.type, {elements}), role);
     view.tensor.offset = tensor.offset;
     return view;
@@ -58,9 +72,7 @@ void require_loops(const DeviceCaps &caps, const Merge &merge) {
              on_bounded_loops(caps));
 }
 
-} // namespace
-
-Merge check_merge(const vkattn_merge_desc &desc) {
+Merge checked(const vkattn_merge_desc &desc) {
     Merge merge{desc.part_count,
                 checked_output(desc.partial_output, "partial_output"),
                 checked_rank(desc.partial_log_sum_exp, "partial_log_sum_exp", 3),
@@ -71,6 +83,8 @@ Merge check_merge(const vkattn_merge_desc &desc) {
                 desc.accumulate != 0};
     const vkattn_tensor &output = merge.output;
     require(merge.parts >= 1, "part_count: 0, expected at least 1");
+    require_stride(merge.partial_output_stride, "partial_output_stride", merge.parts);
+    require_stride(merge.partial_log_sum_exp_stride, "partial_log_sum_exp_stride", merge.parts);
     require(std::equal(output.shape, output.shape + 4, merge.partial_output.shape), "partial_output: shape ",
             shape_text(merge.partial_output), ", expected that of output, ", shape_text(output));
     require_no_overlap(output, "output");
@@ -84,7 +98,10 @@ Merge check_merge(const vkattn_merge_desc &desc) {
     return merge;
 }
 
-void add_merge(Plan &plan, const Merge &merge) {
+} // namespace
+
+void plan_merge(Plan &plan, const vkattn_merge_desc &desc) {
+    const Merge merge = checked(desc);
     require_loops(plan.context().caps(), merge);
     gpu::MergeConstants constants;
     constants.PARTIAL_FORMAT = format_of(merge.partial_output);

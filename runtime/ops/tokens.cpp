@@ -23,6 +23,9 @@ vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint6
                 (len == 0 || tensor.shape[1] == len),
             name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",",
             width, "]");
+    const uint64_t tokens = tensor.shape[0] * tensor.shape[1];
+    require(tokens <= kLargestSize, name, ": shape ", shape_text(tensor), ", ", tokens,
+            " tokens, expected at most 2^29");
     require(width == 1 || tensor.strides[2] == 1, name, ": last stride ", tensor.strides[2], ", expected 1");
     return tensor;
 }

@@ -6,7 +6,8 @@ namespace vkattn {
 
 // Tensors that callers give to layers and operators: tokens [B,L,width] and vectors.
 
-// The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1. batch, len 0: any.
+// The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1,
+// of at most 2^29 tokens. batch, len 0: any.
 vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
                              uint64_t width);
 
