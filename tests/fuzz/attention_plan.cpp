@@ -1,54 +1,20 @@
 // Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's
 // limits, by a calculation of its own.
 #include "runtime/attention_planner.hpp"
+#include "runtime/bindable.hpp"
 #include "runtime/context/kernel_support.hpp"
 #include "runtime/error.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/tensor.hpp"
-
-#include <fuzzer/FuzzedDataProvider.h>
+#include "tests/fuzz/expect.hpp"
+#include "tests/fuzz/some_tensor.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
 namespace {
 
 using namespace vkattn;
-
-void expect(bool condition, const char *what) {
-    if (condition) return;
-    std::fprintf(stderr, "not so: %s\n", what);
-    std::abort();
-}
-
-std::uint64_t some_size(FuzzedDataProvider &data) {
-    switch (data.ConsumeIntegralInRange(0, 3)) {
-    case 0:
-        return data.ConsumeIntegralInRange<std::uint64_t>(1, 8);
-    case 1:
-        return data.ConsumeIntegralInRange<std::uint64_t>(1, 600);
-    case 2:
-        return std::uint64_t{1} << data.ConsumeIntegralInRange(0, 33);
-    default:
-        return data.ConsumeIntegral<std::uint32_t>();
-    }
-}
-
-constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16,  VKATTN_TYPE_BF16, VKATTN_TYPE_BOOL,
-                                  VKATTN_TYPE_I32, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0, VKATTN_TYPE_NONE};
-
-vkattn_tensor some_tensor(FuzzedDataProvider &data, vkattn_type type, std::initializer_list<std::uint64_t> shape) {
-    vkattn_tensor tensor =
-        contiguous(data.ConsumeProbability<float>() < 0.9f ? type : data.PickValueInArray(kTypes), shape);
-    if (data.ConsumeBool()) return tensor;
-    for (std::uint32_t dim = 0; dim < tensor.rank; ++dim)
-        if (data.ConsumeBool()) tensor.strides[dim] = some_size(data) - 1;
-    if (data.ConsumeBool()) tensor.offset = some_size(data);
-    if (data.ConsumeProbability<float>() < 0.1f) tensor.shape[data.ConsumeIntegralInRange(0, 3)] = some_size(data);
-    return tensor;
-}
 
 vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
@@ -220,21 +186,11 @@ bool can_be_bound(const AttentionProblem &problem, const AttentionChoice &choice
          {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
           &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key,
           &choice.staged_value})
-        if (present(*tensor) &&
-            bytes_of(tensor->type, extent_elements(*tensor) - tensor->offset) > caps.max_storage_buffer_range)
-            return false;
+        if (!is_bindable(caps, *tensor)) return false;
     return true;
 }
 
 void expect_room(const AttentionProblem &problem, const AttentionChoice &choice) {
-    // kernels count elements in 32 bits
-    for (const vkattn_tensor *tensor :
-         {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
-          &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key,
-          &choice.staged_value})
-        if (present(*tensor))
-            expect(extent_elements(*tensor) - tensor->offset <= std::uint64_t{1} << 32,
-                   "elements are counted in 32 bits");
     if (choice.kernel == VKATTN_KERNEL_UNFUSED) {
         const std::uint64_t scores =
             std::uint64_t{problem.batch} * problem.query_heads * problem.q_len * problem.kv_len;

@@ -1,5 +1,7 @@
 // Lengths, block tables and boundaries of packed sequences that say anything: what lies around the tensors is neither
 // written nor taken for a key or a value. Needs a device.
+#include "tests/fuzz/expect.hpp"
+
 #include <vkattn/vkattn.hpp>
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -7,19 +9,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
 
 namespace {
-
-void expect(bool condition, const char *what) {
-    if (condition) return;
-    std::fprintf(stderr, "not so: %s\n", what);
-    std::abort();
-}
 
 constexpr std::uint64_t kSequences = 3, kHeads = 4, kKvHeads = 2, kSize = 16, kPage = 8, kPages = 3, kPool = 7;
 constexpr std::uint64_t kRows = 20, kLongest = 9, kKeys = kPage * kPages; // of packed queries, of a sequence's keys

@@ -1,0 +1,183 @@
+// Any layer of any sizes and any call of it: whatever plan comes of it stays inside the call's tensors, the workspace and
+// the device's limits.
+#include "runtime/error.hpp"
+#include "runtime/layers/layer.hpp"
+#include "tests/fuzz/plan_limits.hpp"
+#include "tests/fuzz/some_tensor.hpp"
+
+#include <algorithm>
+
+namespace {
+
+using namespace vkattn;
+
+std::uint32_t some_width(FuzzedDataProvider &data) {
+    return data.ConsumeProbability<float>() < 0.8f ? data.ConsumeIntegralInRange(1u, 64u)
+                                                   : static_cast<std::uint32_t>(some_size(data));
+}
+
+vkattn_layer_config some_config(FuzzedDataProvider &data) {
+    vkattn_layer_config config{};
+    config.kind = static_cast<vkattn_layer_kind>(data.ConsumeIntegralInRange<int>(0, VKATTN_LAYER_KIND_COUNT));
+    config.num_heads = data.ConsumeBool() ? 1u << data.ConsumeIntegralInRange(0, 6) : some_width(data);
+    config.num_kv_heads = data.ConsumeBool() ? 0 : 1u << data.ConsumeIntegralInRange(0, 4);
+    config.head_dim = data.ConsumeBool() ? 0 : 2 * some_width(data);
+    config.embed_dim = data.ConsumeBool() ? config.num_heads * some_width(data) : some_width(data);
+    config.kv_head_mapping = static_cast<vkattn_kv_head_mapping>(data.ConsumeIntegralInRange(0, 1));
+    config.input_dim = some_width(data);
+    config.latent_dim = data.ConsumeBool() ? config.num_heads * some_width(data) : some_width(data);
+    config.num_latents = some_width(data);
+    config.qk_nope_head_dim = some_width(data);
+    config.qk_rope_head_dim = 2 * some_width(data);
+    config.v_head_dim = some_width(data);
+    config.q_lora_rank = data.ConsumeBool() ? 0 : some_width(data);
+    config.kv_lora_rank = some_width(data);
+    config.mla_form = static_cast<vkattn_mla_form>(data.ConsumeIntegralInRange(0, 1));
+    config.decompress_lora_rank = data.ConsumeBool() ? 0 : some_width(data);
+    config.ffn_dim = some_width(data);
+    config.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
+    config.norm_first = data.ConsumeBool();
+    config.mlp_ratio = some_width(data);
+    config.rope_theta = data.ConsumeBool() ? 10000.0f : data.ConsumeFloatingPoint<float>();
+    config.rope_interleaved = data.ConsumeBool();
+    config.softcap = data.ConsumeBool() ? 0.0f : 30.0f;
+    return config;
+}
+
+std::uint64_t query_width(const vkattn_layer_config &config) {
+    return config.kind == VKATTN_LAYER_LATENT_QUERY ? config.input_dim : config.embed_dim;
+}
+
+vkattn_layer_call some_call(FuzzedDataProvider &data, const vkattn_layer_config &config) {
+    constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+    const bool latent_query = config.kind == VKATTN_LAYER_LATENT_QUERY;
+    const std::uint64_t batch = some_size(data), len = some_size(data), past = some_size(data) - 1;
+    const auto floats = [&](std::initializer_list<std::uint64_t> shape) {
+        return some_tensor(data, data.PickValueInArray(kFloats), shape);
+    };
+    vkattn_layer_call call{};
+    call.query = floats({batch, len, query_width(config)});
+    call.output = latent_query ? floats({batch, config.num_latents, config.latent_dim})
+                               : floats({batch, len, query_width(config)});
+    std::uint64_t keys = len + past;
+    if (data.ConsumeProbability<float>() < 0.3f) {
+        const std::uint64_t key_len = some_size(data);
+        call.key = floats({batch, key_len, query_width(config)});
+        if (data.ConsumeBool()) call.value = floats({batch, key_len, query_width(config)});
+        keys = key_len + past;
+    }
+    const std::uint64_t kv_heads = config.num_kv_heads != 0 ? config.num_kv_heads : config.num_heads;
+    const std::uint64_t head_dim = config.head_dim != 0 ? config.head_dim : config.embed_dim / config.num_heads;
+    const auto cached = [&](std::uint64_t tokens) {
+        switch (config.kind) {
+        case VKATTN_LAYER_MLA:
+        case VKATTN_LAYER_MLA_BLOCK:
+            return floats({batch, tokens, config.kv_lora_rank + config.qk_rope_head_dim});
+        case VKATTN_LAYER_COMPRESSED_KV:
+            return floats({batch, tokens, config.latent_dim});
+        default:
+            return floats({batch, kv_heads, tokens, head_dim});
+        }
+    };
+    const bool two = config.kind != VKATTN_LAYER_MLA && config.kind != VKATTN_LAYER_MLA_BLOCK;
+    if (data.ConsumeBool()) {
+        call.past_key = cached(past);
+        if (two) call.past_value = cached(past);
+    }
+    if (data.ConsumeBool()) {
+        call.present_key = cached(keys);
+        if (two) call.present_value = cached(keys);
+    }
+    call.past_len = data.ConsumeBool() ? static_cast<std::uint32_t>(past) : 0;
+    if (data.ConsumeProbability<float>() < 0.3f) call.attn_mask = floats({len, keys});
+    if (data.ConsumeProbability<float>() < 0.3f)
+        call.key_padding_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, keys});
+    if (data.ConsumeProbability<float>() < 0.3f) call.key_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
+    if (data.ConsumeProbability<float>() < 0.2f)
+        call.attn_weights = some_tensor(data, VKATTN_TYPE_F32, {batch, config.num_heads, len, keys});
+    if (data.ConsumeProbability<float>() < 0.3f) call.residual = floats({batch, len, query_width(config)});
+    call.mask_flags = data.ConsumeIntegralInRange(0u, 8u);
+    call.window_left = data.ConsumeIntegral<std::int32_t>();
+    call.window_right = data.ConsumeIntegral<std::int32_t>();
+    call.causal_alignment = static_cast<vkattn_causal_alignment>(data.ConsumeIntegralInRange(0, 2));
+    call.kernel = static_cast<vkattn_kernel>(data.ConsumeIntegralInRange<int>(0, VKATTN_KERNEL_COUNT));
+    return call;
+}
+
+// The tensor that the caller binds for a role.
+const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) {
+    static const vkattn_tensor none{};
+    switch (role) {
+    case VKATTN_ROLE_QUERY:
+        return call.query;
+    case VKATTN_ROLE_KEY:
+        return call.key;
+    case VKATTN_ROLE_VALUE:
+        return call.value;
+    case VKATTN_ROLE_OUTPUT:
+        return call.output;
+    case VKATTN_ROLE_ATTN_MASK:
+        return call.attn_mask;
+    case VKATTN_ROLE_KEY_PADDING_MASK:
+        return call.key_padding_mask;
+    case VKATTN_ROLE_KEY_LENGTHS:
+        return call.key_lengths;
+    case VKATTN_ROLE_ATTN_WEIGHTS:
+        return call.attn_weights;
+    case VKATTN_ROLE_PAST_KEY:
+        return call.past_key;
+    case VKATTN_ROLE_PAST_VALUE:
+        return call.past_value;
+    case VKATTN_ROLE_PRESENT_KEY:
+        return call.present_key;
+    case VKATTN_ROLE_PRESENT_VALUE:
+        return call.present_value;
+    case VKATTN_ROLE_RESIDUAL:
+        return call.residual;
+    default:
+        return none;
+    }
+}
+
+// The bytes of the largest weight: what is read of any is no more.
+std::uint64_t largest_weight(const Layer &layer) {
+    std::uint64_t largest = extent_bytes(layer.rope_frequencies().tensor);
+    for (const WeightSpec &spec : weight_specs(layer.config()))
+        largest = std::max(largest, extent_bytes(layer.weight(spec.name).tensor));
+    return largest;
+}
+
+void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+    for (const Step &step : plan.steps())
+        for (const Step::Bound &bound : step.bound) {
+            if (bound.bytes == 0) continue;
+            if (bound.source.kind == Source::Kind::kOwned) {
+                expect(bound.offset + bound.bytes <= largest_weight(layer), "what is read of a weight lies in it");
+            } else if (bound.source.role != VKATTN_ROLE_WORKSPACE) {
+                const vkattn_tensor &tensor = tensor_of(call, bound.source.role);
+                expect(present(tensor), "what is bound was given");
+                expect(bound.source.offset == 0 &&
+                           bound.offset + bound.bytes <= extent_bytes(normalised(tensor, "tensor")),
+                       "what is bound lies in the caller's tensor");
+            }
+        }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
+    FuzzedDataProvider data(bytes, size);
+    try {
+        Context &context = context_of_limits(data);
+        const Layer layer(context, some_config(data));
+        const vkattn_layer_call call = some_call(data, layer.config());
+        Plan plan(context, Plan::Purpose::kMeasure);
+        plan_layer(plan, layer, call);
+        expect_within_limits(plan);
+        expect_inside_tensors(plan, layer, call);
+    } catch (const Error &error) {
+        expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
+               "what is refused is refused as a wrong or an unserved request");
+    }
+    return 0;
+}

@@ -1,0 +1,241 @@
+// Any description of linear, norm, embedding, kv_append and merge: whatever plan comes of it reaches nothing outside what
+// it binds, by a calculation of its own from the push constants and the grid.
+#include "runtime/error.hpp"
+#include "runtime/ops/embedding.hpp"
+#include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/linear.hpp"
+#include "runtime/ops/merge.hpp"
+#include "runtime/ops/norm.hpp"
+#include "tests/fuzz/plan_limits.hpp"
+#include "tests/fuzz/some_tensor.hpp"
+
+#include <cstring>
+
+namespace {
+
+using namespace vkattn;
+
+constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
+template <class Push>
+Push push_of(const Step &step) {
+    Push push;
+    std::memcpy(&push, step.push.data(), sizeof push);
+    return push;
+}
+
+struct Dimension {
+    std::uint64_t size, stride;
+};
+
+// The last element of the dimensions lies in what is bound.
+void expect_inside(const Step &step, std::uint32_t binding, vkattn_type type,
+                   std::initializer_list<Dimension> dimensions) {
+    if (step.bound[binding].bytes == 0) return;
+    const StorageBlock block = storage_block(type);
+    const std::uint64_t elements = step.bound[binding].bytes / block.bytes * block.elements;
+    std::uint64_t last = 0; // of factors of 32 bits: cannot wrap in so few
+    for (const Dimension &dimension : dimensions) {
+        expect(dimension.size >= 1, "no dimension is empty");
+        const std::uint64_t reach = (dimension.size - 1) * dimension.stride;
+        expect(reach < elements, "a dimension ends in what is bound");
+        last += reach;
+    }
+    expect(last < elements, "what is reached is bound");
+}
+
+// A stride that 32 bits hold, wherever it is used.
+void expect_strides(const vkattn_tensor &tensor, std::initializer_list<std::uint32_t> pushed) {
+    std::uint32_t dim = 0;
+    for (const std::uint32_t stride : pushed) {
+        expect(tensor.shape[dim] == 1 || tensor.strides[dim] == stride, "strides arrive as they were given");
+        ++dim;
+    }
+}
+
+void linear(FuzzedDataProvider &data, Plan &plan) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), in = some_size(data), out = some_size(data);
+    const auto tokens = [&](std::uint64_t width) {
+        return some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+    };
+    vkattn_linear_desc desc{};
+    desc.input = tokens(in);
+    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {out, in});
+    desc.output = tokens(out);
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {out});
+    if (data.ConsumeBool()) desc.multiplier = tokens(out);
+    if (data.ConsumeBool()) desc.residual = tokens(out);
+    desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
+    plan_linear(plan, desc);
+    const Step &step = plan.steps().front();
+    const auto push = push_of<gpu::LinearPush>(step);
+    const LinearOperands operands = check_linear(desc);
+    const vkattn_tensor &x = operands.input.tensor;
+    expect(push.rows == x.shape[0] * x.shape[1] && push.positions == x.shape[1], "every row is computed");
+    expect(push.in_features == operands.weight.tensor.shape[1] && push.out_features == operands.weight.tensor.shape[0],
+           "all features are");
+    expect_strides(x, {push.input_strides[0], push.input_strides[1]});
+    expect_strides(operands.weight.tensor, {push.weight_strides[0], push.weight_strides[1]});
+    expect_strides(operands.output.tensor, {push.output_strides[0], push.output_strides[1]});
+    const std::uint64_t batches = push.rows / push.positions;
+    const auto expect_tokens = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides,
+                                   std::uint64_t width) {
+        if (present(view))
+            expect_inside(step, binding, view.tensor.type,
+                          {{batches, strides[0]}, {push.positions, strides[1]}, {width, 1}});
+    };
+    expect_tokens(BINDING_LINEAR_INPUT, operands.input, push.input_strides, push.in_features);
+    expect_tokens(BINDING_LINEAR_OUTPUT, operands.output, push.output_strides, push.out_features);
+    expect_tokens(BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier, push.multiplier_strides, push.out_features);
+    expect_tokens(BINDING_LINEAR_RESIDUAL, operands.epilogue.residual, push.residual_strides, push.out_features);
+    expect_inside(step, BINDING_LINEAR_WEIGHT, operands.weight.tensor.type,
+                  {{push.out_features, push.weight_strides[0]}, {push.in_features, push.weight_strides[1]}});
+    if (present(desc.bias)) expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{push.out_features, 1}});
+}
+
+void norm(FuzzedDataProvider &data, Plan &plan) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), features = some_size(data);
+    vkattn_norm_desc desc{};
+    desc.input = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
+    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
+    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {features});
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {features});
+    desc.kind = static_cast<vkattn_norm_kind>(data.ConsumeIntegralInRange(0, 2));
+    desc.epsilon = data.ConsumeFloatingPoint<float>();
+    plan_norm(plan, desc);
+    const Step &step = plan.steps().front();
+    const auto push = push_of<gpu::NormPush>(step);
+    const std::uint64_t rows = step.groups[0], batches = step.groups[1];
+    expect_inside(step, BINDING_NORM_INPUT, desc.input.type,
+                  {{batches, push.input_strides[0]}, {rows, push.input_strides[1]}, {push.features, 1}});
+    expect_inside(step, BINDING_NORM_OUTPUT, desc.output.type,
+                  {{batches, push.output_strides[0]}, {rows, push.output_strides[1]}, {push.features, 1}});
+    expect_inside(step, BINDING_NORM_WEIGHT, desc.weight.type, {{push.features, 1}});
+    if (present(desc.bias)) expect_inside(step, BINDING_NORM_BIAS, desc.bias.type, {{push.features, 1}});
+    expect_strides(normalised(desc.input, "input"), {push.input_strides[0], push.input_strides[1]});
+    expect_strides(normalised(desc.output, "output"), {push.output_strides[0], push.output_strides[1]});
+}
+
+void embedding(FuzzedDataProvider &data, Plan &plan) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), rows = some_size(data), width = some_size(data);
+    vkattn_embedding_desc desc{};
+    desc.tokens = some_tensor(data, VKATTN_TYPE_I32, {batch, len});
+    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {rows, width});
+    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+    plan_embedding(plan, desc);
+    const Step &step = plan.steps().front();
+    const auto push = push_of<gpu::EmbeddingPush>(step);
+    expect(push.rows == desc.weight.shape[0], "every row can be found");
+    expect_inside(step, BINDING_EMBEDDING_TOKENS, VKATTN_TYPE_I32,
+                  {{step.groups[1], push.token_strides[0]}, {step.groups[0], push.token_strides[1]}});
+    expect_inside(step, BINDING_EMBEDDING_WEIGHT, desc.weight.type, {{push.rows, push.row_stride}, {push.features, 1}});
+    expect_inside(
+        step, BINDING_EMBEDDING_OUTPUT, desc.output.type,
+        {{step.groups[1], push.output_strides[0]}, {step.groups[0], push.output_strides[1]}, {push.features, 1}});
+}
+
+vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
+    const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data);
+    const std::uint64_t size = data.ConsumeBool() ? 64 : some_size(data), capacity = some_size(data);
+    const bool packed = data.ConsumeBool(), paged = data.ConsumeBool();
+    constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                       VKATTN_TYPE_Q4_0};
+    vkattn_kv_append_desc desc{};
+    desc.source = some_tensor(data, data.PickValueInArray(kFloats), {packed ? 1 : batch, heads, len, size});
+    desc.cache = some_tensor(data, data.PickValueInArray(kStored),
+                             {paged ? some_size(data) : batch, heads,
+                              paged ? std::uint64_t{1} << data.ConsumeIntegralInRange(0, 12) : capacity, size});
+    if (packed) desc.cu_seqlens = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
+    if (paged) desc.block_table = some_tensor(data, VKATTN_TYPE_I32, {batch, some_size(data)});
+    if (data.ConsumeBool()) desc.past_lengths = some_tensor(data, VKATTN_TYPE_I32, {batch});
+    if (data.ConsumeBool()) desc.max_seqlen = static_cast<std::uint32_t>(some_size(data));
+    desc.offset = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
+    return desc;
+}
+
+void kv_append(FuzzedDataProvider &data, Plan &plan) {
+    const vkattn_kv_append_desc desc = some_append(data);
+    plan_kv_append(plan, desc);
+    const Step &step = plan.steps().front();
+    const auto push = push_of<gpu::AppendPush>(step);
+    const bool packed = present(desc.cu_seqlens), paged = present(desc.block_table);
+    const std::uint64_t sequences = step.groups[2], heads = step.groups[1], size = desc.source.shape[3];
+    const std::uint64_t capacity = desc.cache.shape[2] * (paged ? desc.block_table.shape[1] : 1);
+    expect(push.capacity == capacity, "the cache is as long as it is");
+    if (!present(desc.past_lengths))
+        expect(std::uint64_t{push.offset} + push.positions <= capacity, "every row has a place");
+    expect(packed ? push.positions <= desc.source.shape[2] : push.positions == desc.source.shape[2],
+           "every row is appended");
+    expect(std::uint64_t{step.groups[0]} * ELEMENTWISE_WORKGROUP_SIZE >=
+               push.positions * ((size + QUANTISED_BLOCK - 1) / QUANTISED_BLOCK),
+           "every row has an invocation");
+    expect_inside(step, BINDING_APPEND_SOURCE, desc.source.type,
+                  {{packed ? 1 : sequences, push.source_strides[0]},
+                   {heads, push.source_strides[1]},
+                   {packed ? push.source_total : push.positions, push.source_strides[2]},
+                   {size, push.source_strides[3]}});
+    expect_inside(step, BINDING_APPEND_CACHE, desc.cache.type,
+                  {{paged ? push.pool_pages : sequences, push.cache_strides[0]},
+                   {heads, push.cache_strides[1]},
+                   {paged ? desc.cache.shape[2] : capacity, push.cache_strides[2]},
+                   {size, push.cache_strides[3]}});
+    expect_inside(step, BINDING_APPEND_PAST_LENGTHS, VKATTN_TYPE_I32, {{sequences, 1}});
+    expect_inside(step, BINDING_APPEND_CU_SEQLENS, VKATTN_TYPE_I32, {{sequences + 1, 1}});
+    if (paged) expect_inside(step, BINDING_APPEND_BLOCK_TABLE, VKATTN_TYPE_I32, {{sequences * push.table_pages, 1}});
+}
+
+void merge(FuzzedDataProvider &data, Plan &plan) {
+    const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data), size = some_size(data);
+    vkattn_merge_desc desc{};
+    desc.part_count = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 16u) : data.ConsumeIntegral<std::uint32_t>();
+    desc.partial_output = some_tensor(data, data.PickValueInArray(kFloats), {batch, heads, len, size});
+    desc.partial_log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, heads, len});
+    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, heads, len, size});
+    if (data.ConsumeBool()) desc.log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, heads, len});
+    const auto some_stride = [&] {
+        return data.ConsumeBool() ? some_size(data) : data.ConsumeIntegral<std::uint64_t>();
+    };
+    desc.partial_output_stride = some_stride();
+    desc.partial_log_sum_exp_stride = some_stride();
+    desc.accumulate = data.ConsumeBool();
+    plan_merge(plan, desc);
+    const Step &step = plan.steps().front();
+    const auto push = push_of<gpu::MergePush>(step);
+    const std::uint64_t rows = step.groups[0], step_heads = step.groups[1], batches = step.groups[2];
+    expect(push.parts == 1 || (push.part_stride == desc.partial_output_stride &&
+                               push.partial_sums_strides[3] == desc.partial_log_sum_exp_stride),
+           "the parts lie where they were said to");
+    expect_inside(step, BINDING_MERGE_PARTIAL_OUTPUT, desc.partial_output.type,
+                  {{push.parts, push.part_stride},
+                   {batches, push.partial_strides[0]},
+                   {step_heads, push.partial_strides[1]},
+                   {rows, push.partial_strides[2]},
+                   {push.dims, push.partial_strides[3]}});
+    expect_inside(step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP, VKATTN_TYPE_F32,
+                  {{push.parts, push.partial_sums_strides[3]},
+                   {batches, push.partial_sums_strides[0]},
+                   {step_heads, push.partial_sums_strides[1]},
+                   {rows, push.partial_sums_strides[2]}});
+    expect_inside(step, BINDING_MERGE_OUTPUT, desc.output.type,
+                  {{batches, push.output_strides[0]},
+                   {step_heads, push.output_strides[1]},
+                   {rows, push.output_strides[2]},
+                   {push.dims, push.output_strides[3]}});
+    expect_inside(step, BINDING_MERGE_LOG_SUM_EXP, VKATTN_TYPE_F32, {{batches * step_heads * rows, 1}});
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
+    FuzzedDataProvider data(bytes, size);
+    constexpr void (*kOperators[])(FuzzedDataProvider &, Plan &) = {linear, norm, embedding, kv_append, merge};
+    try {
+        Plan plan(context_of_limits(data), Plan::Purpose::kMeasure);
+        data.PickValueInArray(kOperators)(data, plan);
+        expect_within_limits(plan);
+    } catch (const Error &error) {
+        expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
+               "what is refused is refused as a wrong or an unserved request");
+    }
+    return 0;
+}
