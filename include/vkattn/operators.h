@@ -21,7 +21,7 @@ typedef enum vkattn_activation {
  * Shazeer, "GLU Variants Improve Transformer", 2020) is three of them: up; gate, with SILU and up as its multiplier;
  * down, with the residual.
  *
- * input       [B,L,in], last stride 1; bound as VKATTN_ROLE_INPUT
+ * input       [B,L,in], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
  * weight      [out,in] as in PyTorch, any strides; bound as VKATTN_ROLE_WEIGHT
  * bias        [out] contiguous, optional; bound as VKATTN_ROLE_BIAS
  * multiplier  [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_MULTIPLIER
@@ -57,7 +57,7 @@ typedef enum vkattn_norm_kind {
 
 /* output = (input - mean) / sqrt(variance + epsilon) * weight + bias of each token; RMS takes the mean as 0.
  *
- * input    [B,L,N], last stride 1; bound as VKATTN_ROLE_INPUT
+ * input    [B,L,N], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
  * weight   [N] contiguous; bound as VKATTN_ROLE_WEIGHT
  * bias     [N] contiguous, optional; bound as VKATTN_ROLE_BIAS
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input
