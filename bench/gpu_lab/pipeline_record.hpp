@@ -20,7 +20,7 @@ struct ExecutableFunctions {
 
 Constants constants_of(const VkPipelineShaderStageCreateInfo &stage);
 
-// Members: module (null until somebody names it), compile_ms, subgroup_size, workgroup_size, constants, statistics, texts.
+// Members, to which the layer adds device: module (null until somebody names it), compile_ms, subgroup_size, workgroup_size, constants, statistics, texts.
 // The pipeline has to be created with the flags that capture statistics and internal representations.
 nlohmann::ordered_json describe_pipeline(const ExecutableFunctions &vk, VkDevice device, VkPipeline pipeline,
                                          const Constants &constants, const ModuleFacts &module, double compile_ms);

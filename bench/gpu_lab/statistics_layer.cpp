@@ -2,6 +2,7 @@
 // (pipeline_record.hpp), and lets no work reach the device. For drivers that compile for a GPU that is not there: what a
 // program submits counts as done at once, timestamps are 0, timeline semaphores have the values that would be signalled.
 #include "pipeline_record.hpp"
+#include "printed_code.hpp"
 
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
@@ -11,8 +12,10 @@
 #include <cstring>
 #include <memory>
 #include <shared_mutex>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace vkattn::gpu_lab {
@@ -29,6 +32,7 @@ struct Instance {
 struct Device {
     VkDevice handle = VK_NULL_HANDLE;
     PFN_vkGetDeviceProcAddr next = nullptr;
+    std::string name; // of the GPU, as the driver calls it
     bool has_statistics = false;
     ExecutableFunctions executables;
 
@@ -37,8 +41,8 @@ struct Device {
     std::unordered_map<VkSemaphore, std::uint64_t> semaphores;
 
     template <class Function>
-    Function get(const char *name) const {
-        return reinterpret_cast<Function>(next(handle, name));
+    Function get(const char *function) const {
+        return reinterpret_cast<Function>(next(handle, function));
     }
 
     void signal(VkSemaphore semaphore, std::uint64_t value) {
@@ -166,10 +170,18 @@ VkResult create_with_statistics(PFN_vkCreateDevice create, VkPhysicalDevice phys
     return result;
 }
 
-void add_device(VkDevice handle, PFN_vkGetDeviceProcAddr next, bool has_statistics) {
+std::string name_of(const Instance &instance, VkPhysicalDevice physical) {
+    VkPhysicalDeviceProperties properties{};
+    reinterpret_cast<PFN_vkGetPhysicalDeviceProperties>(
+        instance.next(instance.handle, "vkGetPhysicalDeviceProperties"))(physical, &properties);
+    return properties.deviceName;
+}
+
+void add_device(VkDevice handle, PFN_vkGetDeviceProcAddr next, std::string name, bool has_statistics) {
     auto device = std::make_unique<Device>();
     device->handle = handle;
     device->next = next;
+    device->name = std::move(name);
     device->has_statistics = has_statistics;
     if (has_statistics)
         device->executables = {
@@ -193,7 +205,7 @@ VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreat
     const bool has_statistics = has_extension(instance, physical);
     const VkResult result = has_statistics ? create_with_statistics(create, physical, *info, allocator, device)
                                            : create(physical, info, allocator, device);
-    if (result == VK_SUCCESS) add_device(*device, next, has_statistics);
+    if (result == VK_SUCCESS) add_device(*device, next, name_of(instance, physical), has_statistics);
     return result;
 }
 
@@ -249,12 +261,17 @@ VkResult create_pipeline(Device &device, VkPipelineCache cache, VkComputePipelin
             VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     const auto create = device.get<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
     const Clock::time_point start = Clock::now();
-    const VkResult result = create(device.handle, cache, 1, &info, allocator, pipeline);
+    std::string printed;
+    const VkResult result =
+        with_printed_code([&] { return create(device.handle, cache, 1, &info, allocator, pipeline); }, printed);
     const std::chrono::duration<double, std::milli> time = Clock::now() - start;
-    if (result == VK_SUCCESS)
-        records().add(*pipeline,
-                      describe_pipeline(device.executables, device.handle, *pipeline, constants_of(info.stage),
-                                        module_of(device, info.stage), time.count()));
+    if (result != VK_SUCCESS) return result;
+    nlohmann::ordered_json record =
+        describe_pipeline(device.executables, device.handle, *pipeline, constants_of(info.stage),
+                          module_of(device, info.stage), time.count());
+    record["device"] = device.name;
+    if (!printed.empty()) record["texts"]["AGX assembly"] = printed;
+    records().add(*pipeline, std::move(record));
     return result;
 }
 
