@@ -47,7 +47,7 @@ def driver_of(rows):
 def report(arguments):
     known, gpus = selected(arguments.gpus)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    rows = compile_all(gpus, ["ours"] if arguments.no_ggml else ["ours", "theirs"], arguments.problems)
+    rows = compile_all(gpus, ["ours"] if arguments.no_ggml else ["ours", "theirs"], "")
     for gpu in gpus:
         pages.write_csv(RESULTS / f"{gpu.name}.csv", rows[gpu.name])
         read = pages.read_csv(RESULTS / f"{gpu.name}.csv")
@@ -102,7 +102,7 @@ def main():
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
-        if name != "budgets":
+        if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         if name == "report":
             command.add_argument("--no-ggml", action="store_true", help="leave out ggml's kernels")
