@@ -1,4 +1,5 @@
 """Compiles the problems on a GPU of the lab, vkattn's kernels and ggml's, and gathers a row of figures a pipeline."""
+import collections
 import csv
 import dataclasses
 import json
@@ -46,40 +47,47 @@ def gpus():
                 for row in csv.DictReader(table, delimiter="\t")]
 
 
-def driver_of(gpu):
-    """The driver's name and version, or "" where no device comes up."""
-    ran = run(gpu, VKATTN, "devices", "--json")
-    try:
-        device = json.loads(ran.stdout)[0]
-    except (ValueError, IndexError):
-        return ""
-    return device["driver"] if isinstance(device["driver"], str) else device["driver"]["name"]
-
-
 def run(gpu, *command):
     return subprocess.run([str(word) for word in (LAB, "run", gpu.name, *command)], cwd=ROOT, capture_output=True, text=True,
                           errors="replace", timeout=LONGEST_SECONDS)
 
 
-def ours(gpu, problem):
-    """A row for each pipeline that vkattn's plan of the problem has; one with a reason where it cannot be planned."""
-    try:
-        ran = run(gpu, VKATTN, "shaders", *problem.options(), "--json", "--assembly")
-    except subprocess.TimeoutExpired:
-        return [failed(problem, "vkattn", f"not compiled within {LONGEST_SECONDS} s")]
-    if ran.returncode != 0:
-        return [failed(problem, "vkattn", last_line(ran.stderr) or f"ended with {ran.returncode}")]
-    report = json.loads(ran.stdout)[0]
-    names = {}
-    rows = []
-    for shader in report["shaders"]:
-        names[shader["module"]] = names.get(shader["module"], 0) + 1
-        if names[shader["module"]] > 1:
-            shader["module"] += f" #{names[shader['module']]}"
-        row = row_of(gpu, problem, "vkattn", report["kernel"], "", shader)
+def ours(gpu, problem, with_code=True):
+    """A row for each pipeline that vkattn's plan of the problem has; one with a reason where it cannot be planned. The hot
+    loop is found with_code only."""
+    report, reason = shaders_of(gpu, problem)
+    if reason:
+        return [failed(problem, "vkattn", reason)]
+    if with_code:  # compiled once more, since to keep the code takes a driver far longer than to make it
+        again, reason = shaders_of(gpu, problem, "--assembly")
+        for shader, other in zip(report["shaders"], again["shaders"] if again else []):
+            shader["texts"] = other.get("texts", {})
+    rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code) for shader in numbered(report["shaders"])]
+    for row in rows:
         row.driver = report["driver"]
-        rows.append(row)
+        row.reason = row.reason or reason
     return rows
+
+
+def shaders_of(gpu, problem, *options):
+    """What `vkattn shaders` says of the problem, and "", or None and why it says nothing."""
+    try:
+        ran = run(gpu, VKATTN, "shaders", *problem.options(), "--json", *options)
+    except subprocess.TimeoutExpired:
+        return None, f"not compiled within {LONGEST_SECONDS} s"
+    if ran.returncode != 0:
+        return None, last_line(ran.stderr) or f"ended with {ran.returncode}"
+    return json.loads(ran.stdout)[0], ""
+
+
+def numbered(shaders):
+    """A plan may have a module twice, with other constants: the second is "flash #2"."""
+    count = collections.Counter()
+    for shader in shaders:
+        count[shader["module"]] += 1
+        if count[shader["module"]] > 1:
+            shader["module"] += f" #{count[shader['module']]}"
+    return shaders
 
 
 def theirs(gpu, problem):
@@ -93,8 +101,10 @@ def theirs(gpu, problem):
     return [row_of(gpu, problem, "ggml", shader["module"], shader["tile"], shader) for shader in shaders]
 
 
-def row_of(gpu, problem, side, kernel, tile, shader):
-    hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader["texts"], shader["subgroup_size"], gpu.name)
+def row_of(gpu, problem, side, kernel, tile, shader, with_code=True):
+    hot, reason = None, ""
+    if with_code:
+        hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader.get("texts", {}), shader["subgroup_size"], gpu.name)
     return Row(problem.name, side, kernel, tile, figures_of(gpu.vendor, shader), hot, reason)
 
 
