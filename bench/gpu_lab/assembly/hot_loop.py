@@ -65,7 +65,7 @@ class HotLoop:
     efficiency: float
     arithmetic_efficiency: float
     loops: list  # LoopFigures of every product loop
-    outside: LoopFigures | None = None  # of the loop around several product loops
+    outside: LoopFigures | None = None  # of the loop around the product loops, without them
     trip: LoopFigures | None = None  # of a whole trip, where the tile is known
 
     def as_dict(self):
@@ -151,19 +151,19 @@ def without(path, found):
 
 def figures(path, found, kind, vector_kinds):
     instructions, counted_once = without(path, found)
-    return weighted(path.loop.header, [(1, instructions)], kind, vector_kinds, counted_once)
+    return weighted(path.loop.header, [(1, instructions, True)], kind, vector_kinds, counted_once)
 
 
 def weighted(name, parts, kind, vector_kinds, counted_once):
-    """Of (times, instructions)."""
+    """Of (times, instructions, whether their products are those of attention)."""
     counts, cycles = collections.Counter(), collections.Counter()
     multiply_adds = product_cycles = 0
-    for times, instructions in parts:
+    for times, instructions, multiplies in parts:
         for i in instructions:
-            counts[i.kind] += times * i.issued
+            counts["vector" if i.kind == kind and not multiplies else i.kind] += times * i.issued
             for unit, amount in i.cycles.items():
                 cycles[unit] += times * amount
-            if i.kind == kind:
+            if i.kind == kind and multiplies:
                 multiply_adds += times * i.multiply_adds
                 product_cycles += times * i.product_cycles
     busiest = max(cycles, key=cycles.get, default="")
@@ -188,7 +188,7 @@ def summary(kind, path, found, vector_kinds, tile_multiply_adds):
                    harmonic_mean([loop.efficiency for loop in loops]),
                    harmonic_mean([loop.arithmetic_efficiency for loop in loops]), loops,
                    figures(around, found, kind, vector_kinds) if around and not any(around is p for p in found) else None,
-                   whole_trip(around, found, kind, vector_kinds, tile_multiply_adds) if tile_multiply_adds else None)
+                   whole_trip(around or path, found, kind, vector_kinds, tile_multiply_adds) if tile_multiply_adds else None)
 
 
 def harmonic_mean(values):
@@ -196,23 +196,26 @@ def harmonic_mean(values):
 
 
 def whole_trip(around, found, kind, vector_kinds, tile_multiply_adds):
-    """The loop around and those in it, which share equally what it does not multiply itself."""
-    if around is None:
+    """The key loop and those in it, which share equally what it does not multiply itself. It is the one around the product
+    loops, or one that has nearly all products of the tile."""
+    around = next((each for each in found if each.products(kind) > 0.75 * tile_multiply_adds), around)
+    if not all(each is around or is_within(each, around) for each in found):
         return None
     instructions, counted_once = without(around, found)
     inner = [(each, without(each, found)[0]) for each in found if each is not around]
-    left = tile_multiply_adds - (around.products(kind) if any(around is each for each in found) else 0)
-    parts = [(1, instructions)]
+    multiplies = any(around is each for each in found)
+    left = tile_multiply_adds - (around.products(kind) if multiplies else 0)
+    parts = [(1, instructions, multiplies)]
     for each, own in inner:
-        parts.append((max(1, left / len(inner) / sum(i.multiply_adds for i in own if i.kind == kind)), own))
+        parts.append((max(1, left / len(inner) / sum(i.multiply_adds for i in own if i.kind == kind)), own, True))
     return weighted(around.loop.header, parts, kind, vector_kinds, counted_once)
 
 
 def smallest_around(path, found):
-    """The innermost loop on the path that holds all product loops, or is one of them and holds the others; None where two
-    have no loop around them."""
+    """The innermost loop on the path that holds all product loops (and may be one of them, if there are others); None where
+    no loop is around them."""
     def holds(each):
-        return all(one is each or is_within(one, each) for one in found)
+        return all(is_within(one, each) or one is each and len(found) > 1 for one in found)
 
     if not holds(path):
         return None
