@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import assembly
 import peer
@@ -62,6 +63,8 @@ def ours(gpu, problem, with_code=True):
         again, reason = shaders_of(gpu, problem, "--assembly")
         for shader, other in zip(report["shaders"], again["shaders"] if again else []):
             shader["texts"] = other.get("texts", {})
+        if gpu.vendor == "apple":
+            add_printed_code(gpu, problem, report["shaders"])
     rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code) for shader in numbered(report["shaders"])]
     for row in rows:
         row.driver = report["driver"]
@@ -80,6 +83,16 @@ def shaders_of(gpu, problem, *options):
     return json.loads(ran.stdout)[0], ""
 
 
+def add_printed_code(gpu, problem, shaders):
+    """Of a driver that prints its code and does not hand it out: through the statistics layer, which reads what is printed."""
+    with tempfile.TemporaryDirectory(dir=ROOT / BUILD) as folder:
+        file = pathlib.Path(folder) / "pipelines.jsonl"
+        run(gpu, "env", *peer.layer_settings(ROOT / BUILD, file), VKATTN, "shaders", *problem.options(), "--json")
+        records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    for shader in shaders:
+        shader["texts"] = next((r["texts"] for r in records if r["statistics"] == shader["statistics"]), {})
+
+
 def numbered(shaders):
     """A plan may have a module twice, with other constants: the second is "flash #2"."""
     count = collections.Counter()
@@ -93,12 +106,13 @@ def numbered(shaders):
 def theirs(gpu, problem):
     """The same of ggml's attention on the same GPU."""
     try:
-        shaders, reason = peer.shaders(LAB, gpu.name, BUILD, problem)
+        found = peer.compile_attention(problem, gpu.name, ROOT / BUILD)
     except subprocess.TimeoutExpired:
         return [failed(problem, "ggml", f"not compiled within {LONGEST_SECONDS} s")]
-    if reason:
-        return [failed(problem, "ggml", reason)]
-    return [row_of(gpu, problem, "ggml", shader["module"], shader["tile"], shader) for shader in shaders]
+    if found.reason:
+        return [failed(problem, "ggml", found.reason)]
+    return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline)
+            for pipeline in found.pipelines]
 
 
 def row_of(gpu, problem, side, kernel, tile, shader, with_code=True):

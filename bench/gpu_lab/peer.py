@@ -40,7 +40,7 @@ def why_not(shape):
     """What ggml's attention cannot do at all; "" for a shape that it may take."""
     if not isinstance(shape, Shape):
         return "not a shape of attention"
-    if getattr(shape, "paged", False):
+    if shape.page_size:
         return "ggml has no paged K and V"
     if shape.kv_type not in ggml_attention.TYPES:
         return f"ggml has no K and V of {shape.kv_type}"
@@ -67,9 +67,14 @@ def compile_attention(shape, gpu, build=TOP / "build-modern"):
 def command(gpu, build, file):
     """test-backend-ops on the GPU, under the layer. Its names for pipelines come with debug markers."""
     root = [str(TOP / "scripts/modern-root"), "run"]
-    settings = [f"VK_LAYER_PATH={build / 'bench/gpu_lab'}", f"VK_INSTANCE_LAYERS={LAYER}", f"VKATTN_STATISTICS_FILE={file}",
-                "GGML_VK_DEBUG_MARKERS=1", "AGX_MESA_DEBUG=shaders"]
-    return [str(TOP / "scripts/gpu-lab"), "run", gpu, "env", *settings, *ggml_attention.command(*root)]
+    return [str(TOP / "scripts/gpu-lab"), "run", gpu, "env", *layer_settings(build, file), "GGML_VK_DEBUG_MARKERS=1",
+            *ggml_attention.command(*root)]
+
+
+def layer_settings(build, file):
+    """The environment under which a program's pipelines are written to the file. Apple's driver prints its code."""
+    return [f"VK_LAYER_PATH={build / 'bench/gpu_lab'}", f"VK_INSTANCE_LAYERS={LAYER}", f"VKATTN_STATISTICS_FILE={file}",
+            "AGX_MESA_DEBUG=shaders"]
 
 
 def is_attention(record):
