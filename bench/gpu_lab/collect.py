@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = ROOT / "scripts/gpu-lab"
 BUILD = "build-modern"
 VKATTN = f"{BUILD}/tools/vkattn"
+VKATTN_ARM64 = "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
 LONGEST_SECONDS = 300  # of one problem on one GPU
 
 
@@ -24,6 +25,7 @@ class Gpu:
     name: str
     product: str
     vendor: str  # amd, nvidia, intel, apple, qualcomm, arm
+    is_emulated: bool = False  # its driver is for 64-bit ARM
     unavailable: str = ""  # why it cannot be had
 
 
@@ -44,7 +46,8 @@ def gpus():
     listed = subprocess.run([LAB, "list"], check=True, capture_output=True, text=True).stdout
     reasons = dict(re.findall(r"^(\S+) .*unavailable: (.*)$", listed, re.MULTILINE))
     with open(ROOT / "bench/gpu_lab/gpus.tsv", newline="") as table:
-        return [Gpu(row["name"], row["product"], row["vendor"].lower(), reasons.get(row["name"], ""))
+        return [Gpu(row["name"], row["product"], row["vendor"].lower(), row["source"] == "arm64",
+                    reasons.get(row["name"], ""))
                 for row in csv.DictReader(table, delimiter="\t")]
 
 
@@ -75,7 +78,7 @@ def ours(gpu, problem, with_code=True):
 def shaders_of(gpu, problem, *options):
     """What `vkattn shaders` says of the problem, and "", or None and why it says nothing."""
     try:
-        ran = run(gpu, VKATTN, "shaders", *problem.options(), "--json", *options)
+        ran = run(gpu, VKATTN_ARM64 if gpu.is_emulated else VKATTN, "shaders", *problem.options(), "--json", *options)
     except subprocess.TimeoutExpired:
         return None, f"not compiled within {LONGEST_SECONDS} s"
     if ran.returncode != 0:
@@ -105,6 +108,8 @@ def numbered(shaders):
 
 def theirs(gpu, problem):
     """The same of ggml's attention on the same GPU."""
+    if gpu.is_emulated:
+        return [failed(problem, "ggml", "not run for 64-bit ARM")]
     try:
         found = peer.compile_attention(problem, gpu.name, ROOT / BUILD)
     except subprocess.TimeoutExpired:
