@@ -10,6 +10,7 @@ import tempfile
 
 import assembly
 import peer
+import tiles
 from figures import Figures, figures_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,7 +69,8 @@ def ours(gpu, problem, with_code=True):
             shader["texts"] = other.get("texts", {})
         if gpu.vendor == "apple":
             add_printed_code(gpu, problem, report["shaders"])
-    rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code) for shader in numbered(report["shaders"])]
+    rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code,
+                   tiles.multiply_adds(shader["module"], shader["constants"])) for shader in numbered(report["shaders"])]
     for row in rows:
         row.driver = report["driver"]
         row.reason = row.reason or reason
@@ -120,10 +122,11 @@ def theirs(gpu, problem):
             for pipeline in found.pipelines]
 
 
-def row_of(gpu, problem, side, kernel, tile, shader, with_code=True):
+def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multiply_adds=None):
     hot, reason = None, ""
     if with_code:
-        hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader.get("texts", {}), shader["subgroup_size"], gpu.name)
+        hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader.get("texts", {}), shader["subgroup_size"],
+                                       gpu.name, tile_multiply_adds)
     return Row(problem.name, side, kernel, tile, figures_of(gpu.vendor, shader), hot, reason)
 
 
