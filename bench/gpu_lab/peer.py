@@ -52,6 +52,8 @@ def why_not(shape):
 def compile_attention(shape, gpu, build=TOP / "build-modern"):
     """Runs ggml on the GPU and reads what it compiles."""
     reason = why_not(shape)
+    if vendor(gpu) == "arm":
+        reason = "Mali's driver runs emulated, where ggml and the statistics layer are not installed"
     if reason:
         return Peer([], reason)
     build = pathlib.Path(build).resolve()

@@ -27,6 +27,7 @@ constexpr char kExtension[] = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NA
 struct Instance {
     VkInstance handle = VK_NULL_HANDLE;
     PFN_vkGetInstanceProcAddr next = nullptr;
+    PFN_vkDestroyInstance destroy = nullptr; // asked for at once: older layers answer no more while they destroy
     bool names_objects = false;
 };
 
@@ -128,16 +129,17 @@ VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAl
     const bool names_objects =
         std::ranges::any_of(std::span(info->ppEnabledExtensionNames, info->enabledExtensionCount),
                             [](std::string_view name) { return name == VK_EXT_DEBUG_UTILS_EXTENSION_NAME; });
-    instances().add(*instance, std::make_unique<Instance>(Instance{*instance, next, names_objects}));
+    const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(next(*instance, "vkDestroyInstance"));
+    instances().add(*instance, std::make_unique<Instance>(Instance{*instance, next, destroy, names_objects}));
     return result;
 }
 
 void VKAPI_CALL destroy_instance(VkInstance instance, const VkAllocationCallbacks *allocator) {
     if (instance == VK_NULL_HANDLE) return;
     void *key = Registry<Instance>::key(instance);
-    const PFN_vkGetInstanceProcAddr next = instances().of(instance).next;
-    reinterpret_cast<PFN_vkDestroyInstance>(next(instance, "vkDestroyInstance"))(instance, allocator);
+    const PFN_vkDestroyInstance destroy = instances().of(instance).destroy;
     instances().remove(key);
+    destroy(instance, allocator);
 }
 
 bool has_extension(const Instance &instance, VkPhysicalDevice physical) {

@@ -24,7 +24,8 @@ from .program import KINDS
 PRODUCT_WORTH = 16  # a multiply-add, in issue slots, in a block that is made of products
 MATRIX_WORTH = 1000
 BYTE_WORTH = 4  # a byte of a lane, loaded from global memory
-BLOCK_SHARE = 8  # a block is made of products if it has at least this part of the program's richest block
+BLOCK_SHARE = 8  # a block is made of products if it has at least this part of the program's richest block, or
+FEWEST_OF_SMALL_BLOCK = 2  # so many, which are at least half of what it issues
 FEWEST_PRODUCTS = 16  # of a product loop, in multiply-adds; a matrix instruction is enough
 
 
@@ -105,8 +106,10 @@ class Finder:
 
     def worth(self, block):
         products = self.products(block)
+        issued = sum(i.issued for i in block.instructions if i.kind != "wait")
+        is_made_of_them = products >= self.fewest or products >= max(FEWEST_OF_SMALL_BLOCK, issued / 2)
         each = MATRIX_WORTH if self.kind == "matrix" else PRODUCT_WORTH
-        return (each * products if products >= self.fewest else 0) + \
+        return (each * products if is_made_of_them else 0) + \
             sum((BYTE_WORTH * i.bytes if i.loads else 0) - i.issued for i in block.instructions)
 
     def fast_path(self, loop):

@@ -140,3 +140,13 @@ def test_a_loop_without_products_on_the_way_is_counted_once():
     hot, _ = find(block("entry", "head"), block("head", "reduce", products=16), block("reduce", "reduce tail", vector=5),
                   block("tail", "head end"), block("end", ""))
     assert (hot.counts["vector"], hot.loops[0].counted_once) == (5, 1)
+
+
+def test_products_in_small_blocks_of_their_own_are_on_the_way():
+    guarded = [each for i in range(8) for each in
+               (block(f"ask{i}", f"take{i} ask{i + 1}", vector=3), block(f"take{i}", f"ask{i + 1}", products=4))]
+    hot, _ = find(block("entry", "score"), block("score", "score ask0", products=64), *guarded, block("ask8", "ask0 end"),
+                  block("end", ""))
+    assert [(loop.name, loop.counts["product"]) for loop in hot.loops] == [("score", 64)]
+    hot, _ = find(block("entry", "ask0"), *guarded, block("ask8", "ask0 end"), block("end", ""))
+    assert [(loop.name, loop.counts["product"]) for loop in hot.loops] == [("ask0", 32)]
