@@ -111,15 +111,15 @@ def numbered(shaders):
 def theirs(gpu, problem):
     """The same of ggml's attention on the same GPU."""
     if gpu.is_emulated:
-        return [failed(problem, "ggml", "not run for 64-bit ARM")]
+        return [failed(problem, "ggml", "the driver runs emulated, where ggml and the statistics layer are not installed")]
     try:
         found = peer.compile_attention(problem, gpu.name, ROOT / BUILD)
     except subprocess.TimeoutExpired:
         return [failed(problem, "ggml", f"not compiled within {LONGEST_SECONDS} s")]
     if found.reason:
         return [failed(problem, "ggml", found.reason)]
-    return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline)
-            for pipeline in found.pipelines]
+    return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline,
+                   tile_multiply_adds=pipeline["multiply_adds"]) for pipeline in found.pipelines]
 
 
 def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multiply_adds=None):

@@ -9,7 +9,8 @@ STATIC = ("Static figures: what the driver's compiler says and what its machine 
           "no times.")
 COLUMNS = ("problem", "side", "kernel", "module", "tile", "workgroup", "subgroup", "registers", "occupancy", "spills",
            "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "compile_seconds", "hot_kind",
-           "hot_of", "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_busiest_unit", "hot_efficiency", "reason")
+           "hot_of", "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_scratch",
+           "hot_busiest_unit", "hot_efficiency", "hot_arithmetic_efficiency", "reason")
 # The problems of the page over all GPUs.
 SUMMARY = ("prefill f16 D128", "prefill f32 D128", "decode f16 group 4", "MLA 576/512 f16 1 query", "linear f16 1 row")
 
@@ -23,8 +24,9 @@ def values_of(row):
         hot = row.hot.trip or row.hot
         values |= {"hot_kind": row.hot.kind, "hot_of": "whole trip" if row.hot.trip else "product loops",
                    "hot_multiply_adds": f"{hot.multiply_adds:g}", "hot_issued": f"{hot.issued:.0f}",
-                   "hot_product_share": f"{hot.product_share:.3f}", "hot_busiest_unit": hot.busiest_unit,
-                   "hot_efficiency": f"{hot.efficiency:.3f}"}
+                   "hot_product_share": f"{hot.product_share:.3f}", "hot_scratch": f"{hot.counts['scratch']:.0f}",
+                   "hot_busiest_unit": hot.busiest_unit, "hot_efficiency": f"{hot.efficiency:.3f}",
+                   "hot_arithmetic_efficiency": f"{hot.arithmetic_efficiency:.3f}"}
     return {name: "" if values.get(name) is None else values[name] for name in COLUMNS}
 
 

@@ -1,6 +1,5 @@
 """ggml's Vulkan attention on a GPU of the lab: what the driver's compiler makes of it, without a GPU. test-backend-ops of
 Debian's llama.cpp-tests asks for the pipelines of a shape under the statistics layer, which writes them down."""
-import argparse
 import dataclasses
 import json
 import pathlib
@@ -11,14 +10,12 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import assembly  # noqa: E402
 import ggml_attention  # noqa: E402
 from shapes import Shape  # noqa: E402
 
 TOP = HERE.parents[1]
 LAYER = "VK_LAYER_VKATTN_statistics"
 SECONDS = 300
-VENDORS = {"amd": "amd", "nvidia": "nvidia", "intel": "intel", "apple": "apple", "adreno": "qualcomm", "mali": "arm"}
 # The specialisation constants of ggml's flash_attn shaders, by their ids (flash_attn_base.glsl).
 TILE = ("workgroup_size", "rows", "keys", "head_dim", "v_head_dim", "clamps", "d_split", "row_split", "subgroup_size",
         "stages_in_shared_memory", "flags", "occupancy_limit")
@@ -27,13 +24,9 @@ TILE = ("workgroup_size", "rows", "keys", "head_dim", "v_head_dim", "clamps", "d
 @dataclasses.dataclass
 class Peer:
     """Of a shape on a GPU. pipelines: the layer's records (pipeline_record.hpp) of attention proper, each also with tile,
-    path (scalar, coopmat1 or coopmat2), hot_loop and hot_loop_reason. reason: why there are none."""
+    path (scalar, coopmat1 or coopmat2) and multiply_adds. reason: why there are none."""
     pipelines: list
     reason: str = ""
-
-
-def vendor(gpu):
-    return VENDORS.get(gpu.partition("-")[0], gpu)
 
 
 def why_not(shape):
@@ -52,8 +45,6 @@ def why_not(shape):
 def compile_attention(shape, gpu, build=TOP / "build-modern"):
     """Runs ggml on the GPU and reads what it compiles."""
     reason = why_not(shape)
-    if vendor(gpu) == "arm":
-        reason = "Mali's driver runs emulated, where ggml and the statistics layer are not installed"
     if reason:
         return Peer([], reason)
     build = pathlib.Path(build).resolve()
@@ -62,7 +53,7 @@ def compile_attention(shape, gpu, build=TOP / "build-modern"):
         run = subprocess.run([*command(gpu, build, file), "--test-file", cases], cwd=TOP, capture_output=True, text=True,
                              timeout=SECONDS)
         records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    pipelines = [with_analysis(record, gpu) for record in records if is_attention(record)]
+    pipelines = [with_tile(record) for record in records if is_attention(record)]
     return Peer(pipelines) if pipelines else Peer([], explain(run))
 
 
@@ -93,34 +84,17 @@ def explain(run):
     return f"test-backend-ops compiled no attention, status {run.returncode}" + (f": {lines[-1]}" if lines else "")
 
 
-def with_analysis(record, gpu):
+def with_tile(record):
     tile = {name: record["constants"].get(str(id)) for id, name in enumerate(TILE)}
     path = next((path for ending, path in (("_cm1", "coopmat1"), ("_cm2", "coopmat2")) if record["module"].endswith(ending)),
                 "scalar")
-    hot, reason = assembly.analyse(vendor(gpu), record["statistics"], record["texts"], record["subgroup_size"], gpu,
-                                   tile_multiply_adds(tile) if path == "scalar" else None)
-    return record | {"tile": tile, "path": path, "hot_loop": hot.as_dict() if hot else None, "hot_loop_reason": reason}
+    return record | {"tile": tile, "path": path, "multiply_adds": multiply_adds(tile, path)}
 
 
-def tile_multiply_adds(tile):
-    """Of an invocation, in a trip of the loop over keys."""
-    return tile["rows"] * tile["keys"] * (tile["head_dim"] + tile["v_head_dim"]) / tile["workgroup_size"]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("gpu", help="a name of scripts/gpu-lab list")
-    for name, default in (("heads", 32), ("kv-heads", 8), ("q-len", 2048), ("kv-len", 2048), ("head-dim", 128), ("v-head-dim", None)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--kv-dtype", default="f16")
-    parser.add_argument("--causal", action="store_true")
-    a = parser.parse_args()
-    shape = Shape("", a.heads, a.kv_heads, a.q_len, a.kv_len, a.head_dim, a.v_head_dim or a.head_dim, a.causal, a.kv_dtype)
-    peer = compile_attention(shape, a.gpu)
-    if peer.reason:
-        sys.exit(f"{a.gpu}: {peer.reason}")
-    print(json.dumps([{key: value for key, value in p.items() if key != "texts"} for p in peer.pipelines], indent=2))
-
-
-if __name__ == "__main__":
-    main()
+def multiply_adds(tile, path):
+    """In a trip of the loop over keys: of an invocation, or matrix instructions (16 x 16 x 16) of a subgroup; None where the
+    driver shares out the matrices."""
+    products = tile["rows"] * tile["keys"] * (tile["head_dim"] + tile["v_head_dim"])
+    if path == "scalar":
+        return products / tile["workgroup_size"]
+    return products / 16 ** 3 * tile["subgroup_size"] / tile["workgroup_size"] if path == "coopmat1" else None

@@ -26,7 +26,7 @@ MATRIX_WORTH = 1000
 BYTE_WORTH = 4  # a byte of a lane, loaded from global memory
 BLOCK_SHARE = 8  # a block is made of products if it has at least this part of the program's richest block, or
 FEWEST_OF_SMALL_BLOCK = 2  # so many, which are at least half of what it issues
-FEWEST_PRODUCTS = 16  # of a product loop, in multiply-adds; a matrix instruction is enough
+FEWEST_PRODUCTS = 8  # of a product loop, in multiply-adds; a matrix instruction is enough
 
 
 @dataclasses.dataclass
