@@ -1,6 +1,7 @@
 #include "device.hpp"
 
 #include "compare.hpp"
+#include "skips.hpp"
 
 #include <doctest/doctest.h>
 
@@ -274,7 +275,11 @@ bool can_run(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     });
 }
 
-bool has_matrix_kernels() { return can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT); }
+bool has_matrix_kernels() {
+    const bool has = can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT);
+    if (!has) skip("no coopmat");
+    return has;
+}
 
 namespace {
 

@@ -112,7 +112,8 @@ void run_attention(const AttentionProblem &problem, AttentionResults &results, c
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc);
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem);
 bool is_matrix_kernel(vkattn_kernel kernel);
-// Whether the device has any, as it must where the build has them and the driver lists matrix shapes.
+// Whether the device has any, as it must where the build has them and the driver lists matrix shapes. Where not, the
+// test case leaves them out.
 bool has_matrix_kernels();
 
 // The NMSE allowed for log_sum_exp. Accumulation and softmax are f32 whatever the storage, but matrix units take

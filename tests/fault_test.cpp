@@ -141,7 +141,7 @@ PFN_vkVoidFunction hook(Result(VKAPI_PTR *next)(Arguments...)) {
 #define TAG(function)                                                                                                  \
     struct Tag_##function {                                                                                            \
         static constexpr const char *name = #function;                                                                 \
-        static inline PFN_##function next = nullptr;                                                                   \
+        static inline decltype(vkattn::Functions::function) next = nullptr;                                            \
     };
 VKATTN_GLOBAL_FUNCTIONS(TAG)
 VKATTN_INSTANCE_FUNCTIONS(TAG)
@@ -160,7 +160,7 @@ PFN_vkVoidFunction hooked(PFN_vkVoidFunction real, std::string_view name) {
         return reinterpret_cast<PFN_vkVoidFunction>(&device_function);
     }
 #define HOOK(function)                                                                                                 \
-    if (name == #function) return hook<Tag_##function>(reinterpret_cast<PFN_##function>(real));
+    if (name == #function) return hook<Tag_##function>(reinterpret_cast<decltype(Tag_##function::next)>(real));
     VKATTN_GLOBAL_FUNCTIONS(HOOK)
     VKATTN_INSTANCE_FUNCTIONS(HOOK)
     VKATTN_DEVICE_FUNCTIONS(HOOK)

@@ -1,5 +1,6 @@
 // The same again and again: no memory is lost, and the last answer has the bits of the first. VKATTN_LONG_RUN
 // multiplies the rounds: 500 makes a million calls, 20 a hundred thousand steps, 50 a thousand contexts.
+#include "skips.hpp"
 #include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
@@ -37,6 +38,7 @@ void repeat(const char *what, std::uint64_t count, std::uint64_t allowed_bytes, 
         if (i == count / 5) early = resident_bytes();
     }
     const std::uint64_t late = resident_bytes();
+    if (late == 0) skip("the system does not tell the memory in use");
     const std::uint64_t grown = late > early ? late - early : 0;
     MESSAGE(std::string(what) << ": " << count << " rounds, memory grew by " << grown / 1024 << " KiB");
     CHECK(grown <= allowed_bytes);

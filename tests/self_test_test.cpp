@@ -1,6 +1,7 @@
 // The self-test: right kernels pass, a wrong one is off, with the reason, and the next one gives right answers.
 #include "compare.hpp"
 #include "limited_device.hpp"
+#include "skips.hpp"
 
 #include <doctest/doctest.h>
 
@@ -70,7 +71,7 @@ void check_takes_over(const Corruption &c) {
     const std::string common = "parallel_workgroups=64,self_test=";
     const LimitedDevice sound((common + "0" + c.traits).c_str());
     if (support_of(sound.context().facts(), c.kernel)->supported == 0) {
-        MESSAGE("skipped: " << kernel_text(c.kernel) << ": " << support_of(sound.context().facts(), c.kernel)->reason);
+        skip("no " + kernel_text(c.kernel) + ": " + support_of(sound.context().facts(), c.kernel)->reason);
         return;
     }
     REQUIRE(chosen(sound.context(), asked.desc) == c.kernel);
@@ -125,7 +126,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     const LimitedDevice alone((common + "1").c_str());
     const vkattn_device_facts own = alone.context().facts();
     if (support_of(own, c.kernel)->supported == 0 || own.matrix_shape_count != 1) {
-        MESSAGE("skipped: expected coopmat with a single matrix shape");
+        skip("no coopmat with a single matrix shape");
         return;
     }
     CHECK(chosen(alone.context(), asked.desc) == VKATTN_KERNEL_FLASH); // the only shape was that one
@@ -142,7 +143,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
         }
     };
     if (!has_flexible_dimensions()) {
-        MESSAGE("skipped: no matrices with flexible dimensions");
+        skip("no matrices with flexible dimensions");
         return;
     }
     const LimitedDevice credulous((common + "0" + two_shapes).c_str());
@@ -180,7 +181,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
     };
     const LimitedDevice credulous("matrix_units=0,self_test=0,corrupted_addresses=1");
     if (!reads_addresses(credulous)) {
-        MESSAGE("skipped: flash reads through no addresses here");
+        skip("flash reads through no addresses");
         return;
     }
     CHECK(!compare_on(credulous, asked).passed);
@@ -204,7 +205,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
         return reason.find("linear_addresses") == 0;
     };
     if (!reads_addresses()) {
-        MESSAGE("skipped: linear layers read through no addresses here");
+        skip("linear layers read through no addresses");
         return;
     }
     std::size_t failed = 0, passed = 0;

@@ -2,6 +2,7 @@
 // contexts.
 #include "compare.hpp"
 #include "limited_device.hpp"
+#include "skips.hpp"
 
 #include <doctest/doctest.h>
 
@@ -56,7 +57,7 @@ bool by_tuning(const vkattn::Plan &plan) {
 void check_tuned(const LimitedDevice &device, const Case &c) {
     INFO(c.name);
     if (c.kernel != VKATTN_KERNEL_AUTO && !can_run(device.context().facts(), c.kernel)) {
-        MESSAGE("skipped: " << kernel_text(c.kernel) << " cannot run here");
+        skip("no " + kernel_text(c.kernel));
         return;
     }
     const AttentionProblem problem = problem_of(c, c.kv_len);

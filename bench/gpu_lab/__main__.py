@@ -20,6 +20,9 @@ def selected(names):
     for name in names:
         if name not in [gpu.name for gpu in known]:
             sys.exit(f"scripts/gpu-lab: GPU '{name}' is unknown, expected one of {', '.join(gpu.name for gpu in known)}")
+    for gpu in known:
+        if gpu.name in names and gpu.unavailable:
+            sys.exit(f"scripts/gpu-lab: {gpu.name} is unavailable: {gpu.unavailable}")
     return known, [gpu for gpu in known if not gpu.unavailable and (not names or gpu.name in names)]
 
 
