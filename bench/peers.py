@@ -11,21 +11,19 @@ import pathlib
 import platform
 import re
 import statistics
-import struct
 import subprocess
 import sys
-import tempfile
 import time
 
 import torch
 import torch.nn.functional as functional
 
+import ggml_attention
 from shapes import Shape, time_vkattn
 
 VKATTN = "build-modern/tools/vkattn"
 # Of the shapes that ggml's own list times with many queries.
 GGML_NEAREST = {64: "hsk=72,", 128: "hsk=72,", 256: "hsk=256,.*nb=512", 576: "hsk=576,.*nb=32"}
-GGML_TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32)}
 
 
 def shapes():
@@ -63,28 +61,11 @@ def time_torch(shape):
     return statistics.median(samples), min(samples)
 
 
-def ggml_case(shape):
-    """A line of test-backend-ops' --test-file: op, type, ne, parameters, sources with their sizes and strides."""
-    def source(kind, ne):
-        number, size, block = GGML_TYPES[kind]
-        nb = [size, size * ne[0] // block]
-        nb += [nb[1] * ne[1], nb[1] * ne[1] * ne[2]]
-        return " ".join(map(str, [number, *ne, *nb]))
-
-    scale = struct.unpack("<i", struct.pack("<f", shape.head_dim ** -0.5))[0]
-    sources = [source("f32", [shape.head_dim, shape.q_len, shape.heads, 1]),
-               source(shape.kv_type, [shape.head_dim, shape.kv_len, shape.kv_heads, 1]),
-               source(shape.kv_type, [shape.v_head_dim, shape.kv_len, shape.kv_heads, 1])]
-    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, 1, 4, scale, 0, 0, 10, 3, *sources, "case"]))
-
-
 @functools.cache
 def run_ggml(*arguments):
     """What ggml's Vulkan backend says of itself on the CPU device; it decides the number of runs itself, by bytes."""
-    files = subprocess.run(["dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()
-    program = next(file for file in files if file.endswith("/test-backend-ops"))
-    output = subprocess.run([program, "perf", "-o", "FLASH_ATTN_EXT", "-b", "Vulkan0", *arguments],
-                            env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"}, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run([*ggml_attention.command(), *arguments], env={**os.environ, "GGML_VK_VISIBLE_DEVICES": "0"}, check=True,
+                            capture_output=True, text=True).stdout
     if "Device description: llvmpipe" not in output:
         sys.exit("ggml did not run on lavapipe:\n" + output)
     return output
@@ -93,10 +74,8 @@ def run_ggml(*arguments):
 def ggml_gflops(shape):
     """GFLOP/s of the shape itself, or (prefill, which takes minutes so) of the nearest of ggml's own list; None: has none."""
     if shape.q_len == 1:
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as cases:
-            cases.write(ggml_case(shape) + "\n")
-            cases.flush()
-            output = run_ggml("--test-file", cases.name)
+        with ggml_attention.case_file(shape) as cases:
+            output = run_ggml("--test-file", cases)
         return shape.flops() / float(re.search(r"([0-9.]+) us/run", output).group(1)) / 1e3
     if shape.kv_type != "f16":
         return None

@@ -17,6 +17,7 @@ class Shape:
     kv_type: str
     batch: int = 1
     query_type: str = "f32"
+    page_size: int = 0  # positions; 0: K and V are not in pages
 
     def flops(self):
         """Of the query-key pairs that the mask leaves."""
@@ -32,6 +33,7 @@ class Shape:
                    "--kv-len", self.kv_len, "--head-dim", self.head_dim, "--v-head-dim", self.v_head_dim,
                    "--dtype", self.query_type, "--kv-dtype", self.kv_type]
         options += ["--causal"] if self.causal else []
+        options += ["--page-size", self.page_size] if self.page_size else []
         return options + (["--value-in-key"] if self.head_dim != self.v_head_dim else [])
 
 

@@ -18,11 +18,13 @@
 #include "runtime/prewarm.hpp"
 #include "runtime/saved_state.hpp"
 #include "runtime/self_test.hpp"
+#include "runtime/shader_reports.hpp"
 #include "runtime/tuning.hpp"
 #include "runtime/usage.hpp"
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 
 using namespace vkattn;
@@ -46,6 +48,8 @@ struct vkattn_plan_opaque {
     InUse context;
     Usage usage{"plan"};
     Plan plan;
+    std::once_flag asked_for_shaders;
+    std::optional<ShaderReports> shaders;
 };
 
 struct vkattn_layer_opaque {
@@ -284,6 +288,18 @@ void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
     const Plan &own = plan->plan;
     *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
                static_cast<uint32_t>(own.steps().size())};
+}
+
+vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require_given(count, "count");
+        require_given(shaders, "shaders");
+        const InUse use(plan->usage);
+        std::call_once(plan->asked_for_shaders, [&] { plan->shaders.emplace(plan->plan); });
+        *count = static_cast<uint32_t>(plan->shaders->shaders().size());
+        *shaders = plan->shaders->shaders().data();
+    });
 }
 
 vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {

@@ -17,7 +17,7 @@ struct NamedFlag {
     std::uint32_t vkattn_device_facts::*member;
 };
 
-constexpr std::array<NamedFlag, 13> kFeatures{
+constexpr std::array<NamedFlag, 14> kFeatures{
     {{"push_descriptors", &vkattn_device_facts::push_descriptors},
      {"storage_16bit", &vkattn_device_facts::storage_16bit},
      {"shader_float16", &vkattn_device_facts::shader_float16},
@@ -29,6 +29,7 @@ constexpr std::array<NamedFlag, 13> kFeatures{
      {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
      {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
      {"cooperative_matrix_reductions", &vkattn_device_facts::cooperative_matrix_reductions},
+     {"pipeline_executable_properties", &vkattn_device_facts::pipeline_executable_properties},
      {"portability_subset", &vkattn_device_facts::portability_subset},
      {"timestamps", &vkattn_device_facts::timestamps}}};
 

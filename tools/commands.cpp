@@ -33,7 +33,7 @@ void ValidationLog::receive(void *user, const char *message) {
     std::fprintf(stderr, "vkattn: validation: %s\n", clean_line(message).c_str());
 }
 
-Context make_context(const CommonOptions &common, ValidationLog &validation) {
+Context make_context(const CommonOptions &common, ValidationLog &validation, vkattn_shader_capture capture) {
     vkattn_context_info info{};
     info.device_selector = common.device.c_str();
     info.enable_validation = wants_validation() ? 1 : 0;
@@ -42,6 +42,7 @@ Context make_context(const CommonOptions &common, ValidationLog &validation) {
     const std::string saved = common.saved_file.empty() ? "" : read_if_there(common.saved_file);
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
+    info.capture_shaders = capture;
     return Context(info);
 }
 

@@ -67,6 +67,12 @@ struct SelftestOptions {
     bool json = false;
 };
 
+struct ShadersOptions : OperationOptions {
+    bool json = false;
+    bool csv = false;
+    bool assembly = false;
+};
+
 struct TuneOptions : OperationOptions {
     bool json = false;
 };
@@ -87,6 +93,7 @@ int run_command(const CommonOptions &common, const RunOptions &options, Validati
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
 int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
+int shaders_command(const CommonOptions &common, const ShadersOptions &options, ValidationLog &validation);
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation);
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
@@ -94,7 +101,8 @@ int bench_command(const CommonOptions &common, const BenchOptions &options, Vali
 // Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on.
 // Throws Error, whose message says what of --device or of the Vulkan installation is wrong.
 // It begins with what common.saved_file holds, if there is such a file.
-Context make_context(const CommonOptions &common, ValidationLog &validation);
+Context make_context(const CommonOptions &common, ValidationLog &validation,
+                     vkattn_shader_capture capture = VKATTN_SHADER_CAPTURE_NONE);
 
 // Writes what the context has learned to common.saved_file, if one is named.
 void save_context(const Context &context, const CommonOptions &common);

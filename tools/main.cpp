@@ -23,6 +23,7 @@ struct Options {
     CheckOptions check;
     ShowOptions show;
     SelftestOptions selftest;
+    ShadersOptions shaders;
     TuneOptions tune;
     BenchOptions bench;
     EstimateOptions estimate;
@@ -175,6 +176,17 @@ void add_operation(CLI::App &command, OperationOptions &options) {
     command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
 }
 
+void add_shaders(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand(
+        "shaders",
+        "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
+    add_operation(*command, options.shaders);
+    CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
+    command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
+    command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");
+    add_common(*command, options.common);
+}
+
 void add_tune(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "tune", "Measure which kernel and tiles are the fastest for attention problems or linear layers");
@@ -210,6 +222,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
     if (app.got_subcommand("show")) return show_command(options.common, options.show, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
+    if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
     if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
     return bench_command(options.common, options.bench, validation);
@@ -243,6 +256,7 @@ int parse_and_run(int argc, char **argv) {
     add_check(app, options);
     add_show(app, options);
     add_selftest(app, options);
+    add_shaders(app, options);
     add_tune(app, options);
     add_bench(app, options);
     add_common(*add_estimate_command(app, options.estimate), options.common);

@@ -203,8 +203,9 @@ typedef struct vkattn_device_facts {
     uint32_t cooperative_matrix;
     uint32_t cooperative_matrix_reductions; /* conversions and operations per element too: VK_NV_cooperative_matrix2 */
     uint32_t max_loop_iterations; /* of one shader invocation in all its loops, as far as known; 0: no limit */
-    uint32_t portability_subset;  /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
-    uint32_t timestamps;          /* 1: GPU times can be measured */
+    uint32_t pipeline_executable_properties; /* 1: the driver can tell what its compiler made of shaders: shaders.h */
+    uint32_t portability_subset;             /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
+    uint32_t timestamps;                     /* 1: GPU times can be measured */
     double timestamp_period_ns;
     uint32_t matrix_shape_count;
     vkattn_matrix_shape matrix_shapes[16];
@@ -228,6 +229,14 @@ typedef struct vkattn_context_opaque *vkattn_context;
 /* Receives messages of the Vulkan validation layers, and warnings of vkattn's own, which begin with "vkattn: ". May be
  * called from any thread. */
 typedef void (*vkattn_message_callback)(void *user, const char *message);
+
+/* What the driver keeps of its compilations for vkattn_plan_shaders. */
+typedef enum vkattn_shader_capture {
+    VKATTN_SHADER_CAPTURE_NONE = 0,
+    VKATTN_SHADER_CAPTURE_STATISTICS = 1, /* registers, spills, code size: what the driver counts */
+    VKATTN_SHADER_CAPTURE_TEXTS = 2,      /* its texts too: machine code, and representations on the way there */
+    VKATTN_SHADER_CAPTURE_MAX_ENUM = 0x7fffffff
+} vkattn_shader_capture;
 
 /* How to make a context: on a device of its own, or around yours.
  *
@@ -266,7 +275,11 @@ typedef void (*vkattn_message_callback)(void *user, const char *message);
  *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
  *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
  *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
- *                     "Devices" */
+ *                     "Devices"
+ *   capture_shaders   what the driver keeps of its compilations, for vkattn_plan_shaders (shaders.h). Other than NONE
+ *                     fails with VKATTN_ERROR_UNSUPPORTED where the driver lacks
+ *                     VK_KHR_pipeline_executable_properties, or a wrapped device was created without the extension or
+ *                     its feature pipelineExecutableInfo. Costs memory and some time of compilation, nothing later */
 typedef struct vkattn_context_info {
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
     const char *device_selector;
@@ -291,6 +304,7 @@ typedef struct vkattn_context_info {
     const char *device_traits;
     const void *saved_data;
     uint64_t saved_bytes;
+    vkattn_shader_capture capture_shaders;
 } vkattn_context_info;
 
 /* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.

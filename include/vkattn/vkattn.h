@@ -29,5 +29,6 @@
 #include <vkattn/core.h>
 #include <vkattn/layers.h>
 #include <vkattn/operators.h>
+#include <vkattn/shaders.h>
 
 #endif

@@ -205,6 +205,15 @@ class Plan {
         return chosen;
     }
 
+    // Returns what the driver's compiler made of the plan's pipelines; the context must capture shaders. Belongs to the
+    // plan.
+    Returned<std::span<const vkattn_shader>> shaders() const {
+        std::uint32_t count = 0;
+        const vkattn_shader *first = nullptr;
+        const vkattn_result result = vkattn_plan_shaders(get(), &count, &first);
+        return detail::returned(result, std::span<const vkattn_shader>(first, count));
+    }
+
     // Records the dispatches into a command buffer that is recording. The barriers around them are the caller's, see
     // vkattn_record; pool is needed only where requirements() asks for descriptor sets.
     Status record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,

@@ -44,7 +44,7 @@ DeviceFacts = structure(
     ("storage_8bit", c_uint32), ("buffer_device_address", c_uint32), ("buffers_have_addresses", c_uint32),
     ("integer_dot_product", c_uint32), ("vulkan_memory_model", c_uint32), ("subgroup_size_control", c_uint32),
     ("cooperative_matrix", c_uint32), ("cooperative_matrix_reductions", c_uint32), ("max_loop_iterations", c_uint32),
-    ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
+    ("pipeline_executable_properties", c_uint32), ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
     ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 16), ("kernel_count", c_uint32),
     ("kernels", KernelSupport * 8))
 MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
@@ -54,7 +54,8 @@ ContextInfo = structure(
     ("device", c_void_p), ("queue", c_void_p), ("queue_family", c_uint32), ("api_version", c_uint32),
     ("enabled_extensions", c_void_p), ("enabled_extension_count", c_uint32), ("enabled_features", c_void_p),
     ("buffers_have_addresses", c_uint32), ("pipeline_cache", c_uint64), ("lock_queue", c_void_p), ("unlock_queue", c_void_p),
-    ("lock_user", c_void_p), ("device_traits", c_char_p), ("saved_data", c_char_p), ("saved_bytes", c_uint64))
+    ("lock_user", c_void_p), ("device_traits", c_char_p), ("saved_data", c_char_p), ("saved_bytes", c_uint64),
+    ("capture_shaders", c_int))
 Check = structure("vkattn_check", ("name", c_char * 64), ("passed", c_uint32), ("reason", c_char * 128),
                   ("milliseconds", c_double))
 Candidate = structure("vkattn_candidate", ("kernel", c_int), ("tile", c_char * 96), ("milliseconds", c_double),

@@ -35,6 +35,15 @@ void override_device(DeviceCaps &caps, const char *device_traits) {
     if (device_traits != nullptr) override_caps(caps, device_traits, "device_traits");
 }
 
+void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
+    require(capture >= VKATTN_SHADER_CAPTURE_NONE && capture <= VKATTN_SHADER_CAPTURE_TEXTS,
+            "capture_shaders: ", static_cast<int>(capture), " is unknown, expected a vkattn_shader_capture");
+    if (capture != VKATTN_SHADER_CAPTURE_NONE && !caps.features.pipeline_executable_info)
+        fail(VKATTN_ERROR_UNSUPPORTED, "device ", caps.name,
+             ": no VK_KHR_pipeline_executable_properties, expected a driver that has it, and a device created with it "
+             "and its feature pipelineExecutableInfo, to capture shaders");
+}
+
 } // namespace
 
 Context::Context(const vkattn_context_info &info)
@@ -55,7 +64,8 @@ Context::Context(const vkattn_context_info &info)
             lock_ = [mutex] { mutex->lock(); };
             unlock_ = [mutex] { mutex->unlock(); };
         }
-        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_);
+        require_capture(info.capture_shaders, caps_);
+        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_, info.capture_shaders);
         uniforms_ = std::make_unique<Uniforms>(*this);
     } catch (...) {
         destroy();
@@ -104,6 +114,7 @@ void Context::create_own(const vkattn_context_info &info) {
     owns_device_ = true;
     create_instance(info);
     choose_device(info.device_selector);
+    if (info.capture_shaders == VKATTN_SHADER_CAPTURE_NONE) caps_.features.pipeline_executable_info = false;
     create_device();
     load_device_functions(vk_, device_);
     vk_.vkGetDeviceQueue(device_, queue_family_, 0, &queue_);
@@ -168,6 +179,7 @@ void Context::create_device() {
     };
     for (const char *name : wanted_device_extensions()) enable(name);
     enable("VK_KHR_portability_subset"); // a device that has it demands it
+    if (caps_.features.pipeline_executable_info) enable(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
 
     const float priority = 1.0f;
     VkDeviceQueueCreateInfo queue{};

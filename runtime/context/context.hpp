@@ -31,7 +31,7 @@ class Context {
     VkDevice device() const { return device_; }
     VkQueue queue() const { return queue_; }
     uint32_t queue_family() const { return queue_family_; }
-    Pipelines &pipelines() { return *pipelines_; }
+    Pipelines &pipelines() const { return *pipelines_; }
     Uniforms &uniforms() { return *uniforms_; }
 
     // Held during every use of the queue: the caller's lock callbacks, or a mutex of our own.

@@ -104,6 +104,7 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.subgroup_size = query.subgroup.subgroupSize;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
+    caps.pipeline_executable_properties = features.pipeline_executable_info;
     caps.push_descriptors = has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
     caps.portability_subset = has_extension(extensions, "VK_KHR_portability_subset");
 }

@@ -54,6 +54,10 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         features.subgroup_size_control |= size.subgroupSizeControl != 0 && size.computeFullSubgroups != 0;
         break;
     }
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR:
+        features.pipeline_executable_info |=
+            as<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(structure).pipelineExecutableInfo != 0;
+        break;
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
         const auto &vulkan12 = as<VkPhysicalDeviceVulkan12Features>(structure);
         features.buffer_device_address |= vulkan12.bufferDeviceAddress != 0;
@@ -127,6 +131,7 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot{};
     VkPhysicalDeviceMaintenance4Features maintenance4{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{};
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_info{};
     storage16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
     storage8.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
     float16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
@@ -135,6 +140,7 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
     dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
     maintenance4.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES;
     subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+    executable_info.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
     link(head, storage16, true);
     link(head, storage8, known(vulkan12, VK_KHR_8BIT_STORAGE_EXTENSION_NAME));
     link(head, float16, known(vulkan12, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME));
@@ -143,6 +149,7 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
     link(head, dot, known(vulkan13, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME));
     link(head, maintenance4, vulkan13);
     link(head, subgroup_size, known(vulkan13, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME));
+    link(head, executable_info, has_extension(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME));
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{};
     matrix.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
@@ -180,6 +187,9 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     subgroup_size_.subgroupSizeControl = VK_TRUE;
     subgroup_size_.computeFullSubgroups = VK_TRUE;
     link(subgroup_size_, features.subgroup_size_control);
+    executable_info_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
+    executable_info_.pipelineExecutableInfo = VK_TRUE;
+    link(executable_info_, features.pipeline_executable_info);
 #ifdef VK_KHR_cooperative_matrix
     matrix_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
     matrix_.cooperativeMatrix = VK_TRUE;

@@ -25,6 +25,7 @@ struct DeviceFeatures {
         false;                      // and conversions and per-element operations, of VK_NV_cooperative_matrix2
     bool flexible_matrices = false; // multiples of a granularity for dimensions, of VK_NV_cooperative_matrix2
     bool bfloat16_cooperative_matrix = false;
+    bool pipeline_executable_info = false; // what the driver's compiler says of pipelines can be asked for
 };
 
 bool has_extension(std::span<const std::string> extensions, const char *name);
@@ -58,6 +59,7 @@ class FeatureChain {
     VkPhysicalDeviceShaderFloat16Int8Features float16_{};
     VkPhysicalDeviceMaintenance4Features maintenance4_{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size_{};
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_info_{};
 #ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_{};
 #endif

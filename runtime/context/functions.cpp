@@ -87,12 +87,12 @@ void load_device_functions(Functions &vk, VkDevice device) {
 #define VKATTN_LOAD(name) load(vk.name, vk.vkGetDeviceProcAddr(device, #name), #name);
     VKATTN_DEVICE_FUNCTIONS(VKATTN_LOAD)
 #undef VKATTN_LOAD
-    vk.vkCmdPushDescriptorSetKHR =
-        reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(vk.vkGetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR"));
-    for (const char *name : {"vkGetBufferDeviceAddress", "vkGetBufferDeviceAddressKHR"})
-        if (vk.vkGetBufferDeviceAddress == nullptr)
-            vk.vkGetBufferDeviceAddress =
-                reinterpret_cast<PFN_vkGetBufferDeviceAddress>(vk.vkGetDeviceProcAddr(device, name));
+#define VKATTN_LOAD(name) vk.name = reinterpret_cast<PFN_##name>(vk.vkGetDeviceProcAddr(device, #name));
+    VKATTN_OPTIONAL_DEVICE_FUNCTIONS(VKATTN_LOAD)
+#undef VKATTN_LOAD
+    if (vk.vkGetBufferDeviceAddress == nullptr)
+        vk.vkGetBufferDeviceAddress = reinterpret_cast<PFN_vkGetBufferDeviceAddress>(
+            vk.vkGetDeviceProcAddr(device, "vkGetBufferDeviceAddressKHR"));
 }
 
 } // namespace vkattn

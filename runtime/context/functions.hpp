@@ -91,7 +91,10 @@ namespace vkattn {
 
 #define VKATTN_OPTIONAL_DEVICE_FUNCTIONS(X)                                                                            \
     X(vkCmdPushDescriptorSetKHR)                                                                                       \
-    X(vkGetBufferDeviceAddress)
+    X(vkGetBufferDeviceAddress)                                                                                        \
+    X(vkGetPipelineExecutablePropertiesKHR)                                                                            \
+    X(vkGetPipelineExecutableStatisticsKHR)                                                                            \
+    X(vkGetPipelineExecutableInternalRepresentationsKHR)
 
 struct Functions {
 #define VKATTN_MEMBER(name) PFN_##name name = nullptr;

@@ -3,6 +3,8 @@
 #include "runtime/error.hpp"
 #include "shaders/interface.h"
 
+#include <chrono>
+
 #include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/coopmat.spv.hpp"
 #include "vkattn_shaders/coopmat2.spv.hpp"
@@ -34,9 +36,21 @@
 namespace vkattn {
 namespace {
 
+#define VKATTN_CONSTANT_NAME(id, NAME, default_value) #NAME,
+constexpr const char *kAttentionConstants[] = {ATTENTION_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kLinearConstants[] = {LINEAR_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kEmbeddingConstants[] = {EMBEDDING_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kNormConstants[] = {NORM_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kRopeConstants[] = {ROPE_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kAppendConstants[] = {APPEND_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kMergeConstants[] = {MERGE_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kPeakConstants[] = {PEAK_CONSTANTS(VKATTN_CONSTANT_NAME)};
+#undef VKATTN_CONSTANT_NAME
+
 struct ModuleInfo {
     const char *name;
     std::span<const uint32_t> code;
+    std::span<const char *const> constants;
     uint32_t bindings;
     uint32_t push_bytes;
     uint32_t uniform_bytes;
@@ -48,33 +62,38 @@ constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
 
 // In the order of enum Module.
 const ModuleInfo kModules[] = {
-    {"flash", flash_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"flash_addresses", flash_addresses_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"flash_keys", flash_keys_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"flash_shuffle", flash_shuffle_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"coopmat", coopmat_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"coopmat_bf16", coopmat_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"coopmat2", coopmat2_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"coopmat2_bf16", coopmat2_bf16_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"merge_parts", merge_parts_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"merge", merge_spv, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
-    {"qk_scores", qk_scores_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"masked_softmax", masked_softmax_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"weighted_values", weighted_values_spv, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"linear", linear_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_vector", linear_vector_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_addresses", linear_addresses_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_coopmat", linear_coopmat_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
-    {"linear_coopmat_bf16", linear_coopmat_bf16_spv, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
-    {"embedding", embedding_spv, EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0},
-    {"norm", norm_spv, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
-    {"rope", rope_spv, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
-    {"kv_append", kv_append_spv, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
-    {"advance_lengths", advance_lengths_spv, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
-    {"peak_fma", peak_fma_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
-    {"peak_matrix", peak_matrix_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true},
-    {"peak_stream", peak_stream_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
-    {"peak_stream_addresses", peak_stream_addresses_spv, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"flash", flash_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_addresses", flash_addresses_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
+     kAttentionUniforms},
+    {"flash_keys", flash_keys_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"flash_shuffle", flash_shuffle_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"coopmat", coopmat_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat_bf16", coopmat_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
+     true},
+    {"coopmat2", coopmat2_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat2_bf16", coopmat2_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
+     true},
+    {"merge_parts", merge_parts_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"merge", merge_spv, kMergeConstants, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
+    {"qk_scores", qk_scores_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"masked_softmax", masked_softmax_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
+    {"weighted_values", weighted_values_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
+     kAttentionUniforms},
+    {"linear", linear_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_vector", linear_vector_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_addresses", linear_addresses_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
+    {"linear_coopmat", linear_coopmat_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
+    {"linear_coopmat_bf16", linear_coopmat_bf16_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0,
+     true},
+    {"embedding", embedding_spv, kEmbeddingConstants, EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0},
+    {"norm", norm_spv, kNormConstants, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
+    {"rope", rope_spv, kRopeConstants, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
+    {"kv_append", kv_append_spv, kAppendConstants, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
+    {"advance_lengths", advance_lengths_spv, {}, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
+    {"peak_fma", peak_fma_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"peak_matrix", peak_matrix_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true},
+    {"peak_stream", peak_stream_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
+    {"peak_stream_addresses", peak_stream_addresses_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 
@@ -88,8 +107,11 @@ std::span<const uint32_t> module_code(Module module) { return info_of(module).co
 
 bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
-Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps)
-    : vk_(vk), device_(device), cache_(cache), push_descriptors_(caps.push_descriptors != 0),
+std::span<const char *const> module_constants(Module module) { return info_of(module).constants; }
+
+Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
+                     vkattn_shader_capture capture)
+    : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
       unpacks_halves_(caps.traits.unpacks_halves),
       subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
 
@@ -125,20 +147,24 @@ std::vector<std::byte> Pipelines::saved() const {
 }
 
 const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_t> constants) {
-    const auto [layout, entry] = entry_of(module, constants);
+    const auto [layout, key, entry] = entry_of(module, constants);
     const std::lock_guard lock(entry.mutex);
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleInfo &info = info_of(module);
-        entry.pipeline = {create(layout, info.full_subgroups, constants), layout.pipeline, layout.set, info.bindings,
-                          info.uniform_bytes != 0};
+        const auto start = std::chrono::steady_clock::now();
+        const VkPipeline made = create(layout, info.full_subgroups, constants);
+        const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+        entry.pipeline = {made,      layout.pipeline, layout.set,   info.bindings, info.uniform_bytes != 0,
+                          key.first, key.second,      taken.count()};
     }
     return entry.pipeline;
 }
 
-std::pair<const Pipelines::Layout &, Pipelines::Entry &> Pipelines::entry_of(Module module,
-                                                                             std::span<const uint32_t> constants) {
+Pipelines::Found Pipelines::entry_of(Module module, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
-    return {layout_of(module), pipelines_[Key(module, {constants.begin(), constants.end()})]};
+    const Layout &layout = layout_of(module);
+    auto &[key, entry] = *pipelines_.try_emplace(Key(module, {constants.begin(), constants.end()})).first;
+    return {layout, key, entry};
 }
 
 const Pipelines::Layout &Pipelines::layout_of(Module module) {
@@ -189,6 +215,9 @@ VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::spa
                                               values.size() * sizeof(uint32_t), values.data()};
     VkComputePipelineCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+    if (capture_ != VKATTN_SHADER_CAPTURE_NONE) create.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    if (capture_ == VKATTN_SHADER_CAPTURE_TEXTS)
+        create.flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     create.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
     create.stage.module = layout.module;

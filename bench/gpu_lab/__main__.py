@@ -1,0 +1,115 @@
+"""What scripts/gpu-lab calls: report, check, budgets."""
+import argparse
+import concurrent.futures
+import os
+import re
+import sys
+import time
+
+import budgets
+import collect
+import pages
+from problems import problems
+
+RESULTS = collect.ROOT / "bench/results/gpu-lab"
+BUDGETS = collect.ROOT / "bench/budgets"
+
+
+def selected(names):
+    known = collect.gpus()
+    for name in names:
+        if name not in [gpu.name for gpu in known]:
+            sys.exit(f"scripts/gpu-lab: GPU '{name}' is unknown, expected one of {', '.join(gpu.name for gpu in known)}")
+    return known, [gpu for gpu in known if not gpu.unavailable and (not names or gpu.name in names)]
+
+
+def compile_all(gpus, sides, pattern):
+    """Rows by GPU. All problems of all GPUs side by side, the slowest compilers first."""
+    wanted = [p for p in problems() if re.search(pattern, p.name)]
+    slowest = sorted(gpus, key=lambda gpu: ("intel", "nvidia").index(gpu.vendor) if gpu.vendor in ("intel", "nvidia") else 2)
+    rows = {gpu.name: [] for gpu in gpus}
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {(gpu.name, p.name, side): pool.submit(getattr(collect, side), gpu, p)
+                for gpu in slowest for p in wanted for side in sides}
+        for gpu in gpus:
+            for p in wanted:
+                for side in sides:
+                    rows[gpu.name] += jobs[gpu.name, p.name, side].result()
+            print(f"{gpu.name}: {len(wanted)} problems, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    return rows
+
+
+def driver_of(rows):
+    return next((row.driver for row in rows if row.driver), "no driver")
+
+
+def report(arguments):
+    known, gpus = selected(arguments.gpus)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    rows = compile_all(gpus, ["ours"] if arguments.no_ggml else ["ours", "theirs"], arguments.problems)
+    for gpu in gpus:
+        pages.write_csv(RESULTS / f"{gpu.name}.csv", rows[gpu.name])
+        read = pages.read_csv(RESULTS / f"{gpu.name}.csv")
+        (RESULTS / f"{gpu.name}.md").write_text(pages.gpu_page(gpu, driver_of(rows[gpu.name]), problems(), read))
+    (RESULTS / "README.md").write_text(pages.summary_page(known, tables(known)))
+
+
+def tables(gpus):
+    """What the files of the report hold, by GPU: the driver and the rows."""
+    found = {}
+    for gpu in gpus:
+        page, table = RESULTS / f"{gpu.name}.md", RESULTS / f"{gpu.name}.csv"
+        if page.exists() and table.exists():
+            found[gpu.name] = re.search(r"Driver: (.*)\.$", page.read_text(), re.MULTILINE).group(1), pages.read_csv(table)
+    return found
+
+
+def check(arguments):
+    _, gpus = selected(arguments.gpus)
+    if not gpus:
+        sys.exit("scripts/gpu-lab: check: none of the GPUs can be had, expected at least one")
+    rows = compile_all(gpus, ["ours"], arguments.problems)
+    wrong = []
+    for gpu in gpus:
+        path = BUDGETS / f"{gpu.name}.csv"
+        if not path.exists():
+            wrong.append(f"{gpu.name}: no {path.relative_to(collect.ROOT)}, expected one (scripts/gpu-lab budgets)")
+            continue
+        driver, allowed = budgets.read(path)
+        own = driver_of(rows[gpu.name])
+        if own != driver:
+            print(f"{gpu.name}: budgets are of {driver}, this is {own}: only what grew much is refused")
+        wrong += budgets.complaints(gpu.name, own, [pages.values_of(row) for row in rows[gpu.name]], driver, allowed)
+    print("\n".join(wrong) if wrong else f"{len(gpus)} GPUs: every pipeline within its budget")
+    sys.exit(1 if wrong else 0)
+
+
+def write_budgets(arguments):
+    """Takes the report's figures, as they were committed or have just been made, for what is allowed."""
+    _, gpus = selected(arguments.gpus)
+    BUDGETS.mkdir(parents=True, exist_ok=True)
+    for name, (driver, rows) in tables(gpus).items():
+        budgets.write(BUDGETS / f"{name}.csv", driver, rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/gpu-lab", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, function, text in (
+            ("report", report, "compile the problems on every GPU and write bench/results/gpu-lab"),
+            ("check", check, "compile them and compare with bench/budgets"),
+            ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
+        if name != "budgets":
+            command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
+        if name == "report":
+            command.add_argument("--no-ggml", action="store_true", help="leave out ggml's kernels")
+        command.set_defaults(run=function)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()

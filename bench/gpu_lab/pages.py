@@ -1,0 +1,113 @@
+"""Writes the report: raw figures as CSV, a page a GPU, a page over all. All figures are static: nothing is run."""
+import csv
+import datetime
+
+from figures import OCCUPANCY
+
+STATIC = ("Static figures: what the driver's compiler says and what its machine code holds. Nothing was run for them; they are "
+          "no times.")
+COLUMNS = ("problem", "side", "kernel", "module", "tile", "workgroup", "subgroup", "registers", "occupancy", "spills",
+           "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "compile_seconds", "hot_kind",
+           "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_busiest_unit", "hot_efficiency", "reason")
+# The problems of the page over all GPUs.
+SUMMARY = ("prefill f16 D128", "prefill f32 D128", "decode f16 group 4", "MLA 576/512 f16 1 query", "linear f16 1 row")
+
+
+def values_of(row):
+    """A row as the CSV has it."""
+    values = {"problem": row.problem, "side": row.side, "kernel": row.kernel, "tile": row.tile, "reason": row.reason}
+    if row.figures is not None:
+        values |= vars(row.figures)
+    if row.hot is not None:
+        values |= {"hot_kind": row.hot.kind, "hot_multiply_adds": row.hot.multiply_adds, "hot_issued": row.hot.issued,
+                   "hot_product_share": f"{row.hot.product_share:.3f}", "hot_busiest_unit": row.hot.busiest_unit,
+                   "hot_efficiency": f"{row.hot.efficiency:.3f}"}
+    return {name: "" if values.get(name) is None else values[name] for name in COLUMNS}
+
+
+def write_csv(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(values_of(row) for row in rows)
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def main_row(rows, problem, side):
+    """The pipeline that does the products, where a problem has several."""
+    own = [row for row in rows if row["problem"] == problem and row["side"] == side]
+    return max(own, key=lambda row: int(row["hot_multiply_adds"] or 0), default=None)
+
+
+def number(text):
+    return text or "–"
+
+
+def percent(text):
+    return f"{100 * float(text):.0f} %" if text else "–"
+
+
+def kilobytes(text):
+    return f"{int(text) / 1024:.1f}" if text else "–"
+
+
+def page_line(problem, ours, theirs):
+    cells = [problem]
+    for row in (ours, theirs):
+        if row is None or not row["registers"]:
+            cells += ["–", row["reason"] if row else "", *["–"] * 8]
+            continue
+        name = row["kernel"] if row["side"] == "vkattn" else f"{row['module']} {row['tile']}".strip()
+        cells += [name, number(row["registers"]), number(row["occupancy"]),
+                  f"{number(row['spills'])} / {number(row['scratch_bytes'])}", kilobytes(row["shared_bytes"]),
+                  kilobytes(row["code_bytes"]), f"≤ {float(row['compile_seconds']):g}", percent(row["hot_product_share"]),
+                  row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
+    return "| " + " | ".join(cells) + " |"
+
+
+def gpu_page(gpu, driver, problems, rows):
+    head = ("", "registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "compiled in s", "products of issued",
+            "busiest unit", "issue efficiency")
+    lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
+             f"Occupancy: {OCCUPANCY[gpu.vendor]}. Hot loop: products of the vector instructions issued, and issue efficiency, the "
+             "cycles that the products need at full rate over those of the busiest unit. ggml: the same shape, K and V of the same "
+             "type, by Debian's llama.cpp.", "",
+             "| problem | vkattn |" + " | ".join(head[1:]) + " | ggml |" + " | ".join(head[1:]) + " |",
+             "|---|" + "---|" * 2 * len(head)]
+    lines += [page_line(p.name, main_row(rows, p.name, "vkattn"), main_row(rows, p.name, "ggml")) for p in problems]
+    reasons = dict.fromkeys((row["side"], row["problem"], row["reason"]) for row in rows if row["reason"])
+    if reasons:
+        lines += ["", "Not said:", ""] + [f"- {side}, {problem}: {reason}" for side, problem, reason in reasons]
+    return "\n".join(lines) + "\n"
+
+
+def summary_cell(rows, problem):
+    ours, theirs = main_row(rows, problem, "vkattn"), main_row(rows, problem, "ggml")
+    if ours is None or not ours["registers"]:
+        return "–"
+    spilt = int(ours["spills"] or 0) + int(ours["scratch_bytes"] or 0)
+    cell = f"{ours['kernel']} {percent(ours['hot_efficiency'])}"
+    if theirs is not None and theirs["hot_efficiency"]:
+        cell += f" ({percent(theirs['hot_efficiency'])})"
+    return cell + (" **spills**" if spilt else "")
+
+
+def summary_page(gpus, tables):
+    """tables: name of a GPU -> driver and rows as read."""
+    lines = ["# Kernels as GPUs' compilers see them", "",
+             f"{STATIC} Made by `scripts/gpu-lab report` on {datetime.date.today()}: Mesa's drivers compile for GPUs that are not "
+             "there. Each cell: the kernel taken and its issue efficiency, in brackets that of ggml's attention on the same GPU; "
+             "**spills** where registers or arrays go to memory. A page and a CSV file a GPU hold the rest.", "",
+             "| GPU | driver | " + " | ".join(SUMMARY) + " |", "|---|---|" + "---|" * len(SUMMARY)]
+    for gpu in gpus:
+        if gpu.name in tables:
+            driver, rows = tables[gpu.name]
+            cells = " | ".join(summary_cell(rows, problem) for problem in SUMMARY)
+            lines.append(f"| [{gpu.product}]({gpu.name}.md) | {driver} | {cells} |")
+        elif gpu.unavailable:
+            lines.append(f"| {gpu.product} | cannot be had: {gpu.unavailable} |" + " – |" * len(SUMMARY))
+    return "\n".join(lines) + "\n"

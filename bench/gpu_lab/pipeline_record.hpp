@@ -1,0 +1,50 @@
+// What a driver's compiler says of one compute pipeline, as a line of JSON.
+#pragma once
+
+#include "module_facts.hpp"
+
+#include <nlohmann/json.hpp>
+#include <vulkan/vulkan.h>
+
+#include <mutex>
+#include <thread>
+
+namespace vkattn::gpu_lab {
+
+// Of VK_KHR_pipeline_executable_properties; all null where the device has no such extension.
+struct ExecutableFunctions {
+    PFN_vkGetPipelineExecutablePropertiesKHR properties = nullptr;
+    PFN_vkGetPipelineExecutableStatisticsKHR statistics = nullptr;
+    PFN_vkGetPipelineExecutableInternalRepresentationsKHR representations = nullptr;
+};
+
+Constants constants_of(const VkPipelineShaderStageCreateInfo &stage);
+
+// Members, to which the layer adds device: module (null until somebody names it), compile_ms, subgroup_size, workgroup_size, constants, statistics, texts.
+// The pipeline has to be created with the flags that capture statistics and internal representations.
+nlohmann::ordered_json describe_pipeline(const ExecutableFunctions &vk, VkDevice device, VkPipeline pipeline,
+                                         const Constants &constants, const ModuleFacts &module, double compile_ms);
+
+// Appends lines to the file that VKATTN_STATISTICS_FILE names. A program names a pipeline right after it is created, if at
+// all: so a record waits until its thread creates the next one, or until the end. Threads may call it together.
+class Records {
+  public:
+    Records() = default;
+    Records(const Records &) = delete;
+    Records &operator=(const Records &) = delete;
+    ~Records();
+
+    void add(VkPipeline pipeline, nlohmann::ordered_json record);
+    void name(std::uint64_t pipeline, const char *name);
+
+  private:
+    struct Record {
+        std::uint64_t pipeline = 0;
+        nlohmann::ordered_json json;
+    };
+
+    std::mutex mutex_;
+    std::map<std::thread::id, Record> waiting_;
+};
+
+} // namespace vkattn::gpu_lab
