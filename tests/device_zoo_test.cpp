@@ -84,6 +84,7 @@ std::vector<Problem> problems() {
         {"prefill, f16, dropout", prefill(128), f16, f16, [](auto &desc) { desc.dropout_p = 0.1f; }},
         {"prefill, f16, with weights", {.q_len = 512, .kv_len = 512}, f16, f16, with_weights},
         {"prefill, f16, 32k keys", {.q_len = 32768, .kv_len = 32768}},
+        {"prefill, f16, five million rows", {.kv_heads = 1, .q_len = 160'000, .kv_len = 64}},
         {"decode, f16, groups of 4", {}},
         {"decode, f16, groups of 1", {.kv_heads = 32}},
         {"decode, f16, groups of 8", {.query_heads = 64}},
@@ -138,7 +139,9 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
     CHECK((choice.body == vkattn::FlashBody::kMatrices) == vkattn::is_coopmat(choice.kernel));
     if (vkattn::reads_addresses(choice.body)) CHECK(caps.buffers_have_addresses == 1);
     if (vkattn::is_coopmat(choice.kernel)) check_matrices(choice.dispatches[0].constants, caps);
-    check_dispatch(choice.dispatches[0], vkattn::module_of(choice), caps);
+    vkattn::AttentionChoice::Dispatch dispatch = choice.dispatches[0];
+    dispatch.groups[0] = choice.groups_per_dispatch;
+    check_dispatch(dispatch, vkattn::module_of(choice), caps);
     if (choice.parts > 1) check_dispatch(choice.dispatches[1], Module::kMergeParts, caps);
 }
 
