@@ -6,7 +6,8 @@ import struct
 import subprocess
 import tempfile
 
-TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32)}  # number, bytes and elements of a block
+# number, bytes and elements of a block
+TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32), "bf16": (30, 2, 1)}
 
 
 def strides(kind, ne):
@@ -21,11 +22,13 @@ def source(kind, ne, nb=None):
 
 def case(shape):
     """A line of test-backend-ops' --test-file: op, type, ne, parameters, sources with their sizes and strides. A causal
-    shape has the only mask that ggml knows, a dense tensor of f16."""
+    shape has the only mask that ggml knows, a dense tensor of f16; values that are part of the keys have their strides."""
+    keys = [shape.head_dim, shape.kv_len, shape.kv_heads, shape.batch]
+    value_strides = strides(shape.kv_type, keys) if shape.v_head_dim != shape.head_dim else None
     scale = struct.unpack("<i", struct.pack("<f", shape.head_dim ** -0.5))[0]
     sources = [source("f32", [shape.head_dim, shape.q_len, shape.heads, shape.batch]),
-               source(shape.kv_type, [shape.head_dim, shape.kv_len, shape.kv_heads, shape.batch]),
-               source(shape.kv_type, [shape.v_head_dim, shape.kv_len, shape.kv_heads, shape.batch])]
+               source(shape.kv_type, keys),
+               source(shape.kv_type, [shape.v_head_dim, *keys[1:]], value_strides)]
     if shape.causal:
         sources.append(source("f16", [shape.kv_len, shape.q_len, 1, 1]))
     return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, shape.batch, 4, scale, 0, 0, 10,

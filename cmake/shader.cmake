@@ -4,6 +4,8 @@
 if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/compiled)
     message(STATUS "Shaders: compiled ones, of the release")
     set(VKATTN_SHADER_INCLUDE_DIR ${CMAKE_CURRENT_SOURCE_DIR}/compiled PARENT_SCOPE)
+    function(vkattn_shader_extension)
+    endfunction()
     function(vkattn_shader)
     endfunction()
     function(vkattn_shader_target target)
@@ -75,25 +77,20 @@ function(vkattn_shader_tools target compiled optimised commands final)
     set(${commands} ${list} PARENT_SCOPE)
 endfunction()
 
-# Sets RESULT to whether the compiler and the tools know an extension of GLSL.
-function(vkattn_knows_extension extension target result)
-    if(NOT DEFINED VKATTN_KNOWS_${extension})
-        set(probe ${vkattn_shader_build_dir}/${extension})
-        file(WRITE ${probe}.comp "#version 460\n#extension ${extension} : require\nvoid main() {}\n")
-        set(flags ${vkattn_glsl_flags})
-        if(vkattn_glsl_depfile)
-            list(APPEND flags ${probe}.d)
-        endif()
-        execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env ${target} ${flags} -o ${probe}.spv ${probe}.comp
-            RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-        if(status EQUAL 0)
-            set(VKATTN_KNOWS_${extension} TRUE CACHE INTERNAL "")
-        else()
-            set(VKATTN_KNOWS_${extension} FALSE CACHE INTERNAL "")
-            message(STATUS "${VKATTN_GLSL_COMPILER} knows no ${extension}: kernels that need it are left out")
-        endif()
+# An extension of GLSL that the compiler may lack. WORDS: what is left out then; VERSION: the glslang that has it.
+function(vkattn_shader_extension extension words version)
+    set(probe ${vkattn_shader_build_dir}/${extension})
+    file(WRITE ${probe}.comp "#version 460\n#extension ${extension} : require\nvoid main() {}\n")
+    set(flags ${vkattn_glsl_flags})
+    if(vkattn_glsl_depfile)
+        list(APPEND flags ${probe}.d)
     endif()
-    set(${result} ${VKATTN_KNOWS_${extension}} PARENT_SCOPE)
+    execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env vulkan1.3 ${flags} -o ${probe}.spv ${probe}.comp
+        RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    if(NOT status EQUAL 0)
+        set_property(DIRECTORY APPEND PROPERTY vkattn_missing_extensions ${extension})
+        set_property(DIRECTORY APPEND PROPERTY vkattn_missing_words "${words} (needs glslang ${version})")
+    endif()
 endfunction()
 
 function(vkattn_shader name source)
@@ -102,9 +99,9 @@ function(vkattn_shader name source)
     if(arg_VULKAN)
         set(target vulkan${arg_VULKAN})
     endif()
+    get_property(missing DIRECTORY PROPERTY vkattn_missing_extensions)
     foreach(extension IN LISTS arg_EXTENSIONS)
-        vkattn_knows_extension(${extension} ${target} known)
-        if(NOT known)
+        if(extension IN_LIST missing)
             set(header ${vkattn_shader_header_dir}/${name}.spv.hpp)
             file(CONFIGURE OUTPUT ${header} CONTENT "#pragma once
 #include <cstdint>
@@ -141,8 +138,14 @@ inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: no @
     endif()
 endfunction()
 
-# Makes a target that builds every module of this folder's table.
+# Makes a target that builds every module of this folder's table, and says what it leaves out.
 function(vkattn_shader_target target)
     get_property(headers DIRECTORY PROPERTY vkattn_shader_headers)
     add_custom_target(${target} DEPENDS ${headers})
+    get_property(missing DIRECTORY PROPERTY vkattn_missing_words)
+    if(missing) # scripts/compile shows lines that begin so
+        list(JOIN missing ", " missing)
+        message(NOTICE "vkattn: ${VKATTN_GLSL_COMPILER} is too old for ${missing}: this build leaves that out; release "
+            "tarballs have it compiled")
+    endif()
 endfunction()

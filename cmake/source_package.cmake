@@ -1,4 +1,19 @@
 # Packs what git knows of SOURCE, and the compiled shaders in HEADERS, as NAME.tar.gz in OUTPUT; NAME is its folder too.
+# Shaders that the GLSL compiler was too old for make it fail, unless MAY_LACK_KERNELS is on.
+file(GLOB headers ${HEADERS}/*.spv.hpp)
+set(lacking "")
+foreach(header IN LISTS headers)
+    file(STRINGS ${header} not_built REGEX "not built:")
+    if(not_built)
+        get_filename_component(module ${header} NAME_WE)
+        list(APPEND lacking ${module})
+    endif()
+endforeach()
+if(lacking AND NOT MAY_LACK_KERNELS)
+    list(JOIN lacking ", " lacking)
+    message(FATAL_ERROR "source_package: the GLSL compiler was too old for ${lacking}, expected glslang 15.3 or later "
+        "(or -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=ON)")
+endif()
 set(stage ${OUTPUT}/source_package)
 file(REMOVE_RECURSE ${stage})
 file(MAKE_DIRECTORY ${stage}/${NAME})

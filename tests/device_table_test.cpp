@@ -36,6 +36,11 @@ TEST_CASE("matrix units are preferred where they are known to pay") {
     const auto matrix_units = [](const Device &device) { return traits_of(device).matrix_units; };
     CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 4070", "NVIDIA", "565.57", kDiscrete}) == 1);
     CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2080 Ti", "NVIDIA", "565.57", kDiscrete}) == 0);
+    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2060 with Max-Q Design", "NVIDIA", "565.57", kDiscrete}) == 0);
+    CHECK(matrix_units({0x10de, "NVIDIA GeForce GTX 1660 Ti", "NVIDIA", "565.57", kDiscrete}) == 0);
+    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2050", "NVIDIA", "565.57", kDiscrete}) == 1);
+    CHECK(matrix_units({0x10de, "NVIDIA RTX 2000 Ada Generation", "NVIDIA", "565.57", kDiscrete}) == 1);
+    CHECK(matrix_units({0x10de, "Tesla T40", "NVIDIA", "565.57", kDiscrete}) == 1);
     CHECK(matrix_units({0x10de, "Tesla T4", "NVIDIA", "565.57", kDiscrete}) == 0);
     CHECK(matrix_units({0x1002, "AMD Radeon RX 6800 XT", "AMD proprietary driver", "24.10.1", kDiscrete}) == 0);
     CHECK(matrix_units({0x1002, "AMD Radeon RX 7900 XTX", "AMD proprietary driver", "24.10.1", kDiscrete}) == 1);

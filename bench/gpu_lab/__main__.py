@@ -23,14 +23,14 @@ def selected(names):
     return known, [gpu for gpu in known if not gpu.unavailable and (not names or gpu.name in names)]
 
 
-def compile_all(gpus, sides, pattern):
+def compile_all(gpus, pattern="", sides=("ours", "theirs"), **options):
     """Rows by GPU. All problems of all GPUs side by side, the slowest compilers first."""
     wanted = [p for p in problems() if re.search(pattern, p.name)]
     slowest = sorted(gpus, key=lambda gpu: ("intel", "nvidia").index(gpu.vendor) if gpu.vendor in ("intel", "nvidia") else 2)
     rows = {gpu.name: [] for gpu in gpus}
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {(gpu.name, p.name, side): pool.submit(getattr(collect, side), gpu, p)
+        jobs = {(gpu.name, p.name, side): pool.submit(getattr(collect, side), gpu, p, **options)
                 for gpu in slowest for p in wanted for side in sides}
         for gpu in gpus:
             for p in wanted:
@@ -47,7 +47,7 @@ def driver_of(rows):
 def report(arguments):
     known, gpus = selected(arguments.gpus)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    rows = compile_all(gpus, ["ours"] if arguments.no_ggml else ["ours", "theirs"], arguments.problems)
+    rows = compile_all(gpus)
     for gpu in gpus:
         pages.write_csv(RESULTS / f"{gpu.name}.csv", rows[gpu.name])
         read = pages.read_csv(RESULTS / f"{gpu.name}.csv")
@@ -69,7 +69,7 @@ def check(arguments):
     _, gpus = selected(arguments.gpus)
     if not gpus:
         sys.exit("scripts/gpu-lab: check: none of the GPUs can be had, expected at least one")
-    rows = compile_all(gpus, ["ours"], arguments.problems)
+    rows = compile_all(gpus, arguments.problems, ["ours"], with_code=False)
     wrong = []
     for gpu in gpus:
         path = BUDGETS / f"{gpu.name}.csv"
@@ -102,10 +102,8 @@ def main():
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
-        if name != "budgets":
+        if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
-        if name == "report":
-            command.add_argument("--no-ggml", action="store_true", help="leave out ggml's kernels")
         command.set_defaults(run=function)
     arguments = parser.parse_args()
     arguments.run(arguments)

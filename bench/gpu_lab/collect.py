@@ -1,19 +1,23 @@
 """Compiles the problems on a GPU of the lab, vkattn's kernels and ggml's, and gathers a row of figures a pipeline."""
+import collections
 import csv
 import dataclasses
 import json
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import assembly
 import peer
+import tiles
 from figures import Figures, figures_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = ROOT / "scripts/gpu-lab"
 BUILD = "build-modern"
 VKATTN = f"{BUILD}/tools/vkattn"
+VKATTN_ARM64 = "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
 LONGEST_SECONDS = 300  # of one problem on one GPU
 
 
@@ -22,6 +26,7 @@ class Gpu:
     name: str
     product: str
     vendor: str  # amd, nvidia, intel, apple, qualcomm, arm
+    is_emulated: bool = False  # its driver is for 64-bit ARM
     unavailable: str = ""  # why it cannot be had
 
 
@@ -42,18 +47,9 @@ def gpus():
     listed = subprocess.run([LAB, "list"], check=True, capture_output=True, text=True).stdout
     reasons = dict(re.findall(r"^(\S+) .*unavailable: (.*)$", listed, re.MULTILINE))
     with open(ROOT / "bench/gpu_lab/gpus.tsv", newline="") as table:
-        return [Gpu(row["name"], row["product"], row["vendor"].lower(), reasons.get(row["name"], ""))
+        return [Gpu(row["name"], row["product"], row["vendor"].lower(), row["source"] == "arm64",
+                    reasons.get(row["name"], ""))
                 for row in csv.DictReader(table, delimiter="\t")]
-
-
-def driver_of(gpu):
-    """The driver's name and version, or "" where no device comes up."""
-    ran = run(gpu, VKATTN, "devices", "--json")
-    try:
-        device = json.loads(ran.stdout)[0]
-    except (ValueError, IndexError):
-        return ""
-    return device["driver"] if isinstance(device["driver"], str) else device["driver"]["name"]
 
 
 def run(gpu, *command):
@@ -61,40 +57,76 @@ def run(gpu, *command):
                           errors="replace", timeout=LONGEST_SECONDS)
 
 
-def ours(gpu, problem):
-    """A row for each pipeline that vkattn's plan of the problem has; one with a reason where it cannot be planned."""
-    try:
-        ran = run(gpu, VKATTN, "shaders", *problem.options(), "--json", "--assembly")
-    except subprocess.TimeoutExpired:
-        return [failed(problem, "vkattn", f"not compiled within {LONGEST_SECONDS} s")]
-    if ran.returncode != 0:
-        return [failed(problem, "vkattn", last_line(ran.stderr) or f"ended with {ran.returncode}")]
-    report = json.loads(ran.stdout)[0]
-    names = {}
-    rows = []
-    for shader in report["shaders"]:
-        names[shader["module"]] = names.get(shader["module"], 0) + 1
-        if names[shader["module"]] > 1:
-            shader["module"] += f" #{names[shader['module']]}"
-        row = row_of(gpu, problem, "vkattn", report["kernel"], "", shader)
+def ours(gpu, problem, with_code=True):
+    """A row for each pipeline that vkattn's plan of the problem has; one with a reason where it cannot be planned. The hot
+    loop is found with_code only."""
+    report, reason = shaders_of(gpu, problem)
+    if reason:
+        return [failed(problem, "vkattn", reason)]
+    if with_code:  # compiled once more, since to keep the code takes a driver far longer than to make it
+        again, reason = shaders_of(gpu, problem, "--assembly")
+        for shader, other in zip(report["shaders"], again["shaders"] if again else []):
+            shader["texts"] = other.get("texts", {})
+        if gpu.vendor == "apple":
+            add_printed_code(gpu, problem, report["shaders"])
+    rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code,
+                   tiles.multiply_adds(shader["module"], shader["constants"])) for shader in numbered(report["shaders"])]
+    for row in rows:
         row.driver = report["driver"]
-        rows.append(row)
+        row.reason = row.reason or reason
     return rows
+
+
+def shaders_of(gpu, problem, *options):
+    """What `vkattn shaders` says of the problem, and "", or None and why it says nothing."""
+    try:
+        ran = run(gpu, VKATTN_ARM64 if gpu.is_emulated else VKATTN, "shaders", *problem.options(), "--json", *options)
+    except subprocess.TimeoutExpired:
+        return None, f"not compiled within {LONGEST_SECONDS} s"
+    if ran.returncode != 0:
+        return None, last_line(ran.stderr) or f"ended with {ran.returncode}"
+    return json.loads(ran.stdout)[0], ""
+
+
+def add_printed_code(gpu, problem, shaders):
+    """Of a driver that prints its code and does not hand it out: through the statistics layer, which reads what is printed."""
+    with tempfile.TemporaryDirectory(dir=ROOT / BUILD) as folder:
+        file = pathlib.Path(folder) / "pipelines.jsonl"
+        run(gpu, "env", *peer.layer_settings(ROOT / BUILD, file), VKATTN, "shaders", *problem.options(), "--json")
+        records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    for shader in shaders:
+        shader["texts"] = next((r["texts"] for r in records if r["statistics"] == shader["statistics"]), {})
+
+
+def numbered(shaders):
+    """A plan may have a module twice, with other constants: the second is "flash #2"."""
+    count = collections.Counter()
+    for shader in shaders:
+        count[shader["module"]] += 1
+        if count[shader["module"]] > 1:
+            shader["module"] += f" #{count[shader['module']]}"
+    return shaders
 
 
 def theirs(gpu, problem):
     """The same of ggml's attention on the same GPU."""
+    if gpu.is_emulated:
+        return [failed(problem, "ggml", "the driver runs emulated, where ggml and the statistics layer are not installed")]
     try:
-        shaders, reason = peer.shaders(LAB, gpu.name, BUILD, problem)
+        found = peer.compile_attention(problem, gpu.name, ROOT / BUILD)
     except subprocess.TimeoutExpired:
         return [failed(problem, "ggml", f"not compiled within {LONGEST_SECONDS} s")]
-    if reason:
-        return [failed(problem, "ggml", reason)]
-    return [row_of(gpu, problem, "ggml", shader["module"], shader["tile"], shader) for shader in shaders]
+    if found.reason:
+        return [failed(problem, "ggml", found.reason)]
+    return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline,
+                   tile_multiply_adds=pipeline["multiply_adds"]) for pipeline in found.pipelines]
 
 
-def row_of(gpu, problem, side, kernel, tile, shader):
-    hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader["texts"], shader["subgroup_size"], gpu.name)
+def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multiply_adds=None):
+    hot, reason = None, ""
+    if with_code:
+        hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader.get("texts", {}), shader["subgroup_size"],
+                                       gpu.name, tile_multiply_adds)
     return Row(problem.name, side, kernel, tile, figures_of(gpu.vendor, shader), hot, reason)
 
 

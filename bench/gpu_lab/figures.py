@@ -57,8 +57,8 @@ def figures_of(vendor, shader):
 
 
 def bucket(seconds):
-    """Seconds, rounded up to a power of two from an eighth on."""
-    limit = 0.125
+    """Seconds, rounded up to a power of two from a half on."""
+    limit = 0.5
     while limit < seconds:
         limit *= 2
     return limit

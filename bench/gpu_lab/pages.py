@@ -1,4 +1,5 @@
 """Writes the report: raw figures as CSV, a page a GPU, a page over all. All figures are static: nothing is run."""
+import collections
 import csv
 import datetime
 
@@ -8,7 +9,8 @@ STATIC = ("Static figures: what the driver's compiler says and what its machine 
           "no times.")
 COLUMNS = ("problem", "side", "kernel", "module", "tile", "workgroup", "subgroup", "registers", "occupancy", "spills",
            "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "compile_seconds", "hot_kind",
-           "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_busiest_unit", "hot_efficiency", "reason")
+           "hot_of", "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_scratch",
+           "hot_busiest_unit", "hot_efficiency", "hot_arithmetic_efficiency", "reason")
 # The problems of the page over all GPUs.
 SUMMARY = ("prefill f16 D128", "prefill f32 D128", "decode f16 group 4", "MLA 576/512 f16 1 query", "linear f16 1 row")
 
@@ -19,9 +21,12 @@ def values_of(row):
     if row.figures is not None:
         values |= vars(row.figures)
     if row.hot is not None:
-        values |= {"hot_kind": row.hot.kind, "hot_multiply_adds": row.hot.multiply_adds, "hot_issued": row.hot.issued,
-                   "hot_product_share": f"{row.hot.product_share:.3f}", "hot_busiest_unit": row.hot.busiest_unit,
-                   "hot_efficiency": f"{row.hot.efficiency:.3f}"}
+        hot = row.hot.trip or row.hot
+        values |= {"hot_kind": row.hot.kind, "hot_of": "whole trip" if row.hot.trip else "product loops",
+                   "hot_multiply_adds": f"{hot.multiply_adds:g}", "hot_issued": f"{hot.issued:.0f}",
+                   "hot_product_share": f"{hot.product_share:.3f}", "hot_scratch": f"{hot.counts['scratch']:.0f}",
+                   "hot_busiest_unit": hot.busiest_unit, "hot_efficiency": f"{hot.efficiency:.3f}",
+                   "hot_arithmetic_efficiency": f"{hot.arithmetic_efficiency:.3f}"}
     return {name: "" if values.get(name) is None else values[name] for name in COLUMNS}
 
 
@@ -38,9 +43,9 @@ def read_csv(path):
 
 
 def main_row(rows, problem, side):
-    """The pipeline that does the products, where a problem has several."""
+    """The pipeline that does the products, where a problem has several: not the one that joins parts of keys."""
     own = [row for row in rows if row["problem"] == problem and row["side"] == side]
-    return max(own, key=lambda row: int(row["hot_multiply_adds"] or 0), default=None)
+    return next((row for row in own if not row["module"].startswith("merge")), None)
 
 
 def number(text):
@@ -59,30 +64,42 @@ def page_line(problem, ours, theirs):
     cells = [problem]
     for row in (ours, theirs):
         if row is None or not row["registers"]:
-            cells += ["–", row["reason"] if row else "", *["–"] * 8]
+            cells += ["–"] * (len(HEAD) + 1)
             continue
-        name = row["kernel"] if row["side"] == "vkattn" else f"{row['module']} {row['tile']}".strip()
-        cells += [name, number(row["registers"]), number(row["occupancy"]),
-                  f"{number(row['spills'])} / {number(row['scratch_bytes'])}", kilobytes(row["shared_bytes"]),
-                  kilobytes(row["code_bytes"]), f"≤ {float(row['compile_seconds']):g}", percent(row["hot_product_share"]),
-                  row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
+        cells += [f"{row['kernel'] if row['kernel'] != 'auto' else row['module']} {row['tile']}".strip(), number(row["registers"]),
+                  number(row["occupancy"]), f"{number(row['spills'])} / {number(row['scratch_bytes'])}",
+                  kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {float(row['compile_seconds']):g}",
+                  percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
     return "| " + " | ".join(cells) + " |"
 
 
+HEAD = ("registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "compiled in s", "products of issued",
+        "busiest unit", "issue efficiency")
+
+
+def reasons(rows, problems):
+    """Why a cell is empty, the problems of the same reason together."""
+    found = collections.defaultdict(list)
+    for problem in problems:
+        for side in ("vkattn", "ggml"):
+            row = main_row(rows, problem.name, side)
+            if row is not None and row["reason"]:
+                found[side, row["reason"]].append(problem.name)
+    for (side, reason), names in found.items():
+        yield f"- {side}: {reason} ({', '.join(names)})"
+
+
 def gpu_page(gpu, driver, problems, rows):
-    head = ("", "registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "compiled in s", "products of issued",
-            "busiest unit", "issue efficiency")
+    columns = ["vkattn", *HEAD, "ggml", *HEAD]
     lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
-             f"Occupancy: {OCCUPANCY[gpu.vendor]}. Hot loop: products of the vector instructions issued, and issue efficiency, the "
-             "cycles that the products need at full rate over those of the busiest unit. ggml: the same shape, K and V of the same "
-             "type, by Debian's llama.cpp.", "",
-             "| problem | vkattn |" + " | ".join(head[1:]) + " | ggml |" + " | ".join(head[1:]) + " |",
-             "|---|" + "---|" * 2 * len(head)]
+             f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Issue "
+             "efficiency: the cycles that the products need at full rate over those of the busiest unit, by the published rates; of a "
+             "whole trip of the loop over keys where its tile is known, else of the product loops. ggml: the same shape, K and V of the "
+             "same type, by Debian's llama.cpp, with its tile (rows x keys).", "",
+             "| problem | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [page_line(p.name, main_row(rows, p.name, "vkattn"), main_row(rows, p.name, "ggml")) for p in problems]
-    reasons = dict.fromkeys((row["side"], row["problem"], row["reason"]) for row in rows if row["reason"])
-    if reasons:
-        lines += ["", "Not said:", ""] + [f"- {side}, {problem}: {reason}" for side, problem, reason in reasons]
-    return "\n".join(lines) + "\n"
+    said = list(reasons(rows, problems))
+    return "\n".join(lines + (["", "What is not there:", "", *said] if said else [])) + "\n"
 
 
 def summary_cell(rows, problem):

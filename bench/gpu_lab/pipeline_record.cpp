@@ -114,8 +114,9 @@ Records::~Records() {
     for (const auto &[thread, record] : waiting_) append(record.json);
 }
 
-void Records::add(VkPipeline pipeline, Json record) {
+void Records::add(VkPipeline pipeline, Json record, bool may_get_name) {
     const std::lock_guard lock(mutex_);
+    if (!may_get_name) return append(record);
     Record &waiting = waiting_[std::this_thread::get_id()];
     if (!waiting.json.is_null()) append(waiting.json);
     waiting = {reinterpret_cast<std::uint64_t>(pipeline), std::move(record)};

@@ -26,7 +26,8 @@ nlohmann::ordered_json describe_pipeline(const ExecutableFunctions &vk, VkDevice
                                          const Constants &constants, const ModuleFacts &module, double compile_ms);
 
 // Appends lines to the file that VKATTN_STATISTICS_FILE names. A program names a pipeline right after it is created, if at
-// all: so a record waits until its thread creates the next one, or until the end. Threads may call it together.
+// all: a record that may get a name waits until its thread creates the next one, or until the end. Threads may call it
+// together.
 class Records {
   public:
     Records() = default;
@@ -34,7 +35,7 @@ class Records {
     Records &operator=(const Records &) = delete;
     ~Records();
 
-    void add(VkPipeline pipeline, nlohmann::ordered_json record);
+    void add(VkPipeline pipeline, nlohmann::ordered_json record, bool may_get_name);
     void name(std::uint64_t pipeline, const char *name);
 
   private:

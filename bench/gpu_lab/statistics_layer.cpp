@@ -27,6 +27,8 @@ constexpr char kExtension[] = VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NA
 struct Instance {
     VkInstance handle = VK_NULL_HANDLE;
     PFN_vkGetInstanceProcAddr next = nullptr;
+    PFN_vkDestroyInstance destroy = nullptr; // asked for at once: older layers answer no more while they destroy
+    bool names_objects = false;
 };
 
 struct Device {
@@ -34,6 +36,7 @@ struct Device {
     PFN_vkGetDeviceProcAddr next = nullptr;
     std::string name; // of the GPU, as the driver calls it
     bool has_statistics = false;
+    bool names_objects = false; // pipelines may get names
     ExecutableFunctions executables;
 
     std::mutex mutex;
@@ -122,16 +125,21 @@ VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAl
     const auto create = reinterpret_cast<PFN_vkCreateInstance>(next(VK_NULL_HANDLE, "vkCreateInstance"));
     if (create == nullptr) return VK_ERROR_INITIALIZATION_FAILED;
     const VkResult result = create(info, allocator, instance);
-    if (result == VK_SUCCESS) instances().add(*instance, std::make_unique<Instance>(Instance{*instance, next}));
+    if (result != VK_SUCCESS) return result;
+    const bool names_objects =
+        std::ranges::any_of(std::span(info->ppEnabledExtensionNames, info->enabledExtensionCount),
+                            [](std::string_view name) { return name == VK_EXT_DEBUG_UTILS_EXTENSION_NAME; });
+    const auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(next(*instance, "vkDestroyInstance"));
+    instances().add(*instance, std::make_unique<Instance>(Instance{*instance, next, destroy, names_objects}));
     return result;
 }
 
 void VKAPI_CALL destroy_instance(VkInstance instance, const VkAllocationCallbacks *allocator) {
     if (instance == VK_NULL_HANDLE) return;
     void *key = Registry<Instance>::key(instance);
-    const PFN_vkGetInstanceProcAddr next = instances().of(instance).next;
-    reinterpret_cast<PFN_vkDestroyInstance>(next(instance, "vkDestroyInstance"))(instance, allocator);
+    const PFN_vkDestroyInstance destroy = instances().of(instance).destroy;
     instances().remove(key);
+    destroy(instance, allocator);
 }
 
 bool has_extension(const Instance &instance, VkPhysicalDevice physical) {
@@ -177,11 +185,13 @@ std::string name_of(const Instance &instance, VkPhysicalDevice physical) {
     return properties.deviceName;
 }
 
-void add_device(VkDevice handle, PFN_vkGetDeviceProcAddr next, std::string name, bool has_statistics) {
+void add_device(VkDevice handle, PFN_vkGetDeviceProcAddr next, const Instance &instance, VkPhysicalDevice physical,
+                bool has_statistics) {
     auto device = std::make_unique<Device>();
     device->handle = handle;
     device->next = next;
-    device->name = std::move(name);
+    device->name = name_of(instance, physical);
+    device->names_objects = instance.names_objects;
     device->has_statistics = has_statistics;
     if (has_statistics)
         device->executables = {
@@ -205,7 +215,7 @@ VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreat
     const bool has_statistics = has_extension(instance, physical);
     const VkResult result = has_statistics ? create_with_statistics(create, physical, *info, allocator, device)
                                            : create(physical, info, allocator, device);
-    if (result == VK_SUCCESS) add_device(*device, next, name_of(instance, physical), has_statistics);
+    if (result == VK_SUCCESS) add_device(*device, next, instance, physical, has_statistics);
     return result;
 }
 
@@ -271,7 +281,7 @@ VkResult create_pipeline(Device &device, VkPipelineCache cache, VkComputePipelin
                           module_of(device, info.stage), time.count());
     record["device"] = device.name;
     if (!printed.empty()) record["texts"]["AGX assembly"] = printed;
-    records().add(*pipeline, std::move(record));
+    records().add(*pipeline, std::move(record), device.names_objects);
     return result;
 }
 

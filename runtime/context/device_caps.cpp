@@ -16,15 +16,9 @@ constexpr const char *kWantedExtensions[] = {
     VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
     VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
     VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
-#ifdef VK_KHR_cooperative_matrix
     VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
-#endif
-#ifdef VK_NV_cooperative_matrix2
     VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
-#endif
-#ifdef VK_KHR_shader_bfloat16
     VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME,
-#endif
 };
 
 // The properties and features that facts are read from, chained only where the device knows the structure.
@@ -119,7 +113,6 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
     return bytes;
 }
 
-#ifdef VK_KHR_cooperative_matrix
 // The type of a shape's factors if kernels can use it, else NONE.
 vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
     const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
@@ -128,17 +121,12 @@ vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
     if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || !fits)
         return VKATTN_TYPE_NONE;
     if (shape.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
-#ifdef VK_KHR_shader_bfloat16
     if (shape.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR) return VKATTN_TYPE_BF16;
-#endif
     return VKATTN_TYPE_NONE;
 }
-#endif
 
-void set_matrix_shapes([[maybe_unused]] const Functions &vk, [[maybe_unused]] VkPhysicalDevice physical_device,
-                       DeviceCaps &caps) {
+void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
     caps.matrix_shape_count = 0;
-#ifdef VK_KHR_cooperative_matrix
     if (caps.cooperative_matrix == 0 || vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return;
     uint32_t count = 0;
     check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, nullptr),
@@ -153,12 +141,9 @@ void set_matrix_shapes([[maybe_unused]] const Functions &vk, [[maybe_unused]] Vk
         if (type == VKATTN_TYPE_NONE || caps.matrix_shape_count == std::size(caps.matrix_shapes)) continue;
         caps.matrix_shapes[caps.matrix_shape_count++] = {shape.MSize, shape.NSize, shape.KSize, type};
     }
-#endif
 }
 
-void set_matrix_granularity([[maybe_unused]] const Functions &vk, [[maybe_unused]] VkPhysicalDevice physical_device,
-                            [[maybe_unused]] DeviceCaps &caps) {
-#ifdef VK_NV_cooperative_matrix2
+void set_matrix_granularity(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
     const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
     if (!caps.features.flexible_matrices || query == nullptr) return;
     constexpr const char *kName = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
@@ -172,7 +157,6 @@ void set_matrix_granularity([[maybe_unused]] const Functions &vk, [[maybe_unused
         if (each.scope == VK_SCOPE_SUBGROUP_KHR && each.AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
             each.BType == each.AType && each.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && each.ResultType == each.CType)
             caps.matrix_granularity = {each.MGranularity, each.NGranularity, each.KGranularity};
-#endif
 }
 
 } // namespace

@@ -71,13 +71,10 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         features.subgroup_size_control |= vulkan13.subgroupSizeControl != 0 && vulkan13.computeFullSubgroups != 0;
         break;
     }
-#ifdef VK_KHR_cooperative_matrix
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
         features.cooperative_matrix |=
             as<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(structure).cooperativeMatrix != 0;
         break;
-#endif
-#ifdef VK_NV_cooperative_matrix2
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV: {
         const auto &matrix2 = as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(structure);
         features.cooperative_matrix_reductions |= matrix2.cooperativeMatrixReductions != 0 &&
@@ -86,15 +83,12 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         features.flexible_matrices |= matrix2.cooperativeMatrixFlexibleDimensions != 0;
         break;
     }
-#endif
-#ifdef VK_KHR_shader_bfloat16
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR: {
         const auto &bfloat16 = as<VkPhysicalDeviceShaderBfloat16FeaturesKHR>(structure);
         features.bfloat16_cooperative_matrix |=
             bfloat16.shaderBFloat16Type != 0 && bfloat16.shaderBFloat16CooperativeMatrix != 0;
         break;
     }
-#endif
     default:
         break;
     }
@@ -150,21 +144,15 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
     link(head, maintenance4, vulkan13);
     link(head, subgroup_size, known(vulkan13, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME));
     link(head, executable_info, has_extension(extensions, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME));
-#ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix{};
     matrix.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
     link(head, matrix, has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME));
-#endif
-#ifdef VK_NV_cooperative_matrix2
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2{};
     matrix2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
     link(head, matrix2, has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME));
-#endif
-#ifdef VK_KHR_shader_bfloat16
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
     bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
     link(head, bfloat16, has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME));
-#endif
     vk.vkGetPhysicalDeviceFeatures2(physical_device, &head);
     return enabled_device_features(&head);
 }
@@ -190,25 +178,19 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     executable_info_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
     executable_info_.pipelineExecutableInfo = VK_TRUE;
     link(executable_info_, features.pipeline_executable_info);
-#ifdef VK_KHR_cooperative_matrix
     matrix_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
     matrix_.cooperativeMatrix = VK_TRUE;
     link(matrix_, features.cooperative_matrix);
-#endif
-#ifdef VK_NV_cooperative_matrix2
     matrix2_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
     matrix2_.cooperativeMatrixReductions = features.cooperative_matrix_reductions ? VK_TRUE : VK_FALSE;
     matrix2_.cooperativeMatrixConversions = matrix2_.cooperativeMatrixReductions;
     matrix2_.cooperativeMatrixPerElementOperations = matrix2_.cooperativeMatrixReductions;
     matrix2_.cooperativeMatrixFlexibleDimensions = features.flexible_matrices ? VK_TRUE : VK_FALSE;
     link(matrix2_, features.cooperative_matrix_reductions || features.flexible_matrices);
-#endif
-#ifdef VK_KHR_shader_bfloat16
     bfloat16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
     bfloat16_.shaderBFloat16Type = VK_TRUE;
     bfloat16_.shaderBFloat16CooperativeMatrix = VK_TRUE;
     link(bfloat16_, features.bfloat16_cooperative_matrix);
-#endif
 }
 
 } // namespace vkattn

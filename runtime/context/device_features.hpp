@@ -60,15 +60,9 @@ class FeatureChain {
     VkPhysicalDeviceMaintenance4Features maintenance4_{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size_{};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_info_{};
-#ifdef VK_KHR_cooperative_matrix
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_{};
-#endif
-#ifdef VK_NV_cooperative_matrix2
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2_{};
-#endif
-#ifdef VK_KHR_shader_bfloat16
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_{};
-#endif
 };
 
 } // namespace vkattn

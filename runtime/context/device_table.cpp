@@ -14,7 +14,7 @@ constexpr uint32_t kAnyVendor = 0;
 
 struct Row {
     uint32_t vendor;
-    std::string_view name;   // what the device's name contains
+    std::string_view name;   // what the device's name contains, in whole words; with a * behind, the last one begins so
     std::string_view driver; // what the driver's name contains
     std::string_view info;   // what the driver's information begins with, up to its version
     uint32_t first_version;
@@ -77,17 +77,17 @@ constexpr Row kTable[] = {
     //
     // Intel: Xe2 (Battlemage, Lunar Lake) and later are well; before, cooperative matrices do not pay.
     {kIntel, "BMG", "", "", 0, {}},
-    {kIntel, "Arc(TM) B", "", "", 0, {}},
-    {kIntel, "Arc(tm) B", "", "", 0, {}},
+    {kIntel, "Arc(TM) B*", "", "", 0, {}},
+    {kIntel, "Arc(tm) B*", "", "", 0, {}},
     {kIntel, "LNL", "", "", 0, {}},
     {kIntel, "Lunar Lake", "", "", 0, {}},
     {kIntel, "PTL", "", "", 0, {}},
     {kIntel, "Panther Lake", "", "", 0, {}},
     {kIntel, "", "", "", 0, {.matrix_units = 0}},
     // AMD's own drivers list them on GPUs that emulate them; RDNA3 and later have them.
-    {kAmd, "RX 7", "", "", 0, {}},
-    {kAmd, "RX 9", "", "", 0, {}},
-    {kAmd, "PRO W7", "", "", 0, {}},
+    {kAmd, "RX 7*", "", "", 0, {}},
+    {kAmd, "RX 9*", "", "", 0, {}},
+    {kAmd, "PRO W7*", "", "", 0, {}},
     {kAmd, "AI PRO", "", "", 0, {}},
     {kAmd, "740M", "", "", 0, {}},
     {kAmd, "760M", "", "", 0, {}},
@@ -99,9 +99,11 @@ constexpr Row kTable[] = {
     {kAmd, "8050S", "", "", 0, {}},
     {kAmd, "8060S", "", "", 0, {}},
     {kAmd, "", "AMD proprietary", "", 0, {.matrix_units = 0}},
-    // Turing.
-    {kNvidia, "RTX 20", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "GTX 16", "", "", 0, {.matrix_units = 0}},
+    // Turing, whose names other generations share the beginnings of (RTX 2050, RTX 2000 Ada).
+    {kNvidia, "RTX 2060", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "RTX 2070", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "RTX 2080", "", "", 0, {.matrix_units = 0}},
+    {kNvidia, "GTX 16*", "", "", 0, {.matrix_units = 0}},
     {kNvidia, "Quadro RTX", "", "", 0, {.matrix_units = 0}},
     {kNvidia, "TITAN RTX", "", "", 0, {.matrix_units = 0}},
     {kNvidia, "Tesla T4", "", "", 0, {.matrix_units = 0}},
@@ -132,8 +134,23 @@ uint32_t dispatch_megaflops(VkPhysicalDeviceType type) {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
+// Whether a device's name contains the words of a row.
+bool names_device(std::string_view words, std::string_view name) {
+    if (words.empty()) return true;
+    const bool is_beginning = words.back() == '*';
+    if (is_beginning) words.remove_suffix(1);
+    for (size_t at = name.find(words); at != std::string_view::npos; at = name.find(words, at + 1)) {
+        const size_t end = at + words.size();
+        const bool begins = at == 0 || !is_alphanumeric(name[at - 1]);
+        if (begins && (is_beginning || end == name.size() || !is_alphanumeric(name[end]))) return true;
+    }
+    return false;
+}
+
 bool matches(const Row &row, const vkattn_device_facts &facts) {
-    return (row.vendor == kAnyVendor || facts.vendor_id == row.vendor) && contains(facts.name, row.name) &&
+    return (row.vendor == kAnyVendor || facts.vendor_id == row.vendor) && names_device(row.name, facts.name) &&
            contains(facts.driver_name, row.driver) && version_behind(facts.driver_info, row.info) >= row.first_version;
 }
 

@@ -79,7 +79,6 @@ void load_instance_functions(Functions &vk, VkInstance instance) {
         vk.vkGetInstanceProcAddr(instance, "vkDestroyDebugUtilsMessengerEXT"));
 #define VKATTN_LOAD(name) vk.name = reinterpret_cast<PFN_##name>(vk.vkGetInstanceProcAddr(instance, #name));
     VKATTN_MATRIX_FUNCTIONS(VKATTN_LOAD)
-    VKATTN_MATRIX2_FUNCTIONS(VKATTN_LOAD)
 #undef VKATTN_LOAD
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/context/vulkan_extensions.hpp"
 #include "vkattn/vkattn.h"
 
 #include <memory>
@@ -73,17 +74,11 @@ namespace vkattn {
     X(vkCmdCopyBuffer)                                                                                                 \
     X(vkCmdFillBuffer)
 
-// Absent where the extension or the version is, from the device or from this build's headers.
-#ifdef VK_KHR_cooperative_matrix
-#define VKATTN_MATRIX_FUNCTIONS(X) X(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)
-#else
-#define VKATTN_MATRIX_FUNCTIONS(X)
-#endif
-#ifdef VK_NV_cooperative_matrix2
-#define VKATTN_MATRIX2_FUNCTIONS(X) X(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
-#else
-#define VKATTN_MATRIX2_FUNCTIONS(X)
-#endif
+// Absent where the extension or the version is.
+#define VKATTN_MATRIX_FUNCTIONS(X)                                                                                     \
+    X(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)                                                               \
+    X(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
+
 #define VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(X)                                                                          \
     X(vkEnumerateInstanceVersion)                                                                                      \
     X(vkCreateDebugUtilsMessengerEXT)                                                                                  \
@@ -103,7 +98,6 @@ struct Functions {
     VKATTN_DEVICE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_MATRIX_FUNCTIONS(VKATTN_MEMBER)
-    VKATTN_MATRIX2_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_DEVICE_FUNCTIONS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;

@@ -90,9 +90,19 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     caps.subgroup_size = 1u << data.ConsumeIntegralInRange(0, 7);
     caps.subgroup_features = data.ConsumeBool() ? 0xff : 0;
     caps.buffers_have_addresses = data.ConsumeBool();
-    caps.features = {
-        true, true, data.ConsumeBool(), true, true, true, true, true, data.ConsumeBool(), true, data.ConsumeBool(),
-        true};
+    caps.features = {.buffer_device_address = true,
+                     .vulkan_memory_model = true,
+                     .shader_float16 = data.ConsumeBool(),
+                     .shader_int8 = true,
+                     .storage_16bit = true,
+                     .storage_8bit = true,
+                     .integer_dot_product = true,
+                     .maintenance4 = true,
+                     .subgroup_size_control = data.ConsumeBool(),
+                     .cooperative_matrix = true,
+                     .cooperative_matrix_reductions = data.ConsumeBool(),
+                     .flexible_matrices = true,
+                     .bfloat16_cooperative_matrix = true};
     caps.subgroup_size_control = caps.features.subgroup_size_control;
     caps.cooperative_matrix = data.ConsumeBool();
     caps.cooperative_matrix_reductions = caps.cooperative_matrix != 0 && data.ConsumeBool();

@@ -4,11 +4,13 @@ from . import adreno, amd, apple, hot_loop, intel, nvidia
 READERS = {"amd": amd, "nvidia": nvidia, "intel": intel, "apple": apple, "qualcomm": adreno}
 
 
-def analyse(vendor, statistics, texts, subgroup_size, gpu=""):
+def analyse(vendor, statistics, texts, subgroup_size, gpu="", tile_multiply_adds=None):
     """What the hot loop issues (hot_loop.HotLoop) and "", or None and the reason why that cannot be said.
 
     vendor: amd, nvidia, intel, apple or qualcomm. statistics, texts: by the names that the driver gives them
-    (VK_KHR_pipeline_executable_properties). gpu: the lab's name of the GPU (amd-navi31, nvidia-172), or the driver's."""
+    (VK_KHR_pipeline_executable_properties). gpu: the lab's name of the GPU (amd-navi31, nvidia-ampere), or one that says the
+    chip. tile_multiply_adds, where known: those of both products in one trip of the key loop, of a lane, or matrix
+    instructions of a subgroup; the figures of a whole trip then are among the answer."""
     reader = READERS.get(vendor)
     if reader is None:
         return None, f"no reader for the machine code of {vendor!r}, expected one of {', '.join(READERS)}"
@@ -18,4 +20,4 @@ def analyse(vendor, statistics, texts, subgroup_size, gpu=""):
     program = reader.parse(text, gpu, int(subgroup_size or 0))
     if isinstance(program, str):
         return None, program
-    return hot_loop.find(program, reader.VECTOR_KINDS)
+    return hot_loop.find(program, reader.VECTOR_KINDS, tile_multiply_adds)

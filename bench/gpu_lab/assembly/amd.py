@@ -122,7 +122,7 @@ def vector(line, operation, rates, passes):
     halves = [half.split()[0] for half in line.split("::")]
     multiply_adds = sum(2 if TWO_PRODUCTS.match(half) else 1 if PRODUCT.match(half) else 0 for half in halves)
     if len(halves) == 2:
-        kind = "product" if multiply_adds else "vector"
+        kind = "product" if multiply_adds else "move" if all(half.startswith("v_dual_mov") for half in halves) else "vector"
         products = sum(bool(TWO_PRODUCTS.match(half) or PRODUCT.match(half)) for half in halves)
         return Instruction(line, kind, multiply_adds=multiply_adds, cycles={"vector": 1}, product_cycles=products / 2)
     dual = rates.dual and DUAL.match(operation)

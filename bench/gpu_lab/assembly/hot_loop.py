@@ -9,11 +9,13 @@ the way is the cheapest left. Both arms of a divergent branch may run: this says
 Product loops. Of loops in each other those that hold products themselves are reported one by one, since machine code does not
 say how often they run: a loop around others counts as one of them where its own products are at least half of what a loop in
 it has, else it is `outside`: what one trip issues around the product loops. A loop without products on the way is counted for
-one trip (`counted_once` says how many such there are). The figures of the whole are the sum of one trip of each product loop,
-the efficiency its mean weighted by multiply-adds.
+one trip (`counted_once` says how many such there are).
 
-Efficiency. Cycles that the products need at full rate, over the cycles that the busiest unit needs for the whole trip,
-both of one subgroup and by the rates that the ISA's file states: no latency, no bank conflict, no cache miss."""
+Efficiency. Cycles that the products need at full rate, over the cycles that the busiest unit needs for the whole trip, both
+of one subgroup and by the rates that the ISA's file states: no latency, no bank conflict, no cache miss, and shared memory as
+if no two lanes read the same. `arithmetic_efficiency` is the same without shared and global memory. Of several loops it is
+that of as many products in each, since the two products of attention are of a size: the harmonic mean. A caller that knows
+the tile has better: `trip`, all of one trip of the key loop, the product loops as often as its multiply-adds take."""
 import collections
 import dataclasses
 
@@ -22,8 +24,9 @@ from .program import KINDS
 PRODUCT_WORTH = 16  # a multiply-add, in issue slots, in a block that is made of products
 MATRIX_WORTH = 1000
 BYTE_WORTH = 4  # a byte of a lane, loaded from global memory
-BLOCK_SHARE = 8  # a block is made of products if it has at least this part of the program's richest block
-FEWEST_PRODUCTS = 16  # of a product loop, in multiply-adds; a matrix instruction is enough
+BLOCK_SHARE = 8  # a block is made of products if it has at least this part of the program's richest block, or
+FEWEST_OF_SMALL_BLOCK = 2  # so many, which are at least half of what it issues
+FEWEST_PRODUCTS = 8  # of a product loop, in multiply-adds; a matrix instruction is enough
 
 
 @dataclasses.dataclass
@@ -42,34 +45,38 @@ class LoopFigures:
     name: str  # of the block that it begins with, in the driver's text
     counts: dict  # issued instructions by kind
     issued: int  # all but waits
-    multiply_adds: int  # of a lane, or matrix instructions
+    multiply_adds: float  # of a lane, or matrix instructions
     product_share: float  # of the issue slots that products compete for
     cycles: dict  # of one subgroup and trip, by unit
     product_cycles: float
     busiest_unit: str
     efficiency: float
+    arithmetic_efficiency: float
     counted_once: int = 0
 
 
 @dataclasses.dataclass
 class HotLoop:
     kind: str  # product or matrix
-    counts: dict
+    counts: dict  # of one trip of each product loop
     issued: int
-    multiply_adds: int
+    multiply_adds: float
     product_share: float
-    busiest_unit: str  # of the loop with the most products
+    busiest_unit: str  # of the loop that is least efficient
     efficiency: float
+    arithmetic_efficiency: float
     loops: list  # LoopFigures of every product loop
-    outside: LoopFigures | None = None  # of the loop around several product loops
+    outside: LoopFigures | None = None  # of the loop around the product loops, without them
+    trip: LoopFigures | None = None  # of a whole trip, where the tile is known
 
     def as_dict(self):
         return dataclasses.asdict(self)
 
 
-def find(program, vector_kinds):
+def find(program, vector_kinds, tile_multiply_adds=None):
     """The hot loop and "", or None and the reason why there is none. vector_kinds: those whose instructions compete with
-    the products for issue slots."""
+    the products for issue slots. tile_multiply_adds: those of both products in a trip of the key loop, of a lane, or
+    matrix instructions of a subgroup."""
     everything = [i for block in program.blocks.values() for i in block.instructions]
     if not program.loops:
         return None, "the program has no loop"
@@ -85,7 +92,7 @@ def find(program, vector_kinds):
     if best is None:
         return None, "no loop has products"
     _, path, found = best
-    return summary(kind, path, found, vector_kinds), ""
+    return summary(kind, path, found, vector_kinds, tile_multiply_adds), ""
 
 
 class Finder:
@@ -99,8 +106,10 @@ class Finder:
 
     def worth(self, block):
         products = self.products(block)
+        issued = sum(i.issued for i in block.instructions if i.kind != "wait")
+        is_made_of_them = products >= self.fewest or products >= max(FEWEST_OF_SMALL_BLOCK, issued / 2)
         each = MATRIX_WORTH if self.kind == "matrix" else PRODUCT_WORTH
-        return (each * products if products >= self.fewest else 0) + \
+        return (each * products if is_made_of_them else 0) + \
             sum((BYTE_WORTH * i.bytes if i.loads else 0) - i.issued for i in block.instructions)
 
     def fast_path(self, loop):
@@ -145,40 +154,75 @@ def without(path, found):
 
 def figures(path, found, kind, vector_kinds):
     instructions, counted_once = without(path, found)
+    return weighted(path.loop.header, [(1, instructions, True)], kind, vector_kinds, counted_once)
+
+
+def weighted(name, parts, kind, vector_kinds, counted_once):
+    """Of (times, instructions, whether their products are those of attention)."""
     counts, cycles = collections.Counter(), collections.Counter()
-    for i in instructions:
-        counts[i.kind] += i.issued
-        for unit, amount in i.cycles.items():
-            cycles[unit] += amount
-    products = [i for i in instructions if i.kind == kind]
-    product_cycles = sum(i.product_cycles for i in products)
+    multiply_adds = product_cycles = 0
+    for times, instructions, multiplies in parts:
+        for i in instructions:
+            counts["vector" if i.kind == kind and not multiplies else i.kind] += times * i.issued
+            for unit, amount in i.cycles.items():
+                cycles[unit] += times * amount
+            if i.kind == kind and multiplies:
+                multiply_adds += times * i.multiply_adds
+                product_cycles += times * i.product_cycles
     busiest = max(cycles, key=cycles.get, default="")
+    arithmetic = max((c for unit, c in cycles.items() if unit not in ("shared", "memory")), default=0)
     vector = sum(counts[k] for k in vector_kinds)
-    return LoopFigures(path.loop.header, {k: counts[k] for k in KINDS}, sum(counts.values()) - counts["wait"],
-                       sum(i.multiply_adds for i in products), counts[kind] / vector if vector else 0, dict(cycles),
-                       product_cycles, busiest, product_cycles / cycles[busiest] if busiest else 0, counted_once)
+    return LoopFigures(name, {k: counts[k] for k in KINDS}, sum(counts.values()) - counts["wait"], multiply_adds,
+                       ratio(counts[kind], vector), dict(cycles), product_cycles, busiest,
+                       ratio(product_cycles, cycles[busiest]), ratio(product_cycles, arithmetic), counted_once)
 
 
-def summary(kind, path, found, vector_kinds):
+def ratio(part, whole):
+    return part / whole if whole else 0
+
+
+def summary(kind, path, found, vector_kinds, tile_multiply_adds):
     loops = [figures(each, found, kind, vector_kinds) for each in found]
     counts = {k: sum(loop.counts[k] for loop in loops) for k in KINDS}
-    multiply_adds = sum(loop.multiply_adds for loop in loops)
-    vector = sum(counts[k] for k in vector_kinds)
     around = smallest_around(path, found)
-    return HotLoop(kind, counts, sum(loop.issued for loop in loops), multiply_adds, counts[kind] / vector,
-                   max(loops, key=lambda loop: loop.multiply_adds).busiest_unit,
-                   sum(loop.efficiency * loop.multiply_adds for loop in loops) / multiply_adds, loops,
-                   figures(around, found, kind, vector_kinds) if around else None)
+    return HotLoop(kind, counts, sum(loop.issued for loop in loops), sum(loop.multiply_adds for loop in loops),
+                   ratio(counts[kind], sum(counts[k] for k in vector_kinds)),
+                   min(loops, key=lambda loop: loop.efficiency).busiest_unit,
+                   harmonic_mean([loop.efficiency for loop in loops]),
+                   harmonic_mean([loop.arithmetic_efficiency for loop in loops]), loops,
+                   figures(around, found, kind, vector_kinds) if around and not any(around is p for p in found) else None,
+                   whole_trip(around or path, found, kind, vector_kinds, tile_multiply_adds) if tile_multiply_adds else None)
+
+
+def harmonic_mean(values):
+    return ratio(len(values), sum(1 / value for value in values)) if all(values) else 0
+
+
+def whole_trip(around, found, kind, vector_kinds, tile_multiply_adds):
+    """The key loop and those in it, which share equally what it does not multiply itself. It is the one around the product
+    loops, or one that has nearly all products of the tile."""
+    around = next((each for each in found if each.products(kind) > 0.75 * tile_multiply_adds), around)
+    if not all(each is around or is_within(each, around) for each in found):
+        return None
+    instructions, counted_once = without(around, found)
+    inner = [(each, without(each, found)[0]) for each in found if each is not around]
+    multiplies = any(around is each for each in found)
+    left = tile_multiply_adds - (around.products(kind) if multiplies else 0)
+    parts = [(1, instructions, multiplies)]
+    for each, own in inner:
+        parts.append((max(1, left / len(inner) / sum(i.multiply_adds for i in own if i.kind == kind)), own, True))
+    return weighted(around.loop.header, parts, kind, vector_kinds, counted_once)
 
 
 def smallest_around(path, found):
-    """The innermost loop on the path that holds all of several product loops, unless it is one of them."""
-    if any(path is each for each in found) or not all(is_within(each, path) for each in found):
+    """The innermost loop on the path that holds all product loops (and may be one of them, if there are others); None where
+    no loop is around them."""
+    def holds(each):
+        return all(is_within(one, each) or one is each and len(found) > 1 for one in found)
+
+    if not holds(path):
         return None
-    for each in path.inner:
-        if not any(each is one for one in found) and all(is_within(one, each) for one in found):
-            return smallest_around(each, found)
-    return path
+    return next((smallest_around(each, found) for each in path.inner if holds(each)), path)
 
 
 def is_within(path, around):

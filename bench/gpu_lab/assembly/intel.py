@@ -132,13 +132,12 @@ def message(line, operands, rates, subgroup_size):
     loaded = count(r"dst_len = (\d+)") or count(r"\brlen (\d+)")
     stored = count(r"src1_len = (\d+)") or count(r"ex_mlen (\d+)")
     is_load = loaded > 0
-    registers = loaded if is_load else stored or count(r"src0_len = (\d+)") or 1
-    bytes_ = registers * rates.register
-    if re.search(r"gateway|\bts\b|thread_spawner|fence", operands):
+    bytes_ = (loaded or stored or count(r"src0_len = (\d+)") or 1) * rates.register
+    if re.search(r"gateway|\bts\b|fence", operands):
         return Instruction(line, "wait")
     lane_bytes = bytes_ // subgroup_size if subgroup_size else bytes_
-    if re.search(r"\bslm\b|SLM", operands):
+    if re.search(r"\bslm\b|(Surface =|bti) 254\b", operands): # 254: shared memory, before Xe-HPG
         return Instruction(line, "shared", bytes=lane_bytes, cycles={"issue": 1, "shared": bytes_ / rates.shared_bytes})
-    scratch = re.search(r"scratch|, ss \)| ss \)", operands)
+    scratch = re.search(r"scratch| ss \)|bti 25[35]\b", operands) # 253, 255: the thread's own memory
     return Instruction(line, "scratch" if scratch else "memory", bytes=lane_bytes, loads=is_load and not scratch,
                        cycles={"issue": 1, "memory": bytes_ / rates.memory_bytes})
