@@ -292,6 +292,23 @@ AttentionChoice plan_attention(const AttentionProblem &given, const DeviceCaps &
     return choice;
 }
 
+std::string tile_text(const AttentionChoice &choice) {
+    const gpu::AttentionConstants &c = choice.dispatches[0].constants;
+    if (choice.kernel == VKATTN_KERNEL_UNFUSED) return "";
+    std::string tile;
+    const auto add = [&](const auto &...parts) { tile += (tile.empty() ? "" : ", ") + text(parts...); };
+    if (choice.body == FlashBody::kMatrices) {
+        add(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices");
+        add(c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.DIM_SUBGROUPS, " x ", c.DIM_SUBGROUPS, " subgroups");
+        add(c.KEYS_OF_TILE, " keys");
+    } else {
+        add(c.ROWS, c.ROWS == 1 ? " row" : " rows");
+        if (choice.body != FlashBody::kTiles) add(c.STEP, " keys a step");
+    }
+    if (choice.parts > 1) add(choice.parts, " parts");
+    return tile;
+}
+
 } // namespace vkattn
 
 const char *vkattn_kernel_name(vkattn_kernel kernel) {

@@ -6,6 +6,7 @@
 #include "shaders/interface.h"
 
 #include <array>
+#include <string>
 
 namespace vkattn {
 
@@ -38,6 +39,9 @@ struct AttentionChoice {
 // Pure: no Vulkan call. Fails with VKATTN_ERROR_UNSUPPORTED and the reason where no kernel, or not the one insisted on,
 // serves.
 AttentionChoice plan_attention(const AttentionProblem &problem, const DeviceCaps &caps);
+
+// How the choice divides a problem: "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts". "" for unfused.
+std::string tile_text(const AttentionChoice &choice);
 
 // The one of decode and latent_decode that is the problem's.
 vkattn_kernel decode_of(const AttentionProblem &problem);

@@ -74,22 +74,6 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     return buffers;
 }
 
-std::string words(const AttentionChoice &choice) {
-    const gpu::AttentionConstants &c = choice.dispatches[0].constants;
-    std::string tile;
-    const auto add = [&](const auto &...parts) { tile += (tile.empty() ? "" : ", ") + text(parts...); };
-    if (choice.body == FlashBody::kMatrices) {
-        add(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices");
-        add(c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.DIM_SUBGROUPS, " x ", c.DIM_SUBGROUPS, " subgroups");
-        add(c.KEYS_OF_TILE, " keys");
-    } else {
-        add(c.ROWS, c.ROWS == 1 ? " row" : " rows");
-        if (choice.body != FlashBody::kTiles) add(c.STEP, " keys a step");
-    }
-    if (choice.parts > 1) add(choice.parts, " parts");
-    return tile;
-}
-
 AttentionProblem first_part(Context &context, const AttentionProblem &problem) {
     return split_to_bind(problem, context.judged_caps()).front();
 }
@@ -101,7 +85,8 @@ AttentionChoice choose(Context &context, const AttentionProblem &problem, const 
 Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
     const AttentionChoice::Dispatch &dispatch = choice.dispatches[0];
-    Trial trial{std::make_unique<Plan>(context), choice.kernel, static_cast<uint32_t>(choice.kernel), words(choice)};
+    Trial trial{std::make_unique<Plan>(context), choice.kernel, static_cast<uint32_t>(choice.kernel),
+                tile_text(choice)};
     trial.code = code_of(choice.kernel, choice.body, choice.parts, dispatch.groups, dispatch.constants);
     add_attention(*trial.plan, divided(problem, tile), roles_of(problem));
     return trial;

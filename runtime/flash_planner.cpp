@@ -182,26 +182,6 @@ KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 8u};
 }
 
-// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format;
-// flash_addresses makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load
-// is a conversion. Its invocations walk their stretches side by side, and so cannot leave out a block of keys.
-bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr VkSubgroupFeatureFlags kNeeded =
-        VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-    if (rows_of(problem) > caps.traits.most_divergent_rows || (caps.subgroup_features & kNeeded) != kNeeded ||
-        !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
-        !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
-        return false;
-    const bool in_place = has_scalar_loads(problem, caps) && reads_in_place(problem);
-    return !in_place || rows_of(problem) <= (has_f32_keys(problem) ? 2 : 4);
-}
-
-FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (uses_shuffles(problem, caps)) return FlashBody::kShuffles;
-    if (uses_keys(problem, caps)) return FlashBody::kKeys;
-    return uses_addresses(problem, caps) ? FlashBody::kAddresses : FlashBody::kTiles;
-}
-
 struct BodyTile {
     uint32_t rows; // of a workgroup
     uint32_t keys; // of a step
@@ -273,6 +253,34 @@ uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, Flas
     const uint64_t keys = steps * body_tile(problem, caps, body).keys;
     return static_cast<uint32_t>(
         std::min<uint64_t>(body == FlashBody::kKeys ? keys * caps.subgroup_size : keys, UINT32_MAX));
+}
+
+// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format;
+// flash_addresses makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load
+// is a conversion. Its invocations walk their stretches side by side, and so cannot leave out a block of keys.
+bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr VkSubgroupFeatureFlags kNeeded =
+        VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+    if (rows_of(problem) > caps.traits.most_divergent_rows || (caps.subgroup_features & kNeeded) != kNeeded ||
+        !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
+        !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
+        return false;
+    const bool in_place = has_scalar_loads(problem, caps) && reads_in_place(problem);
+    return !in_place || rows_of(problem) <= (has_f32_keys(problem) ? 2 : 4);
+}
+
+// Whether one dispatch takes all rows: of bodies whose grid is not shared out to several. Parts of the keys, of flash_keys,
+// are as many as its loops need.
+bool fits_one_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
+    const uint64_t parts = body == FlashBody::kKeys ? tiles(problem.kv_len, most_keys(problem, caps, body)) : 1;
+    return tiles(rows_of(problem), body_tile(problem, caps, body).rows) * parts <= caps.max_workgroup_count[0];
+}
+
+FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const auto fits = [&](FlashBody body) { return fits_one_dispatch(problem, caps, body); };
+    if (uses_shuffles(problem, caps) && fits(FlashBody::kShuffles)) return FlashBody::kShuffles;
+    if (uses_keys(problem, caps) && fits(FlashBody::kKeys)) return FlashBody::kKeys;
+    return uses_addresses(problem, caps) && fits(FlashBody::kAddresses) ? FlashBody::kAddresses : FlashBody::kTiles;
 }
 
 // Rows [B,Hkv,keys,D] as flash_addresses reads them.
@@ -354,11 +362,13 @@ void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, Attenti
 uint32_t groups_per_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionChoice &choice) {
     const Grid &groups = choice.dispatches[0].groups;
     const bool bounded = choice.body == FlashBody::kTiles || choice.body == FlashBody::kMatrices;
-    if (caps.traits.max_dispatch_megaflops == 0 || !bounded) return groups[0];
+    if (!bounded) return groups[0];
+    const uint32_t most = std::min(groups[0], caps.max_workgroup_count[0]);
+    if (caps.traits.max_dispatch_megaflops == 0) return most;
     const double pairs = static_cast<double>(rows_of(problem)) * choice.keys_per_dispatch * groups[1] * groups[2];
     const double megaflops = 2e-6 * pairs * (problem.head_dim + problem.v_head_dim);
     const double dispatches = std::max(std::ceil(megaflops / caps.traits.max_dispatch_megaflops), 1.0);
-    return static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0));
+    return std::min(static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0)), most);
 }
 
 // As many parts as tuning found best or else the rule says, and as many as are needed.
@@ -456,7 +466,9 @@ uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const char *name = vkattn_kernel_name(choice.kernel);
     choice.groups_per_dispatch = groups_per_dispatch(problem, caps, choice);
-    require_fit(choice.dispatches[0].groups, caps, name);
+    Grid largest = choice.dispatches[0].groups;
+    largest[0] = choice.groups_per_dispatch;
+    require_fit(largest, caps, name);
     if (choice.parts == 1) return;
     choice.dispatches[0].constants.PARTS = choice.parts;
     choice.scores = states_of(problem, choice.parts);

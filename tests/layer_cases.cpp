@@ -196,10 +196,10 @@ Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightSto
     return weights;
 }
 
-vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights) {
+vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights, const vkattn::Context &context) {
     std::vector<vkattn_weight> given;
     for (const auto &[name, tensor] : weights) given.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
-    return test_device().context().layer(config, given);
+    return context.layer(config, given);
 }
 
 vkattn::Layer make_layer(const LayerCase &c, const WeightStorage &storage) {

@@ -27,7 +27,8 @@ struct WeightStorage {
 using Weights = std::map<std::string, HostTensor>;
 Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightStorage &storage = {});
 
-vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights);
+vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights,
+                         const vkattn::Context &context = test_device().context());
 // The same weights for the same names, whatever else differs.
 vkattn::Layer make_layer(const LayerCase &c, const WeightStorage &storage = {});
 

@@ -1,6 +1,7 @@
 // Sweeps: problems drawn at random, each from its number alone, and made smaller as long as they fail.
 //
-// VKATTN_SWEEP_PROBLEMS: how many of each kind (15); VKATTN_SWEEP_SEED: from which number on (1).
+// VKATTN_SWEEP_PROBLEMS: how many of each kind (15); VKATTN_SWEEP_SEED: from which number on (1); VKATTN_SWEEP_TELL=1: each
+// number on standard output before it is tried, for drivers that end the process.
 #pragma once
 
 #include "device.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
@@ -46,19 +48,27 @@ inline unsigned sweep_number(const char *name, unsigned otherwise) {
 }
 
 // complaints_of(seed): what is wrong with the problem of that number, "" for nothing.
-// One kind after the other, each on a device of its own where kinds repeat: what is compiled is not kept for all of
-// them.
-template <typename Complaints>
-void sweep(Complaints &&complaints_of) {
+// One kind after the other, each on a device of its own where kinds repeat, which close() makes way for: what is compiled
+// is not kept for all of them.
+template <typename Complaints, typename Close>
+void sweep(Complaints &&complaints_of, Close &&close) {
     const unsigned first = sweep_number("VKATTN_SWEEP_SEED", 1), count = sweep_number("VKATTN_SWEEP_PROBLEMS", 15);
+    const bool tells = sweep_number("VKATTN_SWEEP_TELL", 0) != 0;
     for (unsigned kind = first; kind < first + std::min(count, Draws::kKinds); ++kind) {
         for (unsigned seed = kind; seed < first + count; seed += Draws::kKinds) {
+            if (tells) std::printf("VKATTN_SWEEP_SEED=%u\n", seed), std::fflush(stdout);
             const std::string complaints = complaints_of(seed);
             if (!complaints.empty()) FAIL_CHECK("VKATTN_SWEEP_SEED=" << seed << ", " << complaints);
         }
-        if (count > Draws::kKinds) CHECK(close_test_device().empty());
+        if (count > Draws::kKinds) close();
     }
     MESSAGE(count << " problems, from number " << first << " on");
+}
+
+// On the device under test.
+template <typename Complaints>
+void sweep(Complaints &&complaints_of) {
+    sweep(complaints_of, [] { CHECK(close_test_device().empty()); });
 }
 
 // Takes each reduction that leaves a problem that still fails, until none does.

@@ -1,212 +1,16 @@
 // Layers of every kind drawn at random, with biases and without, pasts, caches and masks, against the reference.
-#include "block_states.hpp"
-#include "layer_cases.hpp"
-#include "random_draws.hpp"
-
-#include <algorithm>
-#include <sstream>
+#include "layer_draws.hpp"
 
 using namespace vkattn_test;
 
 namespace {
 
-struct Draw {
-    unsigned seed = 0; // of the contents
-    vkattn_layer_config config{};
-    vkattn_type weights = VKATTN_TYPE_F32, tokens = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32, cache = VKATTN_TYPE_F32;
-    unsigned biases = 0; // a bit a linear, in the order of their names
-    bool head_norms = false;
-    std::uint64_t batch = 1, len = 1, other_len = 0; // other_len: of key and value, 0: self attention
-    std::uint64_t past_len = 0;
-    bool present = false, with_weights = false;
-    bool causal = false, bottom_right = false, window = false, key_padding = false, key_lengths = false, mask = false,
-         blocks = false;
-    int window_left = -1, window_right = -1;
-};
-
-bool keeps_cache(const vkattn_layer_config &c) {
-    return c.kind != VKATTN_LAYER_LATENT_MHA && c.kind != VKATTN_LAYER_LATENT_QUERY;
-}
-
-bool keeps_values(const vkattn_layer_config &c) {
-    return keeps_cache(c) && c.kind != VKATTN_LAYER_MLA && c.kind != VKATTN_LAYER_MLA_BLOCK;
-}
-
-std::uint64_t q_len(const Draw &d) { return d.config.kind == VKATTN_LAYER_LATENT_QUERY ? d.config.num_latents : d.len; }
-
-std::uint64_t kv_len(const Draw &d) { return d.past_len + (d.other_len != 0 ? d.other_len : d.len); }
-
-// Sizes of all kinds: each takes of them what it knows.
-vkattn_layer_config draw_config(Random &random) {
-    vkattn_layer_config c{};
-    c.kind = static_cast<vkattn_layer_kind>(random.up_to(VKATTN_LAYER_KIND_COUNT) - 1);
-    const auto number = [&](std::uint64_t most) { return static_cast<std::uint32_t>(random.up_to(most)); };
-    const bool divides = c.kind == VKATTN_LAYER_LATENT_MHA || c.kind == VKATTN_LAYER_COMPRESSED_KV;
-    c.num_kv_heads = number(3);
-    c.num_heads = c.num_kv_heads * random.any<std::uint32_t>({1, 1, 2, 3});
-    c.head_dim = 2 * number(random.one_in(4) ? 48 : 12);
-    c.embed_dim = divides ? c.num_heads * c.head_dim : number(70);
-    c.input_dim = number(50);
-    c.latent_dim = c.kind == VKATTN_LAYER_LATENT_QUERY ? c.num_heads * number(20) : number(random.one_in(4) ? 70 : 20);
-    c.num_latents = number(20);
-    c.qk_nope_head_dim = number(24);
-    c.qk_rope_head_dim = 2 * number(12);
-    c.v_head_dim = number(24);
-    c.q_lora_rank = random.one_in(2) ? 0 : number(30);
-    c.kv_lora_rank = number(40);
-    c.mla_form = random.one_in(2) ? VKATTN_MLA_NAIVE : VKATTN_MLA_ABSORB;
-    c.decompress_lora_rank = random.one_in(2) ? 0 : number(9);
-    c.ffn_dim = number(90);
-    c.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_LEAKY_RELU + 1) - 1);
-    c.norm_first = random.one_in(2);
-    c.mlp_ratio = number(3);
-    const bool turns = c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK || random.one_in(2);
-    c.rope_theta = turns ? 10000.0f : 0.0f;
-    c.rope_interleaved = random.one_in(2);
-    if (random.one_in(4)) c.kv_head_mapping = VKATTN_KV_HEADS_MODULO;
-    if (random.one_in(5)) c.softcap = 3.0f;
-    if (random.one_in(5)) c.scale = 0.3f;
-    return c;
-}
-
-Draw draw(unsigned seed) {
-    Draws draws(seed);
-    Random &compiled = draws.compiled, &random = draws.free;
-    Draw d;
-    d.seed = seed;
-    d.config = draw_config(compiled);
-    const auto type = [&] {
-        return compiled.any({VKATTN_TYPE_F32, VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16});
-    };
-    d.weights = type();
-    d.tokens = type();
-    d.output = type();
-    d.cache = type();
-    d.head_norms = compiled.one_in(3);
-    d.causal = compiled.one_in(2);
-    d.window = compiled.one_in(5);
-    d.key_padding = compiled.one_in(5);
-    d.key_lengths = compiled.one_in(5);
-    d.mask = compiled.one_in(4);
-    d.with_weights = compiled.one_in(4);
-    d.blocks = compiled.one_in(6);
-    d.biases = random.one_in(3) ? 0 : static_cast<unsigned>(random.up_to(256) - 1);
-    d.batch = random.up_to(3);
-    d.len = random.one_in(3) ? 1 : random.up_to(random.one_in(3) ? 80 : 20);
-    const bool crosses = d.config.kind == VKATTN_LAYER_MHA || d.config.kind == VKATTN_LAYER_LATENT_MHA;
-    if (crosses && random.one_in(4)) d.other_len = random.up_to(70);
-    if (keeps_cache(d.config) && d.other_len == 0 && random.one_in(2)) d.past_len = random.up_to(60);
-    d.present = keeps_cache(d.config) && d.other_len == 0 && random.one_in(2);
-    d.bottom_right = random.one_in(3);
-    d.window_left = static_cast<int>(random.up_to(40)) - 2;
-    d.window_right = static_cast<int>(random.up_to(40)) - 2;
-    return d;
-}
-
-// [B,Hkv,L,D] or [B,L,latent]
-HostTensor cache_of(const Draw &d, std::uint64_t len) {
-    const vkattn_layer_config &c = d.config;
-    if (c.kind == VKATTN_LAYER_COMPRESSED_KV) return HostTensor(d.cache, {d.batch, len, c.latent_dim});
-    if (!keeps_values(c)) return HostTensor(d.cache, {d.batch, len, c.kv_lora_rank + c.qk_rope_head_dim});
-    return HostTensor(d.cache, {d.batch, c.num_kv_heads, len, c.head_dim});
-}
-
-Weights weights_of(const Draw &d, std::mt19937 &random) {
-    const LayerCase c = layer_case("", d.config);
-    Weights weights = random_weights(c, random, {d.weights, false});
-    unsigned bit = 0;
-    for (const auto &[name, shape] : c.linears)
-        if ((d.biases >> bit++ & 1) == 0) weights.erase(name + ".bias");
-    const auto is_head_norm = [](const auto &weight) {
-        return weight.first.ends_with("q_norm.weight") || weight.first.ends_with("k_norm.weight");
-    };
-    const bool optional = d.config.kind == VKATTN_LAYER_MHA || d.config.kind == VKATTN_LAYER_ENCODER;
-    if (optional && !d.head_norms) std::erase_if(weights, is_head_norm);
-    return weights;
-}
-
-LayerProblem problem_of(const Draw &d) {
-    std::mt19937 random(d.seed);
-    const vkattn_layer_config &c = d.config;
-    LayerProblem p;
-    p.config = c;
-    p.weights = weights_of(d, random);
-    const std::uint64_t width = c.kind == VKATTN_LAYER_LATENT_QUERY ? c.input_dim : c.embed_dim;
-    p.query = normal_tensor(d.tokens, {d.batch, d.len, width}, random);
-    if (d.other_len != 0) p.key = normal_tensor(d.tokens, {d.batch, d.other_len, width}, random);
-    if (d.other_len != 0 && c.kind == VKATTN_LAYER_MHA)
-        p.value = normal_tensor(d.tokens, {d.batch, d.other_len, width}, random);
-    if (d.past_len != 0) {
-        p.past_key = cache_of(d, d.past_len);
-        fill_normal(p.past_key, random);
-        if (keeps_values(c)) p.past_value = cache_of(d, d.past_len);
-        if (keeps_values(c)) fill_normal(p.past_value, random);
-    }
-    const std::uint64_t keys = kv_len(d);
-    const auto booleans = [&](HostTensor tensor, double probability) {
-        std::bernoulli_distribution is_set(probability);
-        for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, is_set(random) ? 1.0f : 0.0f);
-        return tensor;
-    };
-    if (d.key_padding) p.key_padding_mask = booleans(HostTensor(VKATTN_TYPE_BOOL, {d.batch, keys}), 0.3);
-    if (d.mask) p.attn_mask = booleans(HostTensor(VKATTN_TYPE_BOOL, {q_len(d), keys}), 0.8);
-    if (d.blocks) {
-        p.block_q_len = 8;
-        p.block_kv_len = 16;
-        p.block_mask = random_block_states({1, c.num_heads, (q_len(d) + 7) / 8, (keys + 15) / 16}, random);
-    }
-    if (d.key_lengths) {
-        std::uniform_int_distribution<int> any(0, static_cast<int>(keys) + 2);
-        p.key_lengths = HostTensor(VKATTN_TYPE_I32, {d.batch});
-        for (std::uint64_t b = 0; b < d.batch; ++b) p.key_lengths.set(b, static_cast<float>(any(random)));
-    }
-    if (d.causal) p.mask_flags |= VKATTN_MASK_CAUSAL;
-    if (d.window) p.mask_flags |= VKATTN_MASK_WINDOW;
-    p.causal_alignment = d.bottom_right ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
-    p.window_left = d.window_left;
-    p.window_right = d.window_right;
-    return p;
-}
-
-std::string text(const Draw &d) {
-    const vkattn_layer_config &c = d.config;
-    std::ostringstream out;
-    out << "kind " << c.kind << ", embed_dim " << c.embed_dim << ", input_dim " << c.input_dim << ", heads "
-        << c.num_heads << "/" << c.num_kv_heads << " of " << c.head_dim << ", latents " << c.num_latents << " of "
-        << c.latent_dim << ", nope " << c.qk_nope_head_dim << ", rope " << c.qk_rope_head_dim << ", v " << c.v_head_dim
-        << ", ranks " << c.q_lora_rank << " " << c.kv_lora_rank << " " << c.decompress_lora_rank << ", form "
-        << c.mla_form << ", ffn " << c.ffn_dim << ", ratio " << c.mlp_ratio << ", activation " << c.activation
-        << ", norm first " << c.norm_first << ", theta " << c.rope_theta << ", interleaved " << c.rope_interleaved
-        << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale " << c.scale << ", biases "
-        << d.biases << ", head norms " << d.head_norms << ", types " << type_name(d.weights) << " "
-        << type_name(d.tokens) << " -> " << type_name(d.output) << ", cache " << type_name(d.cache) << ", batch "
-        << d.batch << ", len " << d.len << " other " << d.other_len << " past " << d.past_len << ", present "
-        << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal << ", bottom right "
-        << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
-        << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
-        << d.blocks;
-    return out.str();
-}
-
-bool operator==(const Draw &a, const Draw &b) { return text(a) == text(b); }
-
-LayerResults results_of(const Draw &d, const LayerReference &reference) {
-    const vkattn_layer_config &c = d.config;
-    LayerResults results;
-    const std::uint64_t width = c.kind == VKATTN_LAYER_LATENT_QUERY ? c.latent_dim : c.embed_dim;
-    results.output = HostTensor(d.output, {d.batch, q_len(d), width});
-    if (d.present) results.present_key = cache_of(d, kv_len(d));
-    if (d.present && !reference.present_value.empty()) results.present_value = cache_of(d, kv_len(d));
-    if (d.with_weights) results.attn_weights = HostTensor(VKATTN_TYPE_F32, {d.batch, c.num_heads, q_len(d), kv_len(d)});
-    return results;
-}
-
-std::string complaints_of(const Draw &d) {
+std::string complaints_of(const LayerDraw &d) {
     const LayerProblem problem = problem_of(d);
     const LayerReference reference = reference_layer(problem);
     const vkattn::Layer layer = make_layer(problem.config, problem.weights);
     for (const vkattn_kernel kernel : {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_UNFUSED}) {
-        LayerResults results = results_of(d, reference);
+        LayerResults results = results_of(d);
         std::string complaints;
         try {
             complaints = run_layer(problem, results, layer.plan(call_of(problem, results, kernel)));
@@ -220,29 +24,29 @@ std::string complaints_of(const Draw &d) {
     return "";
 }
 
-const std::vector<std::function<void(Draw &)>> &reductions() {
-    static const std::vector<std::function<void(Draw &)>> all = {
-        [](Draw &d) { d.mask = false; },
-        [](Draw &d) { d.blocks = false; },
-        [](Draw &d) { d.key_padding = false; },
-        [](Draw &d) { d.key_lengths = false; },
-        [](Draw &d) { d.window = false; },
-        [](Draw &d) { d.causal = false; },
-        [](Draw &d) { d.with_weights = false; },
-        [](Draw &d) { d.present = false; },
-        [](Draw &d) { d.past_len = 0; },
-        [](Draw &d) { d.other_len = 0; },
-        [](Draw &d) { d.biases = 0; },
-        [](Draw &d) { d.head_norms = false; },
-        [](Draw &d) { d.config.softcap = 0.0f; },
-        [](Draw &d) { d.config.scale = 0.0f; },
-        [](Draw &d) { d.weights = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.tokens = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.output = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.cache = VKATTN_TYPE_F32; },
-        [](Draw &d) { d.batch = 1; },
-        [](Draw &d) { d.len = (d.len + 1) / 2; },
-        [](Draw &d) { d.past_len = d.past_len / 2; },
+const std::vector<std::function<void(LayerDraw &)>> &reductions() {
+    static const std::vector<std::function<void(LayerDraw &)>> all = {
+        [](LayerDraw &d) { d.mask = false; },
+        [](LayerDraw &d) { d.blocks = false; },
+        [](LayerDraw &d) { d.key_padding = false; },
+        [](LayerDraw &d) { d.key_lengths = false; },
+        [](LayerDraw &d) { d.window = false; },
+        [](LayerDraw &d) { d.causal = false; },
+        [](LayerDraw &d) { d.with_weights = false; },
+        [](LayerDraw &d) { d.present = false; },
+        [](LayerDraw &d) { d.past_len = 0; },
+        [](LayerDraw &d) { d.other_len = 0; },
+        [](LayerDraw &d) { d.biases = 0; },
+        [](LayerDraw &d) { d.head_norms = false; },
+        [](LayerDraw &d) { d.config.softcap = 0.0f; },
+        [](LayerDraw &d) { d.config.scale = 0.0f; },
+        [](LayerDraw &d) { d.weights = VKATTN_TYPE_F32; },
+        [](LayerDraw &d) { d.tokens = VKATTN_TYPE_F32; },
+        [](LayerDraw &d) { d.output = VKATTN_TYPE_F32; },
+        [](LayerDraw &d) { d.cache = VKATTN_TYPE_F32; },
+        [](LayerDraw &d) { d.batch = 1; },
+        [](LayerDraw &d) { d.len = (d.len + 1) / 2; },
+        [](LayerDraw &d) { d.past_len = d.past_len / 2; },
     };
     return all;
 }
@@ -253,10 +57,10 @@ TEST_SUITE_BEGIN("sweep");
 
 TEST_CASE_FIXTURE(DeviceTest, "random layers") {
     sweep([](unsigned seed) {
-        const Draw drawn = draw(seed);
+        const LayerDraw drawn = draw_layer(seed);
         const std::string complaints = complaints_of(drawn);
         if (complaints.empty()) return std::string();
-        const auto fails = [](const Draw &d) { return !complaints_of(d).empty(); };
+        const auto fails = [](const LayerDraw &d) { return !complaints_of(d).empty(); };
         return complaints + "as small as it fails: " + text(smallest(drawn, reductions(), fails));
     });
 }

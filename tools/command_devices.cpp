@@ -110,6 +110,7 @@ nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
             {"device_uuid", hex_text(facts.device_uuid)},
             {"driver_uuid", hex_text(facts.driver_uuid)},
             {"device_memory_bytes", facts.device_memory_bytes},
+            {"max_buffer_bytes", facts.max_buffer_bytes},
             {"max_storage_buffer_range", facts.max_storage_buffer_range},
             {"min_storage_buffer_offset_alignment", facts.min_storage_buffer_offset_alignment},
             {"max_storage_buffers_per_stage", facts.max_storage_buffers_per_stage},
@@ -120,6 +121,7 @@ nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
             {"subgroup_size", facts.subgroup_size},
             {"subgroup_features", subgroup_features(facts)},
             {"matrix_shapes", matrix_shapes(facts)},
+            {"max_loop_iterations", facts.max_loop_iterations},
             {"timestamp_period_ns", facts.timestamp_period_ns},
             {"features", features},
             {"kernels", kernels}};

@@ -29,6 +29,8 @@ struct Query {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
     VkPhysicalDeviceDriverProperties driver{
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
+    VkPhysicalDeviceSubgroupSizeControlProperties subgroup_sizes{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, nullptr, 0, 0, 0, 0};
     VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
                                                         nullptr, 0};
 };
@@ -46,6 +48,8 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     chain(query.properties, query.subgroup);
     if (vulkan12 || has_extension(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
         chain(query.properties, query.driver);
+    if (api_version >= VK_API_VERSION_1_3 || has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        chain(query.properties, query.subgroup_sizes);
     if (api_version >= VK_API_VERSION_1_3) chain(query.properties, query.maintenance4);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
 }
@@ -87,7 +91,8 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.buffer_device_address = features.buffer_device_address;
     caps.integer_dot_product = features.integer_dot_product;
     caps.vulkan_memory_model = features.vulkan_memory_model;
-    caps.subgroup_size_control = features.subgroup_size_control;
+    const bool takes_sizes = (query.subgroup_sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    caps.subgroup_size_control = features.subgroup_size_control && takes_sizes; // some have one size alone
     caps.cooperative_matrix = features.cooperative_matrix;
     caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
     caps.subgroup_size = query.subgroup.subgroupSize;

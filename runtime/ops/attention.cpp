@@ -88,6 +88,8 @@ Module module_of_matrices(const AttentionChoice &choice) {
     return bf16 ? Module::kCoopmatBf16 : Module::kCoopmat;
 }
 
+} // namespace
+
 Module module_of(const AttentionChoice &choice) {
     switch (choice.body) {
     case FlashBody::kAddresses:
@@ -102,6 +104,8 @@ Module module_of(const AttentionChoice &choice) {
         return Module::kFlash;
     }
 }
+
+namespace {
 
 // The dispatches of one stretch of keys: one, or several that share the grid's first axis, one after the other.
 void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush push) {

@@ -5,6 +5,8 @@
 
 namespace vkattn {
 
+struct AttentionChoice;
+
 // Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface.h).
 using AttentionSources = std::array<Source, ATTENTION_BINDINGS>;
 
@@ -15,6 +17,9 @@ AttentionSources roles_of(const AttentionProblem &problem);
 
 // The tensors by the same numbers; nullptr where a number stands for none of the problem.
 std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
+
+// The shader of the choice's first dispatch, for kernels other than unfused.
+Module module_of(const AttentionChoice &choice);
 
 // Chooses a kernel and adds its dispatches to the plan.
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources);

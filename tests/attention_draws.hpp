@@ -1,0 +1,39 @@
+// Problems of the operator attention, drawn at random over what it takes.
+#pragma once
+
+#include "random_draws.hpp"
+#include "reference.hpp"
+
+#include <string>
+
+namespace vkattn_test {
+
+enum class DrawnMask { kNone, kBool, kF32, kF16 };
+
+// A problem in numbers, from which its tensors are made; small ones make small problems.
+struct AttentionDraw {
+    unsigned seed = 0; // of the contents
+    std::uint64_t batch = 1, kv_heads = 1, group = 1, q_len = 1, kv_len = 1, head_dim = 1, v_head_dim = 1;
+    vkattn_type query = VKATTN_TYPE_F32, key = VKATTN_TYPE_F32, value = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32;
+    bool value_in_key = false;
+    bool positions_first = false; // [B,L,H,D] in memory
+    bool causal = false, bottom_right = false, key_lengths = false, key_padding = false, alibi = false, sinks = false;
+    bool modulo_heads = false, past_lengths = false;
+    bool window = false;
+    int window_left = -1, window_right = -1;
+    DrawnMask mask = DrawnMask::kNone;
+    std::uint64_t block_q_len = 0, block_kv_len = 0; // of a block mask; 0: none
+    unsigned mask_broadcast = 0;                     // bits: batch, heads, queries
+    std::uint64_t mask_short = 0;                    // keys that the mask leaves out
+    std::uint32_t past_len = 0;
+    float softcap = 0.0f, scale = 0.0f, dropout_p = 0.0f;
+    vkattn_score_stage stage = VKATTN_SCORES_SCALED;
+    bool operator==(const AttentionDraw &) const = default;
+};
+
+// What the number is drawn to.
+AttentionDraw draw_attention(unsigned seed);
+AttentionProblem problem_of(const AttentionDraw &d);
+std::string text(const AttentionDraw &d);
+
+} // namespace vkattn_test

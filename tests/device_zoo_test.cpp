@@ -1,0 +1,249 @@
+// Plans on real devices that are not here, from the facts that their drivers report: what is chosen is within what the
+// device has, and stays what it was. VKATTN_REWRITE_CHOICES=1 writes devices/choices anew.
+#include "device_zoo.hpp"
+#include "spirv_shared_memory.hpp"
+
+#include "runtime/attention_planner.hpp"
+#include "runtime/context/kernel_support.hpp"
+#include "runtime/context/pipelines.hpp"
+#include "runtime/error.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/tensor.hpp"
+
+#include "text_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+
+using namespace vkattn_test;
+namespace tools = vkattn::tools;
+
+namespace {
+
+struct Sizes {
+    std::uint64_t batch = 1, query_heads = 32, kv_heads = 8, q_len = 1, kv_len = 4096, head_dim = 128, v_head_dim = 128;
+};
+
+struct Problem {
+    std::string name;
+    Sizes sizes;
+    vkattn_type query = VKATTN_TYPE_F16, stored = VKATTN_TYPE_F16;
+    std::function<void(vkattn_attention_desc &)> change = [](vkattn_attention_desc &) {};
+};
+
+vkattn_attention_desc describe(const Problem &p) {
+    const Sizes &s = p.sizes;
+    vkattn_attention_desc desc{};
+    desc.query = vkattn::contiguous(p.query, {s.batch, s.query_heads, s.q_len, s.head_dim});
+    desc.key = vkattn::contiguous(p.stored, {s.batch, s.kv_heads, s.kv_len, s.head_dim});
+    desc.value = vkattn::contiguous(p.stored, {s.batch, s.kv_heads, s.kv_len, s.v_head_dim});
+    desc.output = vkattn::contiguous(p.query, {s.batch, s.query_heads, s.q_len, s.v_head_dim});
+    if (s.q_len > 1) desc.mask_flags = VKATTN_MASK_CAUSAL;
+    p.change(desc);
+    return desc;
+}
+
+void in_latent(vkattn_attention_desc &desc) { desc.value.type = VKATTN_TYPE_NONE; }
+
+void with_weights(vkattn_attention_desc &desc) {
+    desc.attn_weights = vkattn::contiguous(
+        VKATTN_TYPE_F32, {desc.query.shape[0], desc.query.shape[1], desc.query.shape[2], desc.key.shape[2]});
+}
+
+// Pages of 16 keys, and queries one after the other.
+void in_pages(vkattn_attention_desc &desc) {
+    const std::uint64_t batch = desc.query.shape[0], pages = desc.key.shape[2] / 16;
+    desc.key = vkattn::contiguous(desc.key.type, {batch * pages, desc.key.shape[1], 16, desc.key.shape[3]});
+    desc.value = vkattn::contiguous(desc.value.type, {batch * pages, desc.value.shape[1], 16, desc.value.shape[3]});
+    desc.block_table = vkattn::contiguous(VKATTN_TYPE_I32, {batch, pages});
+    desc.key_lengths = vkattn::contiguous(VKATTN_TYPE_I32, {batch});
+}
+
+std::vector<Problem> problems() {
+    constexpr vkattn_type f32 = VKATTN_TYPE_F32, f16 = VKATTN_TYPE_F16, bf16 = VKATTN_TYPE_BF16, q8 = VKATTN_TYPE_Q8_0,
+                          q4 = VKATTN_TYPE_Q4_0;
+    const auto prefill = [](std::uint64_t size) {
+        return Sizes{.q_len = 2048, .kv_len = 2048, .head_dim = size, .v_head_dim = size};
+    };
+    const auto latent = [](std::uint64_t tokens) {
+        return Sizes{.query_heads = 128, .kv_heads = 1, .q_len = tokens, .head_dim = 576, .v_head_dim = 512};
+    };
+    return {
+        {"prefill, f16, D 64", prefill(64)},
+        {"prefill, f16, D 80", prefill(80)},
+        {"prefill, f16, D 128", prefill(128)},
+        {"prefill, f16, D 256", prefill(256)},
+        {"prefill, bf16, D 128", prefill(128), bf16, bf16},
+        {"prefill, f32, D 64", prefill(64), f32, f32},
+        {"prefill, f32, D 128", prefill(128), f32, f32},
+        {"prefill, f16, batch-invariant", prefill(128), f16, f16, [](auto &desc) { desc.batch_invariant = 1; }},
+        {"prefill, f16, dropout", prefill(128), f16, f16, [](auto &desc) { desc.dropout_p = 0.1f; }},
+        {"prefill, f16, with weights", {.q_len = 512, .kv_len = 512}, f16, f16, with_weights},
+        {"prefill, f16, 32k keys", {.q_len = 32768, .kv_len = 32768}},
+        {"prefill, f16, five million rows", {.kv_heads = 1, .q_len = 160'000, .kv_len = 64}},
+        {"decode, f16, groups of 4", {}},
+        {"decode, f16, groups of 1", {.kv_heads = 32}},
+        {"decode, f16, groups of 8", {.query_heads = 64}},
+        {"decode, f16, 64 sequences", {.batch = 64}},
+        {"decode, f16, 64 sequences in pages", {.batch = 64}, f16, f16, in_pages},
+        {"decode, f32, groups of 4", {}, f32, f32},
+        {"decode, q8_0", {}, f16, q8},
+        {"decode, q4_0", {}, f16, q4},
+        {"decode, f16, a million keys", {.kv_len = 1 << 20}},
+        {"MLA, one token", latent(1), f16, f16, in_latent},
+        {"MLA, 32 tokens", latent(32), f16, f16, in_latent},
+        {"tiny, f32",
+         {.query_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1, .head_dim = 1, .v_head_dim = 1},
+         f32,
+         f32},
+        {"tiny, f16", {.query_heads = 3, .kv_heads = 1, .q_len = 17, .kv_len = 5, .head_dim = 20, .v_head_dim = 33}},
+    };
+}
+
+template <typename Constants>
+std::span<const std::uint32_t> words_of(const Constants &constants) {
+    return {reinterpret_cast<const std::uint32_t *>(&constants), sizeof constants / sizeof(std::uint32_t)};
+}
+
+void check_dispatch(const vkattn::AttentionChoice::Dispatch &dispatch, vkattn::Module module,
+                    const vkattn::DeviceCaps &caps) {
+    INFO("module ", std::string(vkattn::module_name(module)));
+    CHECK(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
+    CHECK(vkattn::fits(dispatch.groups, caps));
+    REQUIRE(vkattn::module_is_built(module));
+    CHECK(shared_memory_bytes(vkattn::module_code(module), words_of(dispatch.constants)) <=
+          caps.max_shared_memory_bytes);
+}
+
+void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
+    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    CHECK(std::ranges::any_of(shapes, [&](const vkattn_matrix_shape &shape) {
+        return shape.m == c.MATRIX_M && shape.n == c.MATRIX_N && shape.k == c.MATRIX_K;
+    }));
+    CHECK(c.SUBGROUP_SIZE == caps.subgroup_size);
+    CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.DIM_SUBGROUPS) == 0);
+}
+
+void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCaps &caps) {
+    using vkattn::Module;
+    CHECK(vkattn::is_supported(caps, choice.kernel));
+    if (choice.kernel == VKATTN_KERNEL_UNFUSED) {
+        const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+        for (std::size_t i = 0; i < 3; ++i) check_dispatch(choice.dispatches[i], modules[i], caps);
+        return;
+    }
+    CHECK((choice.body == vkattn::FlashBody::kMatrices) == vkattn::is_coopmat(choice.kernel));
+    if (vkattn::reads_addresses(choice.body)) CHECK(caps.buffers_have_addresses == 1);
+    if (vkattn::is_coopmat(choice.kernel)) check_matrices(choice.dispatches[0].constants, caps);
+    vkattn::AttentionChoice::Dispatch dispatch = choice.dispatches[0];
+    dispatch.groups[0] = choice.groups_per_dispatch;
+    check_dispatch(dispatch, vkattn::module_of(choice), caps);
+    if (choice.parts > 1) check_dispatch(choice.dispatches[1], Module::kMergeParts, caps);
+}
+
+// Whether this build has the kernels that the device could run.
+bool has_kernels_of(const ZooDevice &device) {
+    const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
+    return (!can_run(VKATTN_KERNEL_COOPMAT) || vkattn::module_is_built(vkattn::Module::kCoopmat)) &&
+           (!can_run(VKATTN_KERNEL_COOPMAT2) || vkattn::module_is_built(vkattn::Module::kCoopmat2));
+}
+
+// A line for each problem, below the device's.
+std::string choices_on(const ZooDevice &device) {
+    std::ostringstream lines;
+    lines << device.name << ": " << device.caps.name << "\n";
+    for (const Problem &problem : problems()) {
+        const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
+        const vkattn::AttentionChoice choice = vkattn::plan_attention(checked, device.caps);
+        const std::string tile = vkattn::tile_text(choice);
+        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.kernel) << (tile.empty() ? "" : ", ")
+              << tile << "\n";
+    }
+    return lines.str();
+}
+
+// The stretch of the file that begins with the device's line.
+std::string stretch_of(const std::string &file, const std::string &device) {
+    const std::string heading = "\n" + device + ": ";
+    const std::size_t begin = ("\n" + file).find(heading);
+    if (begin == std::string::npos) return "";
+    std::size_t end = begin;
+    do end = std::min(file.find('\n', end), file.size() - 1) + 1;
+    while (file.compare(end, 4, "    ") == 0);
+    return file.substr(begin, end - begin);
+}
+
+bool rewrites() { return std::getenv("VKATTN_REWRITE_CHOICES") != nullptr; }
+
+} // namespace
+
+TEST_SUITE_BEGIN("device_zoo");
+
+TEST_CASE("shared memory is counted as a module declares it") {
+    const vkattn::gpu::AttentionConstants constants{}; // 32 invocations: four rows
+    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kFlash), words_of(constants)) ==
+          9 * (4 * 16 + 32 * 16 + 4 * 16 + 4 * 4));
+    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kMergeParts), words_of(constants)) == 0);
+    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kLinear), {}) == 2 * 32 * 9 * 16);
+}
+
+TEST_CASE("kernels are judged from a device's facts as they were on the device") {
+    const std::vector<ZooDevice> devices = device_zoo();
+    CHECK(devices.size() >= 5);
+    for (const ZooDevice &device : devices) {
+        INFO("device ", device.name);
+        for (const auto &[name, supported] : device.kernels) {
+            INFO("kernel ", name);
+            const auto kernels = std::span(device.caps.kernels).first(device.caps.kernel_count);
+            const auto judged = std::ranges::find_if(kernels, [&](const vkattn_kernel_support &support) {
+                return vkattn_kernel_name(support.kernel) == name;
+            });
+            REQUIRE(judged != kernels.end());
+            const bool left_out = std::string(judged->reason).starts_with("built by");
+            CHECK_MESSAGE((left_out || (judged->supported != 0) == supported), std::string(judged->reason));
+        }
+    }
+}
+
+TEST_CASE("what is chosen, and what can be insisted on, is within what the device has") {
+    std::size_t planned = 0;
+    for (const ZooDevice &device : device_zoo())
+        for (const Problem &problem : problems())
+            for (int kernel = VKATTN_KERNEL_AUTO; kernel < VKATTN_KERNEL_COUNT; ++kernel) {
+                INFO("device ", device.name, ", ", problem.name, ", kernel ", kernel);
+                vkattn_attention_desc desc = describe(problem);
+                desc.kernel = static_cast<vkattn_kernel>(kernel);
+                try {
+                    const vkattn::AttentionProblem checked = vkattn::check_attention(desc);
+                    check_choice(vkattn::plan_attention(checked, device.caps), device.caps);
+                    ++planned;
+                } catch (const vkattn::Error &error) {
+                    CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+                    CHECK_MESSAGE(kernel != VKATTN_KERNEL_AUTO, std::string(error.what()));
+                }
+            }
+    CHECK(planned > 3 * problems().size() * device_zoo().size());
+}
+
+TEST_CASE("choices stay what they were") {
+    const std::string path = VKATTN_TEST_DEVICES "/choices";
+    const std::string expected = tools::read_if_there(path);
+    std::string all;
+    for (const ZooDevice &device : device_zoo()) {
+        if (!has_kernels_of(device)) {
+            MESSAGE(device.name << " is left out: this build has not all kernels that it runs");
+            REQUIRE(!rewrites());
+            continue;
+        }
+        const std::string choices = choices_on(device);
+        all += choices;
+        if (!rewrites()) CHECK(choices == stretch_of(expected, device.name));
+    }
+    if (rewrites()) tools::write_text(path, all);
+}
+
+TEST_SUITE_END();
