@@ -181,7 +181,6 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     constants.KEYS_OF_TILE = tile.keys;
     constants.DIMS_OF_CHUNK = tile.chunk;
     constants.QUERY_IN_REGISTERS = tile.query_in_registers ? 1 : 0;
-    constants.UNROLL = caps.traits.unroll_matrices;
     constants.VALUE_IN_KEY = problem.value_in_key ? 1 : 0;
     choice.dispatches[0] = {constants, {row_tiles * choice.parts, problem.kv_heads, problem.batch}};
     finish_parts(problem, caps, choice);

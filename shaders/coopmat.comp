@@ -39,7 +39,6 @@ layout(local_size_x_id = 0) in;
 #include "lib/states.glsl"
 #include "lib/matrix_element.glsl"
 #include "lib/matrix_tiles.glsl"
-#include "lib/unroll.glsl"
 
 #define KEY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define QUERY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
@@ -47,7 +46,14 @@ layout(local_size_x_id = 0) in;
 #define WEIGHT_MATRIX QUERY_MATRIX
 #define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 
-#define FOR_MATRICES FOR_UNROLLED
+// Loops over matrices are unrolled, so that each matrix has its registers: nothing in them may be a loop that is not, else
+// compilers index the matrices at run time, through branches or memory. ROLLED: loops, for a compiler that takes very long
+// over unrolled ones.
+#ifdef ROLLED
+#define FOR_MATRICES(i, n) [[dont_unroll]] for (uint i = 0; i < (n); ++i)
+#else
+#define FOR_MATRICES(i, n) [[unroll]] for (uint i = 0; i < (n); ++i)
+#endif
 
 const uint QUERY_TILES = QUERY_DIMS / MATRIX_K;
 const uint KEY_TILES = KEYS_OF_TILE / (MATRIX_M * DIM_SUBGROUPS);
@@ -122,11 +128,11 @@ void sum_chunk(uint chunk) {
 void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
     FOR_MATRICES(t, OUTPUT_TILES_OF_CHUNK) {
         ACCUMULATOR sum = ACCUMULATOR(0.0);
-        [[dont_unroll]] for (uint key = 0; key < KEYS_OF_TILE; key += MATRIX_K) {
+        FOR_MATRICES(step, KEYS_OF_TILE / MATRIX_K) {
             WEIGHT_MATRIX weights;
-            load_weights(key, weights);
+            load_weights(step * MATRIX_K, weights);
             VALUE_MATRIX values;
-            load_value_tile(key, t, values);
+            load_value_tile(step * MATRIX_K, t, values);
             sum = coopMatMulAdd(values, weights, sum);
         }
         outputs[chunk * OUTPUT_TILES_OF_CHUNK + t] += (sum * first_factor) * second_factor;
@@ -195,9 +201,10 @@ void store_rows(uint part, uint last_row) {
         coopMatStore(outputs[t], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
         subgroupBarrier();
         uint dim = t / OUTPUT_TILES_OF_CHUNK * VALUE_CHUNK + dim_of_output(t % OUTPUT_TILES_OF_CHUNK);
-        for (uint i = gl_SubgroupInvocationID; i < MATRIX_N * blocks; i += SUBGROUP_SIZE) {
+        FOR_MATRICES(turn, (MATRIX_N * blocks + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE) {
+            uint i = turn * SUBGROUP_SIZE + gl_SubgroupInvocationID;
             uint tile_row = subgroup_row() + i / blocks;
-            if (first_row + tile_row <= last_row)
+            if (i < MATRIX_N * blocks && first_row + tile_row <= last_row)
                 store_block(tile_row, part, dim + i % blocks * 4,
                             uintBitsToFloat(tiles[strip + i / blocks * STRIP_PITCH + i % blocks]));
         }

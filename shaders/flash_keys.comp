@@ -26,11 +26,13 @@ layout(local_size_x_id = 0) in;
 #include "lib/states.glsl"
 #include "lib/addressed_kv.glsl"
 #include "lib/flash_row.glsl"
-#include "lib/unroll.glsl"
 
 // Over the blocks of a row: written out, with Q and the sums in registers; or a loop, with both in memory, for
 // compilers that take very long over the former.
-#define FOR_BLOCKS FOR_UNROLLED
+#define TRIP_OF_BLOCKS(n) (UNROLL != 0 ? (n) : 1)
+#define FOR_BLOCKS(i, n)                                                                                               \
+    for (uint i##_first = 0; i##_first < (n); i##_first += TRIP_OF_BLOCKS(n))                                          \
+    [[unroll]] for (uint i = i##_first; i < i##_first + TRIP_OF_BLOCKS(n); ++i)
 
 const uint BLOCKS = HEAD_DIM / 4;
 const uint V_BLOCKS = V_HEAD_DIM / 4;

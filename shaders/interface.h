@@ -113,8 +113,8 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
  * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
- * UNROLL: loops over matrices (coopmat), over the blocks of a row (flash_keys) are written out, as registers want it
- * and some compilers take very long for */
+ * UNROLL, of flash_keys: loops over the blocks of a row are unrolled, as registers want it and some compilers take very
+ * long for */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \

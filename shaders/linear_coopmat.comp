@@ -131,9 +131,12 @@ void store_tiles(uint first_output, uint first_row) {
         subgroupBarrier();
         uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
-        for (uint p = gl_SubgroupInvocationID; p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
-            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
-            store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
+        // a loop that is unrolled, as all around it must be for the sums to have registers
+        [[unroll]] for (uint turn = 0; turn < (MATRIX_N * pairs + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE; ++turn) {
+            uint p = turn * SUBGROUP_SIZE + gl_SubgroupInvocationID;
+            uvec4 block = tiles[strip + min(p, MATRIX_N * pairs - 1) / pairs * STRIP_PITCH + p % pairs / 2];
+            if (p < MATRIX_N * pairs)
+                store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
         }
         subgroupBarrier(); // the strip's last readers are done
     }

@@ -141,7 +141,7 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
     if (vkattn::is_coopmat(choice.kernel)) check_matrices(choice.dispatches[0].constants, caps);
     vkattn::AttentionChoice::Dispatch dispatch = choice.dispatches[0];
     dispatch.groups[0] = choice.groups_per_dispatch;
-    check_dispatch(dispatch, vkattn::module_of(choice), caps);
+    check_dispatch(dispatch, vkattn::module_of(choice, caps.traits), caps);
     if (choice.parts > 1) check_dispatch(choice.dispatches[1], Module::kMergeParts, caps);
 }
 

@@ -9,7 +9,9 @@
 #include "vkattn_shaders/coopmat.spv.hpp"
 #include "vkattn_shaders/coopmat2.spv.hpp"
 #include "vkattn_shaders/coopmat2_bf16.spv.hpp"
+#include "vkattn_shaders/coopmat2_rolled.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
+#include "vkattn_shaders/coopmat_rolled.spv.hpp"
 #include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
@@ -68,9 +70,13 @@ const ModuleInfo kModules[] = {
     {"flash_keys", flash_keys_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"flash_shuffle", flash_shuffle_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"coopmat", coopmat_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat_rolled", coopmat_rolled_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
+     true},
     {"coopmat_bf16", coopmat_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
      true},
     {"coopmat2", coopmat2_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
+    {"coopmat2_rolled", coopmat2_rolled_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
+     kAttentionUniforms, true},
     {"coopmat2_bf16", coopmat2_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
      true},
     {"merge_parts", merge_parts_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},

@@ -82,15 +82,18 @@ void pass_keys(Plan &plan, const Flash &flash, gpu::AttentionPush &push, View (&
     plan.barrier();
 }
 
-Module module_of_matrices(const AttentionChoice &choice) {
+// No driver that wants loops rolled multiplies matrices of bf16.
+Module module_of_matrices(const AttentionChoice &choice, const DeviceTraits &traits) {
     const bool bf16 = choice.dispatches[0].constants.QUERY_FORMAT == FORMAT_BF16;
-    if (choice.kernel == VKATTN_KERNEL_COOPMAT2) return bf16 ? Module::kCoopmat2Bf16 : Module::kCoopmat2;
-    return bf16 ? Module::kCoopmatBf16 : Module::kCoopmat;
+    const bool rolled = traits.unroll_matrices == 0;
+    if (choice.kernel == VKATTN_KERNEL_COOPMAT2)
+        return bf16 ? Module::kCoopmat2Bf16 : rolled ? Module::kCoopmat2Rolled : Module::kCoopmat2;
+    return bf16 ? Module::kCoopmatBf16 : rolled ? Module::kCoopmatRolled : Module::kCoopmat;
 }
 
 } // namespace
 
-Module module_of(const AttentionChoice &choice) {
+Module module_of(const AttentionChoice &choice, const DeviceTraits &traits) {
     switch (choice.body) {
     case FlashBody::kAddresses:
         return Module::kFlashAddresses;
@@ -99,7 +102,7 @@ Module module_of(const AttentionChoice &choice) {
     case FlashBody::kKeys:
         return Module::kFlashKeys;
     case FlashBody::kMatrices:
-        return module_of_matrices(choice);
+        return module_of_matrices(choice, traits);
     default:
         return Module::kFlash;
     }
@@ -114,10 +117,11 @@ void add_flash_dispatches(Plan &plan, const Flash &flash, gpu::AttentionPush pus
     if (addressed) pass_keys(plan, flash, push, keys_and_values);
     AttentionChoice::Dispatch dispatch = flash.choice.dispatches[0];
     const uint32_t groups = dispatch.groups[0];
+    const Module module = module_of(flash.choice, plan.context().caps().traits);
     for (push.first_group = 0; push.first_group < groups; push.first_group += flash.choice.groups_per_dispatch) {
         if (push.first_group > 0) plan.barrier();
         dispatch.groups[0] = std::min(flash.choice.groups_per_dispatch, groups - push.first_group);
-        Step &step = add_dispatch(plan, module_of(flash.choice), dispatch, push, flash.parameters);
+        Step &step = add_dispatch(plan, module, dispatch, push, flash.parameters);
         bind_all(plan, step, flash.problem, flash.sources, flash.states);
         step.written_binding = flash.choice.parts > 1 ? BINDING_SCORES : BINDING_OUTPUT;
         if (flash.choice.parts > 1) // the merge writes them, and others may meanwhile

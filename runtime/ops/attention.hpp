@@ -19,7 +19,7 @@ AttentionSources roles_of(const AttentionProblem &problem);
 std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
 
 // The shader of the choice's first dispatch, for kernels other than unfused.
-Module module_of(const AttentionChoice &choice);
+Module module_of(const AttentionChoice &choice, const DeviceTraits &traits);
 
 // Chooses a kernel and adds its dispatches to the plan.
 void add_attention(Plan &plan, const AttentionProblem &problem, const AttentionSources &sources);

@@ -23,13 +23,12 @@ uvec4 pack_vector(mat2x4 v) {
     return uvec4(pack_elements(v[0].xy), pack_elements(v[0].zw), pack_elements(v[1].xy), pack_elements(v[1].zw));
 }
 
-bool is_finite_element(uint bits) { return (bits & EXPONENT_BITS) != EXPONENT_BITS; }
-
+// Without a branch, as what follows: some compilers make one of each && and ?:.
 bool are_finite(uvec4 words) {
-    bool finite = true;
-    [[unroll]] for (uint i = 0; i < 4; ++i) finite =
-        finite && is_finite_element(words[i]) && is_finite_element(words[i] >> 16);
-    return finite;
+    uint largest = 0;
+    [[unroll]] for (uint i = 0; i < 4; ++i) largest =
+        max(largest, max(words[i] & EXPONENT_BITS, (words[i] >> 16) & EXPONENT_BITS));
+    return largest != EXPONENT_BITS;
 }
 
 // Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; ones for what
@@ -40,11 +39,10 @@ bool are_finite(uvec4 words) {
 #define VALUES_MINUS_INFINITY 3u
 
 uint part_of_element(uint bits, uint part) {
-    bool finite = is_finite_element(bits);
-    if (part == VALUES_FINITE) return finite ? bits : 0u;
-    bool nan = !finite && (bits & 0x7fffu) != EXPONENT_BITS;
-    bool negative = (bits & 0x8000u) != 0u;
-    return !finite && (nan || negative == (part == VALUES_MINUS_INFINITY)) ? ONE_BITS : 0u;
+    uint special = uint((bits & EXPONENT_BITS) == EXPONENT_BITS);
+    uint nan = uint((bits & 0x7fffu) > EXPONENT_BITS);
+    uint of_this_sign = uint((bits >> 15) == uint(part == VALUES_MINUS_INFINITY));
+    return part == VALUES_FINITE ? bits * (1u - special) : (special & (nan | of_this_sign)) * ONE_BITS;
 }
 
 uvec4 part_of_elements(uvec4 words, uint part) {
