@@ -1,5 +1,6 @@
 // What the driver's compiler says of a plan's pipelines, on drivers that say anything: those of GPUs.
 #include "device.hpp"
+#include "skips.hpp"
 
 #include <doctest/doctest.h>
 
@@ -29,6 +30,11 @@ vkattn::Plan long_decode(const vkattn::Context &context) {
 }
 
 bool tells_of_shaders() { return test_device().facts().pipeline_executable_properties != 0; }
+
+bool skips_shaders() {
+    if (!tells_of_shaders()) skip("no VK_KHR_pipeline_executable_properties");
+    return !tells_of_shaders();
+}
 
 } // namespace
 
