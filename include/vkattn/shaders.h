@@ -38,7 +38,7 @@ typedef struct vkattn_shader {
     double compile_ms;       /* what vkCreateComputePipelines took; little where a cache had the pipeline */
     uint32_t constant_count;
     uint32_t statistic_count;
-    uint32_t text_count; /* 0 unless the context captures TEXTS */
+    uint32_t text_count; /* 0 unless the context captures TEXTS, and where the driver gives none (Honeykrisp) */
     const vkattn_shader_constant *constants;
     const vkattn_shader_statistic *statistics;
     const vkattn_shader_text *texts;
