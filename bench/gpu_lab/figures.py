@@ -37,7 +37,7 @@ class Figures:
     code_bytes: int | None = None
     instructions: int | None = None
     cycles: int | None = None  # the driver's own static estimate: compares shaders of one GPU, no more
-    compile_seconds: float = 0  # rounded up to a power of two: machines differ, and are shared
+    compile_seconds: float | None = None  # rounded up to a power of two: machines differ, and are shared
 
 
 def figures_of(vendor, shader):

@@ -68,7 +68,7 @@ def page_line(problem, ours, theirs):
             continue
         cells += [f"{row['kernel'] if row['kernel'] != 'auto' else row['module']} {row['tile']}".strip(), number(row["registers"]),
                   number(row["occupancy"]), f"{number(row['spills'])} / {number(row['scratch_bytes'])}",
-                  kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {float(row['compile_seconds']):g}",
+                  kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {row['compile_seconds']}" if row["compile_seconds"] else "–",
                   percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
     return "| " + " | ".join(cells) + " |"
 
