@@ -48,6 +48,10 @@ def main_row(rows, problem, side):
     return next((row for row in own if not row["module"].startswith("merge")), None)
 
 
+def kernel_of(row):
+    return row["module"] if row["kernel"] == "auto" else row["kernel"]  # linear layers have no kernels by name
+
+
 def number(text):
     return text or "–"
 
@@ -66,7 +70,7 @@ def page_line(problem, ours, theirs):
         if row is None or not row["registers"]:
             cells += ["–"] * (len(HEAD) + 1)
             continue
-        cells += [f"{row['kernel'] if row['kernel'] != 'auto' else row['module']} {row['tile']}".strip(), number(row["registers"]),
+        cells += [f"{kernel_of(row)} {row['tile']}".strip(), number(row["registers"]),
                   number(row["occupancy"]), f"{number(row['spills'])} / {number(row['scratch_bytes'])}",
                   kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {row['compile_seconds']}" if row["compile_seconds"] else "–",
                   percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
@@ -94,7 +98,8 @@ def gpu_page(gpu, driver, problems, rows):
     lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
              f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Issue "
              "efficiency: the cycles that the products need at full rate over those of the busiest unit, by the published rates; of a "
-             "whole trip of the loop over keys where its tile is known, else of the product loops. ggml: the same shape, K and V of the "
+             "whole trip of the loop over keys where its tile is known, else of the product loops; 100 % says that the units of the "
+             "products are the busiest, not that nothing else is issued. ggml: the same shape, K and V of the "
              "same type, by Debian's llama.cpp, with its tile (rows x keys).", "",
              "| problem | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [page_line(p.name, main_row(rows, p.name, "vkattn"), main_row(rows, p.name, "ggml")) for p in problems]
@@ -107,7 +112,7 @@ def summary_cell(rows, problem):
     if ours is None or not ours["registers"]:
         return "–"
     spilt = int(ours["spills"] or 0) + int(ours["scratch_bytes"] or 0)
-    cell = f"{ours['kernel']} {percent(ours['hot_efficiency'])}"
+    cell = f"{kernel_of(ours)} {percent(ours['hot_efficiency'])}"
     if theirs is not None and theirs["hot_efficiency"]:
         cell += f" ({percent(theirs['hot_efficiency'])})"
     return cell + (" **spills**" if spilt else "")
