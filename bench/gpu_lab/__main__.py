@@ -8,11 +8,12 @@ import time
 
 import budgets
 import collect
+import lab
 import pages
 from problems import problems
 
-RESULTS = collect.ROOT / "bench/results/gpu-lab"
-BUDGETS = collect.ROOT / "bench/budgets"
+RESULTS = lab.ROOT / "bench/results/gpu-lab"
+BUDGETS = lab.ROOT / "bench/budgets"
 
 
 def selected(names):
@@ -77,7 +78,7 @@ def check(arguments):
     for gpu in gpus:
         path = BUDGETS / f"{gpu.name}.csv"
         if not path.exists():
-            wrong.append(f"{gpu.name}: no {path.relative_to(collect.ROOT)}, expected one (scripts/gpu-lab budgets)")
+            wrong.append(f"{gpu.name}: no {path.relative_to(lab.ROOT)}, expected one (scripts/gpu-lab budgets)")
             continue
         driver, allowed = budgets.read(path)
         own = driver_of(rows[gpu.name])

@@ -3,22 +3,18 @@ import collections
 import csv
 import dataclasses
 import json
-import pathlib
 import re
 import subprocess
-import tempfile
 
 import assembly
+import lab
 import peer
 import tiles
 from figures import Figures, figures_of
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-LAB = ROOT / "scripts/gpu-lab"
-BUILD = "build-modern"
-VKATTN = f"{BUILD}/tools/vkattn"
-VKATTN_ARM64 = "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
-LONGEST_SECONDS = 300  # of one problem on one GPU
+VKATTN = lab.BUILD / "tools/vkattn"
+VKATTN_ARM64 = lab.ROOT / "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
+TOO_LONG = f"not compiled within {lab.LONGEST_SECONDS} s"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +40,12 @@ class Row:
 
 def gpus():
     """Every GPU of the table, those that cannot be had too."""
-    listed = subprocess.run([LAB, "list"], check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run([lab.LAB, "list"], check=True, capture_output=True, text=True).stdout
     reasons = dict(re.findall(r"^(\S+) .*unavailable: (.*)$", listed, re.MULTILINE))
-    with open(ROOT / "bench/gpu_lab/gpus.tsv", newline="") as table:
+    with open(lab.ROOT / "bench/gpu_lab/gpus.tsv", newline="") as table:
         return [Gpu(row["name"], row["product"], row["vendor"].lower(), row["source"] == "arm64",
                     reasons.get(row["name"], ""))
                 for row in csv.DictReader(table, delimiter="\t")]
-
-
-def run(gpu, *command):
-    return subprocess.run([str(word) for word in (LAB, "run", gpu.name, *command)], cwd=ROOT, capture_output=True, text=True,
-                          errors="replace", timeout=LONGEST_SECONDS)
 
 
 def ours(gpu, problem, with_code=True):
@@ -80,9 +71,9 @@ def ours(gpu, problem, with_code=True):
 def shaders_of(gpu, problem, *options):
     """What `vkattn shaders` says of the problem, and "", or None and why it says nothing."""
     try:
-        ran = run(gpu, VKATTN_ARM64 if gpu.is_emulated else VKATTN, "shaders", *problem.options(), "--json", *options)
+        ran = lab.run(gpu.name, VKATTN_ARM64 if gpu.is_emulated else VKATTN, "shaders", *problem.options(), "--json", *options)
     except subprocess.TimeoutExpired:
-        return None, f"not compiled within {LONGEST_SECONDS} s"
+        return None, TOO_LONG
     if ran.returncode != 0:
         return None, last_line(ran.stderr) or f"ended with {ran.returncode}"
     return json.loads(ran.stdout)[0], ""
@@ -90,10 +81,10 @@ def shaders_of(gpu, problem, *options):
 
 def add_printed_code(gpu, problem, shaders):
     """Of a driver that prints its code and does not hand it out: through the statistics layer, which reads what is printed."""
-    with tempfile.TemporaryDirectory(dir=ROOT / BUILD) as folder:
-        file = pathlib.Path(folder) / "pipelines.jsonl"
-        run(gpu, "env", *peer.layer_settings(ROOT / BUILD, file), VKATTN, "shaders", *problem.options(), "--json")
-        records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    try:
+        _, records = lab.run_under_layer(gpu.name, VKATTN, "shaders", *problem.options(), "--json")
+    except subprocess.TimeoutExpired:
+        records = []
     for shader in shaders:
         shader["texts"] = next((r["texts"] for r in records if r["statistics"] == shader["statistics"]), {})
 
@@ -113,9 +104,9 @@ def theirs(gpu, problem):
     if gpu.is_emulated:
         return [failed(problem, "ggml", "the driver runs emulated, where ggml and the statistics layer are not installed")]
     try:
-        found = peer.compile_attention(problem, gpu.name, ROOT / BUILD)
+        found = peer.compile_attention(problem, gpu.name)
     except subprocess.TimeoutExpired:
-        return [failed(problem, "ggml", f"not compiled within {LONGEST_SECONDS} s")]
+        return [failed(problem, "ggml", TOO_LONG)]
     if found.reason:
         return [failed(problem, "ggml", found.reason)]
     return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline,

@@ -21,8 +21,8 @@ def values_of(row):
     if row.figures is not None:
         values |= vars(row.figures)
     if row.hot is not None:
-        hot = row.hot.trip or row.hot
-        values |= {"hot_kind": row.hot.kind, "hot_of": "whole trip" if row.hot.trip else "product loops",
+        hot = row.hot.iteration or row.hot
+        values |= {"hot_kind": row.hot.kind, "hot_of": "whole iteration" if row.hot.iteration else "product loops",
                    "hot_multiply_adds": f"{hot.multiply_adds:g}", "hot_issued": f"{hot.issued:.0f}",
                    "hot_product_share": f"{hot.product_share:.3f}", "hot_scratch": f"{hot.counts['scratch']:.0f}",
                    "hot_busiest_unit": hot.busiest_unit, "hot_efficiency": f"{hot.efficiency:.3f}",
@@ -98,7 +98,7 @@ def gpu_page(gpu, driver, problems, rows):
     lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
              f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Issue "
              "efficiency: the cycles that the products need at full rate over those of the busiest unit, by the published rates; of a "
-             "whole trip of the loop over keys where its tile is known, else of the product loops; 100 % says that the units of the "
+             "whole iteration of the loop over keys where its tile is known, else of the product loops; 100 % says that the units of the "
              "products are the busiest, not that nothing else is issued. ggml: the same shape, K and V of the "
              "same type, by Debian's llama.cpp, with its tile (rows x keys).", "",
              "| problem | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]

@@ -1,21 +1,16 @@
 """ggml's Vulkan attention on a GPU of the lab: what the driver's compiler makes of it, without a GPU. test-backend-ops of
 Debian's llama.cpp-tests asks for the pipelines of a shape under the statistics layer, which writes them down."""
 import dataclasses
-import json
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import ggml_attention  # noqa: E402
+import lab  # noqa: E402
 from shapes import Shape  # noqa: E402
 
-TOP = HERE.parents[1]
-LAYER = "VK_LAYER_VKATTN_statistics"
-SECONDS = 300
 # The specialisation constants of ggml's flash_attn shaders, by their ids (flash_attn_base.glsl).
 TILE = ("workgroup_size", "rows", "keys", "head_dim", "v_head_dim", "clamps", "d_split", "row_split", "subgroup_size",
         "stages_in_shared_memory", "flags", "occupancy_limit")
@@ -42,32 +37,17 @@ def why_not(shape):
     return ""
 
 
-def compile_attention(shape, gpu, build=TOP / "build-modern"):
-    """Runs ggml on the GPU and reads what it compiles."""
+def compile_attention(shape, gpu):
+    """Runs ggml on the GPU and reads what it compiles. Its names for pipelines come with debug markers."""
     reason = why_not(shape)
     if reason:
         return Peer([], reason)
-    build = pathlib.Path(build).resolve()
-    with tempfile.TemporaryDirectory(dir=build) as folder, ggml_attention.case_file(shape, folder) as cases:
-        file = pathlib.Path(folder) / "pipelines.jsonl"
-        run = subprocess.run([*command(gpu, build, file), "--test-file", cases], cwd=TOP, capture_output=True, text=True,
-                             timeout=SECONDS)
-        records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    with ggml_attention.case_file(shape, lab.BUILD) as cases:
+        ran, records = lab.run_under_layer(gpu, "GGML_VK_DEBUG_MARKERS=1",
+                                           *ggml_attention.command(str(lab.ROOT / "scripts/modern-root"), "run"),
+                                           "--test-file", cases)
     pipelines = [with_tile(record) for record in records if is_attention(record)]
-    return Peer(pipelines) if pipelines else Peer([], explain(run))
-
-
-def command(gpu, build, file):
-    """test-backend-ops on the GPU, under the layer. Its names for pipelines come with debug markers."""
-    root = [str(TOP / "scripts/modern-root"), "run"]
-    return [str(TOP / "scripts/gpu-lab"), "run", gpu, "env", *layer_settings(build, file), "GGML_VK_DEBUG_MARKERS=1",
-            *ggml_attention.command(*root)]
-
-
-def layer_settings(build, file):
-    """The environment under which a program's pipelines are written to the file. Apple's driver prints its code."""
-    return [f"VK_LAYER_PATH={build / 'bench/gpu_lab'}", f"VK_INSTANCE_LAYERS={LAYER}", f"VKATTN_STATISTICS_FILE={file}",
-            "AGX_MESA_DEBUG=shaders"]
+    return Peer(pipelines) if pipelines else Peer([], explain(ran))
 
 
 def is_attention(record):
@@ -92,7 +72,7 @@ def with_tile(record):
 
 
 def multiply_adds(tile, path):
-    """In a trip of the loop over keys: of an invocation, or matrix instructions (16 x 16 x 16) of a subgroup; None where the
+    """In a iteration of the loop over keys: of an invocation, or matrix instructions (16 x 16 x 16) of a subgroup; None where the
     driver shares out the matrices."""
     products = tile["rows"] * tile["keys"] * (tile["head_dim"] + tile["v_head_dim"])
     if path == "scalar":

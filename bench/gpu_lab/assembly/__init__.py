@@ -9,8 +9,8 @@ def analyse(vendor, statistics, texts, subgroup_size, gpu="", tile_multiply_adds
 
     vendor: amd, nvidia, intel, apple or qualcomm. statistics, texts: by the names that the driver gives them
     (VK_KHR_pipeline_executable_properties). gpu: the lab's name of the GPU (amd-navi31, nvidia-ampere), or one that says the
-    chip. tile_multiply_adds, where known: those of both products in one trip of the key loop, of a lane, or matrix
-    instructions of a subgroup; the figures of a whole trip then are among the answer."""
+    chip. tile_multiply_adds, where known: those of both products in one iteration of the key loop, of a lane, or matrix
+    instructions of a subgroup; the figures of a whole iteration then are among the answer."""
     reader = READERS.get(vendor)
     if reader is None:
         return None, f"no reader for the machine code of {vendor!r}, expected one of {', '.join(READERS)}"

@@ -1,6 +1,6 @@
-"""What a kernel's hot loops issue in one trip.
+"""What a kernel's hot loops issue in one iteration.
 
-The fast path. A kernel's loop over keys has side paths: masks, limits, a new maximum. Of the ways through one trip the one
+The fast path. A kernel's loop over keys has side paths: masks, limits, a new maximum. Of the ways through one iteration the one
 counts that is worth most: products of blocks that are made of them are worth far more than what surrounds them, so every such
 block lies on it that can; a load from global memory is worth some arithmetic by its size, so that the staging of keys and
 values counts though a limit is asked first, but not the reading of a mask, whose loads are small; anything else only costs, so
@@ -8,14 +8,14 @@ the way is the cheapest left. Both arms of a divergent branch may run: this says
 
 Product loops. Of loops in each other those that hold products themselves are reported one by one, since machine code does not
 say how often they run: a loop around others counts as one of them where its own products are at least half of what a loop in
-it has, else it is `outside`: what one trip issues around the product loops. A loop without products on the way is counted for
-one trip (`counted_once` says how many such there are).
+it has, else it is `outside`: what one iteration issues around the product loops. A loop without products on the way is counted for
+one iteration (`counted_once` says how many such there are).
 
-Efficiency. Cycles that the products need at full rate, over the cycles that the busiest unit needs for the whole trip, both
+Efficiency. Cycles that the products need at full rate, over the cycles that the busiest unit needs for the whole iteration, both
 of one subgroup and by the rates that the ISA's file states: no latency, no bank conflict, no cache miss, and shared memory as
 if no two lanes read the same. `arithmetic_efficiency` is the same without shared and global memory. Of several loops it is
 that of as many products in each, since the two products of attention are of a size: the harmonic mean. A caller that knows
-the tile has better: `trip`, all of one trip of the key loop, the product loops as often as its multiply-adds take."""
+the tile has better: `iteration`, all of one iteration of the key loop, the product loops as often as its multiply-adds take."""
 import collections
 import dataclasses
 
@@ -47,7 +47,7 @@ class LoopFigures:
     issued: int  # all but waits
     multiply_adds: float  # of a lane, or matrix instructions
     product_share: float  # of the issue slots that products compete for
-    cycles: dict  # of one subgroup and trip, by unit
+    cycles: dict  # of one subgroup and iteration, by unit
     product_cycles: float
     busiest_unit: str
     efficiency: float
@@ -58,7 +58,7 @@ class LoopFigures:
 @dataclasses.dataclass
 class HotLoop:
     kind: str  # product or matrix
-    counts: dict  # of one trip of each product loop
+    counts: dict  # of one iteration of each product loop
     issued: int
     multiply_adds: float
     product_share: float
@@ -67,7 +67,7 @@ class HotLoop:
     arithmetic_efficiency: float
     loops: list  # LoopFigures of every product loop
     outside: LoopFigures | None = None  # of the loop around the product loops, without them
-    trip: LoopFigures | None = None  # of a whole trip, where the tile is known
+    iteration: LoopFigures | None = None  # of a whole iteration, where the tile is known
 
     def as_dict(self):
         return dataclasses.asdict(self)
@@ -75,7 +75,7 @@ class HotLoop:
 
 def find(program, vector_kinds, tile_multiply_adds=None):
     """The hot loop and "", or None and the reason why there is none. vector_kinds: those whose instructions compete with
-    the products for issue slots. tile_multiply_adds: those of both products in a trip of the key loop, of a lane, or
+    the products for issue slots. tile_multiply_adds: those of both products in a iteration of the key loop, of a lane, or
     matrix instructions of a subgroup."""
     everything = [i for block in program.blocks.values() for i in block.instructions]
     if not program.loops:
@@ -113,7 +113,7 @@ class Finder:
             sum((BYTE_WORTH * i.bytes if i.loads else 0) - i.issued for i in block.instructions)
 
     def fast_path(self, loop):
-        """Through one trip, from the loop's first block to one that goes back there; None: no way (a loop of two entries)."""
+        """Through one iteration, from the loop's first block to one that goes back there; None: no way (a loop of two entries)."""
         inner = {block: each for each in loop.inner for block in each.blocks}
         best = {}
         for name in sorted(loop.blocks, key=self.program.order.get, reverse=True):
@@ -191,14 +191,14 @@ def summary(kind, path, found, vector_kinds, tile_multiply_adds):
                    harmonic_mean([loop.efficiency for loop in loops]),
                    harmonic_mean([loop.arithmetic_efficiency for loop in loops]), loops,
                    figures(around, found, kind, vector_kinds) if around and not any(around is p for p in found) else None,
-                   whole_trip(around or path, found, kind, vector_kinds, tile_multiply_adds) if tile_multiply_adds else None)
+                   whole_iteration(around or path, found, kind, vector_kinds, tile_multiply_adds) if tile_multiply_adds else None)
 
 
 def harmonic_mean(values):
     return ratio(len(values), sum(1 / value for value in values)) if all(values) else 0
 
 
-def whole_trip(around, found, kind, vector_kinds, tile_multiply_adds):
+def whole_iteration(around, found, kind, vector_kinds, tile_multiply_adds):
     """The key loop and those in it, which share equally what it does not multiply itself. It is the one around the product
     loops, or one that has nearly all products of the tile."""
     around = next((each for each in found if each.products(kind) > 0.75 * tile_multiply_adds), around)

@@ -34,9 +34,9 @@ def test_a_product_loop_in_a_key_loop_of_rdna2_leaves_out_the_masked_path():
 
 def test_a_whole_trip_has_the_product_loop_as_often_as_the_tile_needs():
     hot = analyse("amd", "Assembly", "rdna2.txt", "amd-navi21", 32, tile_multiply_adds=8 * 32)
-    assert hot.trip.cycles["vector"] == 8 * 22 + 4
-    assert hot.trip.multiply_adds == 8 * 32
-    assert hot.trip.efficiency == pytest.approx(8 * 16 / (8 * 22 + 4))
+    assert hot.iteration.cycles["vector"] == 8 * 22 + 4
+    assert hot.iteration.multiply_adds == 8 * 32
+    assert hot.iteration.efficiency == pytest.approx(8 * 16 / (8 * 22 + 4))
 
 
 def test_dual_issue_of_rdna3_has_two_products_in_a_slot():
