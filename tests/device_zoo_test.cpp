@@ -197,7 +197,9 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
     CHECK(devices.size() >= 5);
     for (const ZooDevice &device : devices) {
         INFO("device ", device.name);
-        for (const auto &[name, supported] : device.kernels) {
+        for (const auto &kernel : device.kernels) {
+            const std::string &name = kernel.first;
+            const bool supported = kernel.second;
             INFO("kernel ", name);
             const auto kernels = std::span(device.caps.kernels).first(device.caps.kernel_count);
             const auto judged = std::ranges::find_if(kernels, [&](const vkattn_kernel_support &support) {
