@@ -142,7 +142,7 @@ vkattn_kernel decode_of(const AttentionProblem &problem) {
     return problem.value_in_key ? VKATTN_KERNEL_LATENT_DECODE : VKATTN_KERNEL_DECODE;
 }
 
-bool reads_addresses(FlashBody body) { return body != FlashBody::kTiles && body != FlashBody::kMatrices; }
+bool reads_addresses(FlashBody body) { return body == FlashBody::kAddresses; }
 
 bool is_decode(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_DECODE || kernel == VKATTN_KERNEL_LATENT_DECODE; }
 

@@ -10,8 +10,8 @@
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp, flash_shuffle.comp, flash_keys.comp; coopmat.comp.
-enum class FlashBody { kTiles, kAddresses, kShuffles, kKeys, kMatrices };
+// The bodies of flash and decode: flash.comp, flash_addresses.comp; coopmat.comp.
+enum class FlashBody { kTiles, kAddresses, kMatrices };
 
 // Whether a body reads K and V through device addresses.
 bool reads_addresses(FlashBody body);

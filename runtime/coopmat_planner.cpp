@@ -111,32 +111,6 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
     return type == factors || (factors == VKATTN_TYPE_F16 && is_quantised(type));
 }
 
-// Keys that one workgroup can attend where the trips of an invocation's loops are bounded.
-uint32_t most_keys(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
-    const uint32_t invocations = caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups;
-    const auto trips = [&](uint64_t vectors) { return divide_up(vectors, invocations); };
-    const uint32_t strip = tile.shape.m * tile.dim_subgroups;
-    const uint64_t key_vectors = round_up(problem.head_dim, tile.chunk) / kVectorElements;
-    const uint64_t value_vectors = round_up(problem.v_head_dim, tile.chunk) / kVectorElements;
-    const uint64_t key_chunks = tiles(problem.head_dim, tile.chunk),
-                   value_chunks = tiles(problem.v_head_dim, tile.chunk);
-    const uint64_t query_tiles = tiles(problem.head_dim, tile.shape.k), key_tiles = tiles(tile.keys, strip);
-    const uint64_t outputs = tiles(problem.v_head_dim, strip), steps = tile.keys / tile.shape.k;
-    const uint64_t scores = trips(uint64_t{tile.keys} * rows_of(tile));
-    // Of a tile, as if no loop were written out: staged, of values once more in three parts where some are not finite;
-    // multiplied; masked, dropped and rescaled; summed, in three parts too.
-    uint64_t of_tile =
-        8 + key_chunks + trips(tile.keys * key_vectors) + 4 * (value_chunks + trips(tile.keys * value_vectors));
-    of_tile += loop_trips(key_chunks, 1) + loop_trips(query_tiles, loop_trips(key_tiles)) + 2 * loop_trips(key_tiles);
-    of_tile += loop_trips(scores) + dropout_trips(problem, scores) + loop_trips(tile.shape.n) + loop_trips(outputs);
-    of_tile += 4 * (loop_trips(value_chunks, loop_trips(steps)) + loop_trips(outputs, loop_trips(steps)));
-    of_tile += block_trips(problem, rows_of(tile), tile.keys) + page_trips(problem, tile.keys);
-    const uint64_t once = trips(rows_of(tile) * key_vectors) + outputs * tile.shape.n * tile.shape.m + 64;
-    const uint64_t budget = caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, once);
-    return static_cast<uint32_t>(std::max<uint64_t>(budget / of_tile, 1)) * tile.keys;
-}
-
 } // namespace
 
 std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
@@ -169,7 +143,7 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     choice.keys_per_dispatch = problem.kv_len;
     const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
     choice.parts = parts_to_fill(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
-                                 most_keys(tile, problem, caps));
+                                 keys_of_dispatch(problem, caps, tile.keys));
     gpu::AttentionConstants constants =
         constants_of(problem, caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups);
     constants.PARTS = choice.parts;

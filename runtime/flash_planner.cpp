@@ -20,13 +20,13 @@ constexpr uint64_t kDecodeRows = 64;        // of a KV head: more fill a device 
 constexpr uint64_t kLatentDecodeRows = 512; // the only KV head's: all heads of a few tokens
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
-constexpr uint32_t kTileRowGroups = 16;        // at most
-constexpr uint32_t kTilePitch = 9;             // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;            // dims; CHUNK of shaders/flash.comp
-constexpr uint32_t kTileSums = 64;             // numbers of the output that an invocation holds
-constexpr uint32_t kShuffledRows = 2;          // of an invocation
-constexpr uint32_t kElementsInRegisters = 512; // of Q, and of sums, that an invocation of flash_keys holds
-constexpr uint32_t kElementsInMemory = 1536;   // the same where its loops are loops: with more, compiling takes seconds
+constexpr uint32_t kTileRowGroups = 16; // at most
+constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
+constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
+// Keys that a workgroup attends in one dispatch on a device that ends a shader's loops: few enough for the largest heads.
+// Masks in blocks take a loop for each pair of blocks, and so one tile.
+constexpr uint32_t kKeysOfBoundedLoops = 256;
 
 uint64_t shared_bytes_of_tile(uint32_t rows) {
     const uint64_t tile_rows = uint64_t{rows} * kTileRowGroups;
@@ -129,158 +129,14 @@ bool uses_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     return has_scalar_loads(problem, caps) && problem.kv_len >= addressed_tile(problem, caps).step;
 }
 
-struct ShuffledTile {
-    uint32_t rows; // of an invocation
-    uint32_t lanes_of_row;
-    uint32_t step; // keys
-};
-
-// Lanes that share a row: so many that few rows fill the subgroup, and that none has more head dims than compile in a
-// few seconds.
-uint32_t lanes_of_row(const AttentionProblem &problem, uint32_t rows_of_subgroup) {
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), most_dims = dims > 256 ? 128 : 256;
-    uint32_t lanes = 1;
-    const auto divides = [&](uint32_t dim) { return dim / kElementsOfBlock % (2 * lanes) == 0; };
-    while (2 * lanes <= rows_of_subgroup / kShuffledRows && divides(problem.head_dim) && divides(problem.v_head_dim) &&
-           (2 * lanes * rows_of(problem) <= rows_of_subgroup || dims / lanes > most_dims))
-        lanes *= 2;
-    return lanes;
-}
-
-// Measured on llvmpipe 25: two rows of an invocation share a shuffle, more need more registers than they save. What is
-// written out for a step of keys is what compilation takes its time for.
-ShuffledTile shuffled_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    ShuffledTile tile{kShuffledRows, lanes_of_row(problem, kShuffledRows * caps.subgroup_size), 16};
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim) / tile.lanes_of_row;
-    const uint32_t most = tile.lanes_of_row == 1 ? 1024 : 256; // elements of a step
-    while (tile.step > 4 && tile.step * dims > most) tile.step /= 2;
-    tile.step = std::bit_ceil(step_of(problem, tile.step));
-    // a load takes whole blocks of a row's stretch: as many at a time as there are lanes for each key
-    const uint32_t lanes = caps.subgroup_size / tile.lanes_of_row, stretch = kElementsOfBlock * tile.lanes_of_row;
-    const auto divides = [&](uint32_t dim) { return dim / stretch % (lanes / tile.step) == 0; };
-    while (tile.step < lanes && !(divides(problem.head_dim) && divides(problem.v_head_dim))) tile.step *= 2;
-    return tile;
-}
-
-bool uses_shuffles(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr VkSubgroupFeatureFlags kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-    return caps.traits.shuffled_address_loads != 0 && (caps.subgroup_features & kNeeded) == kNeeded &&
-           may_diverge(caps) && reads_through_addresses(problem, caps) && in_blocks(problem.key) &&
-           in_blocks(problem.value);
-}
-
-struct KeysTile {
-    uint32_t rows; // of an invocation
-    uint32_t step; // keys
-};
-
-// Written out, Q and the sums are in registers; as loops, both are in memory, and a longer step pays for their way.
-KeysTile keys_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const bool unrolls = caps.traits.unroll_blocks != 0;
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
-    const uint32_t most = unrolls ? kElementsInRegisters / dims : std::clamp(kElementsInMemory / dims, 1u, 4u);
-    return {static_cast<uint32_t>(std::min<uint64_t>(rows_of(problem), most)), unrolls ? 4u : 8u};
-}
-
-struct BodyTile {
-    uint32_t rows; // of a workgroup
-    uint32_t keys; // of a step
-};
-
-BodyTile body_tile(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    if (body == FlashBody::kTiles)
-        return {rows_of_tile(problem, caps) * row_groups_of_tile(problem, caps), KEYS_OF_FLASH_TILE};
-    if (body == FlashBody::kKeys) {
-        const KeysTile tile = keys_tile(problem, caps);
-        return {tile.rows, tile.step};
-    }
-    if (body == FlashBody::kShuffles) {
-        const ShuffledTile tile = shuffled_tile(problem, caps);
-        return {tile.rows * caps.subgroup_size / tile.lanes_of_row, tile.step};
-    }
-    const AddressedTile tile = addressed_tile(problem, caps);
-    return {tile.workgroup_size, tile.step};
-}
-
-// Trips of an invocation's loops in a tile of shaders/flash.comp, as if the driver wrote out none of them.
-uint64_t trips_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr uint64_t kBlocks = kTileChunk / kElementsOfBlock;
-    const uint64_t rows = rows_of_tile(problem, caps), groups = row_groups_of_tile(problem, caps);
-    const uint64_t chunks = tiles(problem.head_dim, kTileChunk), value_chunks = tiles(problem.v_head_dim, kTileChunk);
-    // of an invocation, two blocks each: of K or of V, of Q
-    const uint64_t loads = tiles(KEYS_OF_FLASH_TILE, static_cast<uint32_t>(2 * groups)), query_loads = tiles(rows, 2);
-    // a block after the other, the last dims one by one: llvmpipe takes a trip of that loop where there are none, too
-    const auto of_load = [](uint32_t dims) { return loop_trips(2, loop_trips(dims % kElementsOfBlock == 0 ? 1 : 3)); };
-    const uint64_t of_keys = of_load(problem.head_dim), of_values = of_load(problem.v_head_dim);
-    uint64_t trips = 1;
-    trips += loop_trips(chunks, loop_trips(query_loads, of_keys) + loop_trips(loads, of_keys) + loop_trips(kBlocks));
-    trips += loop_trips(4 * rows);                                                           // masks
-    trips += loop_trips(rows, loop_trips(COLUMNS_OF_FLASH_TILE) + loop_trips(value_chunks)); // maxima, rescaled sums
-    trips += loop_trips(value_chunks, loop_trips(loads, of_values) + loop_trips(COLUMNS_OF_FLASH_TILE));
-    return trips + dropout_trips(problem, 4 * rows);
-}
-
-// Trips of an invocation's loops in a step of keys: at most, that is with the careful path that attends the rows again
-// where a hidden value is not a number.
-uint64_t trips_of_step(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    const auto chunks = [&](uint32_t dims) { return tiles(problem.head_dim, dims) + tiles(problem.v_head_dim, dims); };
-    const BodyTile tile = body_tile(problem, caps, body);
-    const uint64_t of_masks = block_trips(problem, tile.rows, tile.keys) + page_trips(problem, tile.keys);
-    if (body == FlashBody::kTiles) return trips_of_tile(problem, caps) + of_masks;
-    uint32_t of_key = chunks(BLOCKS_OF_FLASH_ROW_TRIP * kElementsOfBlock) + 4; // of lib/flash_row.glsl, and of the step
-    if (body == FlashBody::kKeys && caps.traits.unroll_blocks == 0) of_key += chunks(tile.keys * kElementsOfBlock);
-    uint64_t trips = uint64_t{of_key} * tile.keys + of_masks;
-    if (present(problem.block_mask)) // next_seen_key, from block to block
-        trips += loop_trips(tile.keys / problem.block_kv_len + 2, block_trips(problem, tile.rows, 1));
-    return trips;
-}
-
-// Keys that one workgroup can attend in one dispatch, a multiple of the body's step.
-uint32_t most_keys(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
-    uint32_t rows = 1; // of an invocation
-    if (body == FlashBody::kShuffles) rows = kShuffledRows;
-    if (body == FlashBody::kKeys) rows = keys_tile(problem, caps).rows;
-    const uint64_t limit = caps.max_loop_iterations / rows;
-    const uint64_t once = 4 * (problem.head_dim + problem.v_head_dim + kStateHeader); // a row is loaded and stored
-    const uint64_t of_step = trips_of_step(problem, caps, body);
-    if (once + of_step > limit)
-        fail(VKATTN_ERROR_UNSUPPORTED, "flash: ", (once + of_step) * rows,
-             " trips of loops for a step of keys, expected at most ", caps.max_loop_iterations, " on ", caps.name,
-             ", whose shaders end a loop then",
-             present(problem.block_mask) ? ": larger blocks in block_mask need fewer" : "");
-    const uint64_t steps = (limit - once) / of_step;
-    const uint64_t keys = steps * body_tile(problem, caps, body).keys;
-    return static_cast<uint32_t>(
-        std::min<uint64_t>(body == FlashBody::kKeys ? keys * caps.subgroup_size : keys, UINT32_MAX));
-}
-
-// flash_keys makes a vector of the keys, and reads K and V once for several rows in their storage format;
-// flash_addresses makes a vector of the rows: with few rows most of that vector is idle, with 16-bit formats each load
-// is a conversion. Its invocations walk their stretches side by side, and so cannot leave out a block of keys.
-bool uses_keys(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr VkSubgroupFeatureFlags kNeeded =
-        VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-    if (rows_of(problem) > caps.traits.most_divergent_rows || (caps.subgroup_features & kNeeded) != kNeeded ||
-        !may_diverge(caps) || !reads_through_addresses(problem, caps) || present(problem.block_mask) ||
-        !in_blocks(problem.key) || !in_blocks(problem.value) || keys_tile(problem, caps).rows == 0)
-        return false;
-    const bool in_place = has_scalar_loads(problem, caps) && reads_in_place(problem);
-    return !in_place || rows_of(problem) <= (has_f32_keys(problem) ? 2 : 4);
-}
-
-// Whether one dispatch takes all rows: of bodies whose grid is not shared out to several. Parts of the keys, of flash_keys,
-// are as many as its loops need.
-bool fits_one_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
-    const uint64_t parts = body == FlashBody::kKeys ? tiles(problem.kv_len, most_keys(problem, caps, body)) : 1;
-    return tiles(rows_of(problem), body_tile(problem, caps, body).rows) * parts <= caps.max_workgroup_count[0];
+// Whether one dispatch takes all rows: the grid of the body that reads through addresses is not shared out to several.
+bool fits_one_dispatch(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return tiles(rows_of(problem), addressed_tile(problem, caps).workgroup_size) <= caps.max_workgroup_count[0];
 }
 
 FlashBody body_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const auto fits = [&](FlashBody body) { return fits_one_dispatch(problem, caps, body); };
-    if (uses_shuffles(problem, caps) && fits(FlashBody::kShuffles)) return FlashBody::kShuffles;
-    if (uses_keys(problem, caps) && fits(FlashBody::kKeys)) return FlashBody::kKeys;
-    return uses_addresses(problem, caps) && fits(FlashBody::kAddresses) ? FlashBody::kAddresses : FlashBody::kTiles;
+    return uses_addresses(problem, caps) && fits_one_dispatch(problem, caps) ? FlashBody::kAddresses
+                                                                             : FlashBody::kTiles;
 }
 
 // Rows [B,Hkv,keys,D] as flash_addresses reads them.
@@ -326,29 +182,6 @@ void plan_addressed(const AttentionProblem &problem, const DeviceCaps &caps, Att
     address(copies ? choice.staged_key : problem.key, copies ? staged_value : problem.value, choice);
 }
 
-void plan_keys(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const KeysTile tile = keys_tile(problem, caps);
-    choice.reason += "; a stretch of keys an invocation, K and V read through device addresses";
-    choice.dispatches[0] = {constants_of(problem, caps.subgroup_size),
-                            {tiles(rows_of(problem), tile.rows) * choice.parts, problem.kv_heads, problem.batch}};
-    choice.dispatches[0].constants.ROWS = tile.rows;
-    choice.dispatches[0].constants.STEP = tile.step;
-    choice.dispatches[0].constants.UNROLL = caps.traits.unroll_blocks;
-    address(problem.key, problem.value, choice);
-}
-
-void plan_shuffles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    const ShuffledTile tile = shuffled_tile(problem, caps);
-    const uint32_t tile_rows = tile.rows * caps.subgroup_size / tile.lanes_of_row;
-    choice.reason += "; K and V are read through device addresses and shared by shuffles";
-    choice.dispatches[0] = {constants_of(problem, caps.subgroup_size),
-                            {tiles(rows_of(problem), tile_rows) * choice.parts, problem.kv_heads, problem.batch}};
-    choice.dispatches[0].constants.ROWS = tile.rows;
-    choice.dispatches[0].constants.LANES_OF_ROW = tile.lanes_of_row;
-    choice.dispatches[0].constants.STEP = tile.step;
-    address(problem.key, problem.value, choice);
-}
-
 void plan_tiles(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     const uint32_t rows = rows_of_tile(problem, caps);
     const uint32_t row_groups = row_groups_of_tile(problem, caps);
@@ -382,13 +215,13 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, FlashBody body) {
     const uint32_t row_groups = body == FlashBody::kTiles ? row_groups_of_tile(problem, caps) : kTileRowGroups;
-    const uint32_t rows =
-        body == FlashBody::kKeys ? keys_tile(problem, caps).rows : rows_of_tile(problem, caps) * row_groups;
+    const uint32_t rows = rows_of_tile(problem, caps) * row_groups;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows)} * problem.kv_heads * problem.batch;
     const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kTileRowGroups / row_groups);
     const uint64_t wanted = divide_up(filling, workgroups);
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(wanted, most), tiles(problem.kv_len, most_keys(problem, caps, body)));
+    return parts_between(problem, std::min(wanted, most),
+                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, KEYS_OF_FLASH_TILE)));
 }
 
 void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
@@ -397,10 +230,6 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
         return plan_tiles(problem, caps, choice);
     case FlashBody::kAddresses:
         return plan_addressed(problem, caps, choice);
-    case FlashBody::kShuffles:
-        return plan_shuffles(problem, caps, choice);
-    case FlashBody::kKeys:
-        return plan_keys(problem, caps, choice);
     case FlashBody::kMatrices:
         break; // see coopmat_planner
     }
@@ -408,22 +237,9 @@ void plan_body(const AttentionProblem &problem, const DeviceCaps &caps, Attentio
 
 } // namespace
 
-uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys) {
-    if (!present(problem.block_mask)) return 0;
-    const uint64_t group = problem.query_heads / problem.kv_heads;
-    const uint64_t heads = problem.block_mask.shape[1] == 1 ? 1 : group;
-    const uint64_t positions = std::min<uint64_t>(rows / group + 2, problem.q_len);
-    const uint64_t query_blocks = positions / problem.block_q_len + 2, key_blocks = keys / problem.block_kv_len + 2;
-    return loop_trips(heads, loop_trips(query_blocks, loop_trips(key_blocks)));
-}
-
-uint64_t page_trips(const AttentionProblem &problem, uint64_t keys) {
-    return present(problem.block_table) ? loop_trips(keys / problem.key.shape[2] + 2) : 0;
-}
-
-uint64_t dropout_trips(const AttentionProblem &problem, uint64_t weights) {
-    constexpr uint64_t kRounds = 10; // of Philox
-    return problem.dropout_p > 0 ? loop_trips(weights, loop_trips(kRounds)) : 0;
+uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
+    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    return present(problem.block_mask) ? keys_of_tile : round_up(kKeysOfBoundedLoops, keys_of_tile);
 }
 
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -433,12 +249,8 @@ bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 void plan_flash(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
     choice.body = body_of(problem, caps);
-    const uint32_t keys = most_keys(problem, caps, choice.body);
-    // A context too long for one workgroup's loops takes several dispatches, or parts: flash_keys goes on from no
-    // state.
-    const bool resumes = choice.body != FlashBody::kKeys;
-    choice.parts = resumes ? 1 : tiles(problem.kv_len, keys);
-    choice.keys_per_dispatch = resumes ? keys : problem.kv_len;
+    choice.parts = 1;
+    choice.keys_per_dispatch = keys_of_dispatch(problem, caps, KEYS_OF_FLASH_TILE);
     plan_body(problem, caps, choice);
     if (choice.keys_per_dispatch < problem.kv_len) {
         choice.scores = states_of(problem, 1);

@@ -13,16 +13,8 @@ void plan_decode(const AttentionProblem &problem, const DeviceCaps &caps, Attent
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool decode_pays(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// Trips of a loop around `body` others each time, with the last look at its condition: what some drivers bound.
-constexpr uint64_t loop_trips(uint64_t count, uint64_t body = 0) { return 1 + count * (1 + body); }
-
-// Trips of the loops of blocks_of (shaders/lib/mask.glsl) over so many of a KV head's rows and so many keys, at most; 0
-// without a block mask.
-uint64_t block_trips(const AttentionProblem &problem, uint64_t rows, uint64_t keys);
-
-// The same of keys_exist (lib/sequence.glsl) over so many keys, and of dropping so many weights (lib/dropout.glsl).
-uint64_t page_trips(const AttentionProblem &problem, uint64_t keys);
-uint64_t dropout_trips(const AttentionProblem &problem, uint64_t weights);
+// Keys that a workgroup may attend in one dispatch, whole tiles of so many: some drivers end a shader's loops.
+uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
 
 // Parts of each row's keys that fill the device with so many workgroups a part, none above most_keys.
 uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,

@@ -112,9 +112,7 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
  * BLOCK_KV_LEN: queries and keys of a block of block_mask.
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
- * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
- * UNROLL, of flash_keys: loops over the blocks of a row are unrolled, as registers want it and some compilers take very
- * long for */
+ * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K. */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
     X(0, WORKGROUP_SIZE, 32)                                                                                           \
     X(1, HEAD_DIM, 64)                                                                                                 \
@@ -138,21 +136,19 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
     X(19, VALUE_ROW_BYTES, 0)                                                                                          \
     X(20, ROWS, 1)                                                                                                     \
     X(21, PAGE_SIZE, 0)                                                                                                \
-    X(22, LANES_OF_ROW, 1)                                                                                             \
-    X(23, MATRIX_M, 16)                                                                                                \
-    X(24, MATRIX_N, 16)                                                                                                \
-    X(25, MATRIX_K, 16)                                                                                                \
-    X(26, SUBGROUP_SIZE, 32)                                                                                           \
-    X(27, DIM_SUBGROUPS, 1)                                                                                            \
-    X(28, KEYS_OF_TILE, 32)                                                                                            \
-    X(29, DIMS_OF_CHUNK, 64)                                                                                           \
-    X(30, QUERY_IN_REGISTERS, 1)                                                                                       \
-    X(31, VALUE_IN_KEY, 0)                                                                                             \
-    X(32, UNROLL, 1)                                                                                                   \
-    X(33, BLOCK_Q_LEN, 1)                                                                                              \
-    X(34, BLOCK_KV_LEN, 1)                                                                                             \
-    X(35, READS_AHEAD, 0)                                                                                              \
-    X(36, STAGED, 0)
+    X(22, MATRIX_M, 16)                                                                                                \
+    X(23, MATRIX_N, 16)                                                                                                \
+    X(24, MATRIX_K, 16)                                                                                                \
+    X(25, SUBGROUP_SIZE, 32)                                                                                           \
+    X(26, DIM_SUBGROUPS, 1)                                                                                            \
+    X(27, KEYS_OF_TILE, 32)                                                                                            \
+    X(28, DIMS_OF_CHUNK, 64)                                                                                           \
+    X(29, QUERY_IN_REGISTERS, 1)                                                                                       \
+    X(30, VALUE_IN_KEY, 0)                                                                                             \
+    X(31, BLOCK_Q_LEN, 1)                                                                                              \
+    X(32, BLOCK_KV_LEN, 1)                                                                                             \
+    X(33, READS_AHEAD, 0)                                                                                              \
+    X(34, STAGED, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

@@ -195,7 +195,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
     const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0,"
-                               "shuffled_address_loads=0,most_divergent_rows=0,corrupted_addresses=1");
+                               "corrupted_addresses=1");
     vkattn_linear_desc desc{};
     desc.input = vkattn::tensor(VKATTN_TYPE_F16, {1, 19, 72});
     desc.weight = vkattn::tensor(VKATTN_TYPE_F16, {45, 72});

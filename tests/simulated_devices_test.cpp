@@ -42,8 +42,6 @@ struct Trait {
 };
 // Of what is fast, and for how long a system lets a device work. What the simulating driver needs for itself stays.
 constexpr Trait kTraits[] = {{"scalar_address_loads", &vkattn::DeviceTraits::scalar_address_loads},
-                             {"shuffled_address_loads", &vkattn::DeviceTraits::shuffled_address_loads},
-                             {"most_divergent_rows", &vkattn::DeviceTraits::most_divergent_rows},
                              {"most_addressed_linear_rows", &vkattn::DeviceTraits::most_addressed_linear_rows},
                              {"parallel_workgroups", &vkattn::DeviceTraits::parallel_workgroups},
                              {"max_dispatch_megaflops", &vkattn::DeviceTraits::max_dispatch_megaflops},

@@ -19,9 +19,6 @@ struct Trait {
 constexpr Trait kTraits[] = {
     {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
     {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
-    {"shuffled_address_loads", &DeviceTraits::shuffled_address_loads},
-    {"most_divergent_rows", &DeviceTraits::most_divergent_rows},
-    {"unroll_blocks", &DeviceTraits::unroll_blocks},
     {"most_addressed_linear_rows", &DeviceTraits::most_addressed_linear_rows},
     {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
     {"parallel_workgroups", &DeviceTraits::parallel_workgroups},

@@ -24,14 +24,10 @@ struct Row {
 // What the versions of llvmpipe have in common, and the ways of reading K and V in which they differ. Linear layers of
 // 64 rows (f16) through addresses and in shared memory: 52 and 226 ms on Mesa 26 (4096 to 4096 features), 72 and 585 on
 // 25, 54 and 1163 on 22.3 (2048 to 4096); of one row 4 and 13, 8 and 23, 4 and 45.
-constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads, uint32_t shuffled_address_loads,
-                                       uint32_t most_divergent_rows, uint32_t unroll_blocks) {
+constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads) {
     return {.max_loop_iterations = 65535,
             .scalar_address_loads = scalar_address_loads,
-            .shuffled_address_loads = shuffled_address_loads,
-            .most_divergent_rows = most_divergent_rows,
             .widest_divergent_addresses = 8,
-            .unroll_blocks = unroll_blocks,
             .most_addressed_linear_rows = UINT32_MAX,
             .parallel_workgroups = 16,
             .matrix_units = 0,
@@ -53,24 +49,14 @@ constexpr Row kTable[] = {
     // 64-bit value that differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on
     // the stack, and cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to
     // compile.
-    {kMesaSoftware, "llvmpipe", "", "Mesa ", 26, llvmpipe_traits(1, 0, 8, 1)},
-    // Mesa 25 with LLVM 15 makes uniform loads inside loops once a lane, but a shuffle by a constant is one
-    // instruction: 64 wide heads run at 56 GFLOP/s so, at 6 in shared memory.
-    {kMesaSoftware, "llvmpipe", "", "Mesa ", 25, llvmpipe_traits(0, 1, 0, 1)},
+    {kMesaSoftware, "llvmpipe", "", "Mesa ", 26, llvmpipe_traits(1)},
     // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
-    // Mesa 25 every lane of every load and shuffle is a branch, and unrolled kernels compile for many seconds; a decode
-    // step (H32/8, 4096 keys of D 128, f16) takes 9 ms through addresses in loops, 55 in shared memory.
-    {kMesaSoftware, "llvmpipe", "", "", 0, llvmpipe_traits(0, 0, UINT32_MAX, 0)},
-    // SwiftShader: 16 rows over 512 keys of D 64 run at 0.20 GFLOP/s through addresses and at 0.13 in shared memory,
-    // one row at 0.08 and 0.02; 32 rows at 0.18 and 0.23. Linear layers (512 to 512 features, f16) of one row: 0.06 and
-    // 0.02, of 4 0.14 and 0.02, of 64 0.18 and 0.34.
-    {kGoogle,
-     "SwiftShader",
-     "",
-     "",
-     0,
-     {.most_divergent_rows = 16, .unroll_blocks = 0, .most_addressed_linear_rows = 16}},
+    // Mesa 26 uniform loads inside loops are made once a lane.
+    {kMesaSoftware, "llvmpipe", "", "", 0, llvmpipe_traits(0)},
+    // SwiftShader: linear layers (512 to 512 features, f16) of one row run at 0.06 GFLOP/s through addresses and at 0.02
+    // in shared memory, of 4 at 0.14 and 0.02, of 64 at 0.18 and 0.34.
+    {kGoogle, "SwiftShader", "", "", 0, {.most_addressed_linear_rows = 16}},
 
     // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than
     // plain arithmetic or wrong. Rows of devices that are well stand before their vendor's.

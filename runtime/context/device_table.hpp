@@ -8,18 +8,10 @@ namespace vkattn {
 // Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
-    // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses
-    // and its kin, straight code without shared memory, are then the fastest by far.
+    // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses,
+    // straight code without shared memory, is then the fastest by far.
     uint32_t scalar_address_loads = 0;
-    // Loads through device addresses that differ between a subgroup's invocations, with a shuffle by a constant costing
-    // one
-    // instruction: flash_shuffle is then the fastest.
-    uint32_t shuffled_address_loads = 0;
-    // Query rows of a KV head up to which flash_keys is the fastest, since loads through a device address of the
-    // invocation's own cost no more than those from shared memory; 0: it is not to be used.
-    uint32_t most_divergent_rows = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
-    uint32_t unroll_blocks = 1; // loops of flash_keys are written out; 0: the driver's compiler takes too long for it
     // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost
     // less than shared memory; 0: it is not to be used.
     uint32_t most_addressed_linear_rows = 0;

@@ -15,8 +15,6 @@
 #include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
-#include "vkattn_shaders/flash_keys.spv.hpp"
-#include "vkattn_shaders/flash_shuffle.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_addresses.spv.hpp"
@@ -67,8 +65,6 @@ const ModuleInfo kModules[] = {
     {"flash", flash_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"flash_addresses", flash_addresses_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
      kAttentionUniforms},
-    {"flash_keys", flash_keys_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"flash_shuffle", flash_shuffle_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
     {"coopmat", coopmat_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
     {"coopmat_rolled", coopmat_rolled_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
      true},

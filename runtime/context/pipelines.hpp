@@ -14,8 +14,6 @@ namespace vkattn {
 enum class Module : uint32_t {
     kFlash,
     kFlashAddresses,
-    kFlashKeys,
-    kFlashShuffle,
     kCoopmat,
     kCoopmatRolled,
     kCoopmatBf16,

@@ -97,10 +97,6 @@ Module module_of(const AttentionChoice &choice, const DeviceTraits &traits) {
     switch (choice.body) {
     case FlashBody::kAddresses:
         return Module::kFlashAddresses;
-    case FlashBody::kShuffles:
-        return Module::kFlashShuffle;
-    case FlashBody::kKeys:
-        return Module::kFlashKeys;
     case FlashBody::kMatrices:
         return module_of_matrices(choice, traits);
     default:

@@ -1,11 +1,6 @@
 // What the bodies that read through addresses do with the scores of a step's keys, for each of an invocation's rows.
 // After lib/attention_bindings.glsl, lib/work.glsl, lib/mask.glsl, lib/score.glsl, lib/softmax.glsl, lib/states.glsl.
-// Before: V_BLOCKS, blocks of four of a row's output that an invocation holds; row_of_tile. FOR_BLOCKS, where loops
-// over them may be kept.
-
-#ifndef FOR_BLOCKS
-#define FOR_BLOCKS(d, n) [[unroll]] for (uint d = 0; d < (n); ++d)
-#endif
+// Before: V_BLOCKS, blocks of four of a row's output that an invocation holds; row_of_tile.
 
 vec4 sums[ROWS * V_BLOCKS];
 float s[ROWS * STEP]; // scores of a step's keys, then their weights
@@ -66,6 +61,6 @@ float soften_row(const uint r) {
 bool sums_are_finite(const uint r) {
     const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
     uvec4 largest = uvec4(0);
-    FOR_BLOCKS(d, V_BLOCKS) largest = max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest = max(largest, floatBitsToUint(sums[r * V_BLOCKS + d]) & exponent);
     return all(lessThan(largest, exponent));
 }

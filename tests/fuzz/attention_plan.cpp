@@ -115,9 +115,6 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
                                  data.ConsumeBool() ? VKATTN_TYPE_F16 : VKATTN_TYPE_BF16};
     caps.traits.max_loop_iterations = data.ConsumeBool() ? 65536 : 0;
     caps.traits.scalar_address_loads = data.ConsumeBool();
-    caps.traits.shuffled_address_loads = data.ConsumeBool();
-    caps.traits.most_divergent_rows = data.ConsumeIntegralInRange<uint32_t>(0, 64);
-    caps.traits.unroll_blocks = data.ConsumeBool();
     caps.traits.widest_divergent_addresses = data.ConsumeBool() ? 8 : 0;
     caps.traits.parallel_workgroups = data.ConsumeIntegralInRange(1u, 4096u);
     caps.traits.max_dispatch_megaflops = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
