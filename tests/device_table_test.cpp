@@ -1,5 +1,5 @@
 // The table of devices: rows match by vendor, name and driver, and the more particular row comes first.
-#include "runtime/context/device_table.hpp"
+#include "runtime/device/device_table.hpp"
 
 #include <doctest/doctest.h>
 

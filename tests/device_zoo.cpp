@@ -1,6 +1,6 @@
 #include "device_zoo.hpp"
 
-#include "runtime/context/kernel_support.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
 
 #include "text_file.hpp"
 

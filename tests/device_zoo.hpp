@@ -1,7 +1,7 @@
 // Real devices as data: what their drivers report, from files that `vkattn devices --json` wrote.
 #pragma once
 
-#include "runtime/context/device_caps.hpp"
+#include "runtime/device/device_caps.hpp"
 
 #include <map>
 #include <string>

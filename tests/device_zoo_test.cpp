@@ -4,12 +4,12 @@
 #include "skips.hpp"
 #include "spirv_shared_memory.hpp"
 
-#include "runtime/attention_planner.hpp"
-#include "runtime/context/kernel_support.hpp"
-#include "runtime/context/pipelines.hpp"
-#include "runtime/error.hpp"
+#include "runtime/kernels/choose.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/vulkan/pipelines.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include "text_file.hpp"
 

@@ -4,7 +4,7 @@
 #include "compare.hpp"
 #include "device.hpp"
 
-#include "runtime/context/functions.hpp"
+#include "runtime/vulkan/functions.hpp"
 
 #include <doctest/doctest.h>
 #include <vulkan/vulkan.h>

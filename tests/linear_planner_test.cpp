@@ -1,7 +1,7 @@
 // Linear layers as they are divided: whatever a saved choice says, within what the device has.
 #include "random_draws.hpp"
-#include "runtime/context/kernel_support.hpp"
-#include "runtime/linear_planner.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/kernels/linear.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 // they are what its facts say. VKATTN_REWRITE_CHOICES=1 writes those lines anew.
 #include "device_zoo.hpp"
 
-#include "runtime/context/device_overrides.hpp"
+#include "runtime/device/device_overrides.hpp"
 
 #include "text_file.hpp"
 

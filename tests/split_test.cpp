@@ -1,8 +1,8 @@
 // Tensors that a device cannot bind whole, on a context whose limit is lowered.
 #include "compare.hpp"
 #include "limited_device.hpp"
-#include "runtime/attention_problem.hpp"
-#include "runtime/bindable.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/device/bindable.hpp"
 #include "runtime/ops/attention_split.hpp"
 
 #include <doctest/doctest.h>

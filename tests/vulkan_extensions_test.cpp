@@ -1,5 +1,5 @@
 // Our declarations of young extensions are those of Vulkan's headers, as far as these have them.
-#include "runtime/context/vulkan_extensions.hpp"
+#include "runtime/vulkan/vulkan_extensions.hpp"
 #include "skips.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // The size of a module's workgroups, read from its SPIR-V.
-#include "runtime/shader_reports.hpp"
+#include "runtime/plan/shader_reports.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,10 @@
 #include "runtime/layers/call.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/tensor_checks.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/cache.hpp"
+#include "runtime/layers/cache.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/tokens.hpp"

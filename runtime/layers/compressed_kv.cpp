@@ -1,8 +1,8 @@
 #include "runtime/layers/compressed_kv.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/rope.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 namespace vkattn {
 namespace {

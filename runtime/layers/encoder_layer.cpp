@@ -1,6 +1,6 @@
 #include "runtime/layers/encoder_layer.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/layers/mha.hpp"
 #include "runtime/ops/norm.hpp"
 

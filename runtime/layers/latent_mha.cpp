@@ -1,7 +1,7 @@
 #include "runtime/layers/latent_mha.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/problem/tensor.hpp"
 
 namespace vkattn {
 

@@ -1,6 +1,6 @@
 #include "runtime/layers/latent_query.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 

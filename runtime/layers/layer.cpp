@@ -1,7 +1,7 @@
 #include "runtime/layers/layer.hpp"
 
-#include "runtime/cache.hpp"
-#include "runtime/error.hpp"
+#include "runtime/layers/cache.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/compressed_kv.hpp"
 #include "runtime/layers/encoder_layer.hpp"
@@ -11,8 +11,8 @@
 #include "runtime/layers/mla.hpp"
 #include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
-#include "runtime/rounding.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include <algorithm>
 #include <cmath>

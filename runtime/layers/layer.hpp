@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/context/memory.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/plan/plan.hpp"
 
 #include <map>
 #include <string>

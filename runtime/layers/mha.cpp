@@ -1,9 +1,9 @@
 #include "runtime/layers/mha.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/rope.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 namespace vkattn {
 namespace {

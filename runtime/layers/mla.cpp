@@ -1,10 +1,10 @@
 #include "runtime/layers/mla.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/rope.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "runtime/layers/mla_block.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/layers/mla.hpp"
 #include "runtime/ops/norm.hpp"
 

@@ -1,8 +1,8 @@
 #include "runtime/ops/attention.hpp"
 
-#include "runtime/attention_planner.hpp"
-#include "runtime/context/kernel_support.hpp"
-#include "runtime/error.hpp"
+#include "runtime/kernels/choose.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/ops/kv_append.hpp"
 

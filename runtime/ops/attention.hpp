@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/attention_problem.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/plan/plan.hpp"
 
 namespace vkattn {
 

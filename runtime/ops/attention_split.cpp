@@ -1,8 +1,8 @@
 #include "runtime/ops/attention_split.hpp"
 
-#include "runtime/attention_planner.hpp"
-#include "runtime/bindable.hpp"
-#include "runtime/error.hpp"
+#include "runtime/kernels/choose.hpp"
+#include "runtime/device/bindable.hpp"
+#include "runtime/support/error.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/attention_problem.hpp"
-#include "runtime/context/device_caps.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/device/device_caps.hpp"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 #include "runtime/ops/elementwise.hpp"
 
-#include "runtime/grid.hpp"
+#include "runtime/device/grid.hpp"
 
 namespace vkattn {
 

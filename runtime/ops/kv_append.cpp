@@ -1,11 +1,11 @@
 #include "runtime/ops/kv_append.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/elementwise.hpp"
-#include "runtime/rounding.hpp"
-#include "runtime/sequences.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/tensor_checks.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/problem/sequences.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
 
 namespace vkattn {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/linear_planner.hpp"
-#include "runtime/plan.hpp"
+#include "runtime/kernels/linear.hpp"
+#include "runtime/plan/plan.hpp"
 
 #include <string>
 

@@ -1,10 +1,10 @@
 #include "runtime/ops/merge.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/grid.hpp"
-#include "runtime/rounding.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/device/grid.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 #include "runtime/ops/norm.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/tokens.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include <cmath>
 

@@ -1,10 +1,10 @@
 #include "runtime/ops/peaks.hpp"
 
-#include "runtime/context/kernel_support.hpp"
-#include "runtime/context/memory.hpp"
-#include "runtime/context/submit.hpp"
-#include "runtime/plan.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/vulkan/submit.hpp"
+#include "runtime/plan/plan.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/context/context.hpp"
+#include "runtime/vulkan/context.hpp"
 
 namespace vkattn {
 

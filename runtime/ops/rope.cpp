@@ -1,6 +1,6 @@
 #include "runtime/ops/rope.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/elementwise.hpp"
 
 #include <algorithm>

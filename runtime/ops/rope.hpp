@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan.hpp"
+#include "runtime/plan/plan.hpp"
 
 #include <vector>
 

@@ -1,9 +1,9 @@
 #include "runtime/ops/tokens.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/grid.hpp"
-#include "runtime/tensor.hpp"
-#include "runtime/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/device/grid.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 // Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's
 // limits, by a calculation of its own.
-#include "runtime/attention_planner.hpp"
-#include "runtime/bindable.hpp"
-#include "runtime/context/kernel_support.hpp"
-#include "runtime/error.hpp"
+#include "runtime/kernels/choose.hpp"
+#include "runtime/device/bindable.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/attention_split.hpp"
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "tests/fuzz/expect.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 

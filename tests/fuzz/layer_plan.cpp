@@ -1,6 +1,6 @@
 // Any layer of any sizes and any call of it: whatever plan comes of it stays inside the call's tensors, the workspace and
 // the device's limits.
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/layers/layer.hpp"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"

@@ -1,6 +1,6 @@
 // Any description of linear, norm, embedding, kv_append and merge: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
-#include "runtime/error.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"

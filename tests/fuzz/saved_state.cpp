@@ -1,7 +1,7 @@
 // What a context saved, as anybody may have changed it: as it comes, and behind a header that says it is whole.
-#include "runtime/saved_state.hpp"
-#include "runtime/context/tunings.hpp"
-#include "runtime/context/verdicts.hpp"
+#include "runtime/trials/saved_state.hpp"
+#include "runtime/device/tunings.hpp"
+#include "runtime/device/verdicts.hpp"
 
 #include <cstdint>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Sizes and tensors out of a fuzzer's input: mostly right, some of them far too large.
 #pragma once
 
-#include "runtime/tensor.hpp"
+#include "runtime/problem/tensor.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>
 

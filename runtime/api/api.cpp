@@ -1,0 +1,498 @@
+// The C entry points: check the handles, call, translate errors. No logic.
+#define STRINGIFY_VALUE(x) #x
+#define STRINGIFY(x) STRINGIFY_VALUE(x)
+
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/layers/cache.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/layers/call.hpp"
+#include "runtime/layers/layer.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/embedding.hpp"
+#include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/linear.hpp"
+#include "runtime/ops/merge.hpp"
+#include "runtime/ops/norm.hpp"
+#include "runtime/ops/peaks.hpp"
+#include "runtime/ops/prewarm.hpp"
+#include "runtime/trials/saved_state.hpp"
+#include "runtime/trials/self_test.hpp"
+#include "runtime/plan/shader_reports.hpp"
+#include "runtime/trials/tuning.hpp"
+#include "runtime/support/usage.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+
+using namespace vkattn;
+
+struct vkattn_context_opaque {
+    explicit vkattn_context_opaque(const vkattn_context_info &info) : context(info) {}
+    Usage usage{"context"};
+    Context context;
+};
+
+// What is made with a context uses it until it is destroyed.
+struct vkattn_buffer_opaque {
+    vkattn_buffer_opaque(vkattn_context in, uint64_t bytes) : context(in->usage), buffer(in->context, bytes) {}
+    InUse context;
+    Usage usage{"buffer"};
+    Buffer buffer;
+};
+
+struct vkattn_plan_opaque {
+    explicit vkattn_plan_opaque(vkattn_context in) : context(in->usage), plan(in->context) {}
+    InUse context;
+    Usage usage{"plan"};
+    Plan plan;
+    std::once_flag asked_for_shaders;
+    std::optional<ShaderReports> shaders;
+};
+
+struct vkattn_layer_opaque {
+    vkattn_layer_opaque(vkattn_context in, const vkattn_layer_config &config, std::span<const vkattn_weight> weights)
+        : made_in(in), context(in->usage), layer(in->context, config, weights) {}
+    vkattn_context made_in;
+    InUse context;
+    Usage usage{"layer"};
+    Layer layer;
+};
+
+struct vkattn_cache_opaque {
+    vkattn_cache_opaque(vkattn_context in, const CacheSizes &sizes) : context(in->usage), cache(in->context, sizes) {}
+    InUse context;
+    Cache cache;
+    Usage &usage = cache.usage();
+};
+
+Cache *vkattn::cache_of(const vkattn_layer_call &call) { return call.cache != nullptr ? &call.cache->cache : nullptr; }
+
+namespace {
+
+template <class Pointer>
+void require_given(Pointer pointer, const char *name) {
+    require(pointer != nullptr, name, ": NULL, expected a pointer");
+}
+
+// Creates through a unique_ptr, so that *out is set only when all has gone well.
+template <class Object, class Make>
+vkattn_result create(Object **out, const char *name, Make &&make) {
+    if (out != nullptr) *out = nullptr;
+    return guard([&] {
+        require_given(out, name);
+        *out = make().release();
+    });
+}
+
+template <class Object>
+void destroy(Object *object) {
+    if (object != nullptr) InChange{object->usage};
+    delete object;
+}
+
+// Creates the plan that build(Plan &) makes of a description.
+template <class Desc, class Build>
+vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
+    return create(plan, "plan", [&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        auto made = std::make_unique<vkattn_plan_opaque>(context);
+        build(made->plan);
+        return made;
+    });
+}
+
+// Tunes the problem that check(desc) makes of a description.
+template <class Desc, class Check>
+vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *count, vkattn_candidate *candidates,
+                        Check &&check) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        require_given(count, "count");
+        const std::vector<Candidate> all = tune(context->context, check(*desc));
+        for (size_t i = 0; candidates != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            candidates[i] = {};
+            candidates[i].kernel = all[i].kernel;
+            candidates[i].milliseconds = all[i].milliseconds;
+            candidates[i].kept = all[i].kept ? 1 : 0;
+            std::snprintf(candidates[i].tile, sizeof candidates[i].tile, "%s", all[i].tile.c_str());
+            std::snprintf(candidates[i].reason, sizeof candidates[i].reason, "%s", all[i].reason.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
+    });
+}
+
+} // namespace
+
+const char *vkattn_version(void) {
+    return STRINGIFY(VKATTN_VERSION_MAJOR) "." STRINGIFY(VKATTN_VERSION_MINOR) "." STRINGIFY(VKATTN_VERSION_PATCH);
+}
+
+uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
+    uint64_t bytes = 0;
+    guard([&] {
+        if (tensor != nullptr) bytes = extent_bytes(normalised(*tensor, "tensor"));
+    });
+    return bytes;
+}
+
+vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
+                                       vkattn_device_facts *facts) {
+    return guard([&] {
+        require_given(count, "count");
+        const std::vector<DeviceCaps> devices = enumerate_devices(get_instance_proc_addr);
+        if (facts != nullptr) std::copy_n(devices.begin(), std::min<size_t>(*count, devices.size()), facts);
+        *count = static_cast<uint32_t>(devices.size());
+    });
+}
+
+void vkattn_wanted_extensions(uint32_t *count, const char **names) {
+    if (count == nullptr) return;
+    const auto wanted = wanted_device_extensions();
+    if (names != nullptr) std::copy_n(wanted.begin(), std::min<size_t>(*count, wanted.size()), names);
+    *count = static_cast<uint32_t>(wanted.size());
+}
+
+vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
+    return create(context, "context", [&] {
+        auto made = std::make_unique<vkattn_context_opaque>(info != nullptr ? *info : vkattn_context_info{});
+        Context &own = made->context;
+        SavedState saved;
+        if (info != nullptr && info->saved_bytes != 0) {
+            require_given(info->saved_data, "saved_data");
+            saved = read_state({static_cast<const std::byte *>(info->saved_data), info->saved_bytes}, own.caps());
+            if (!saved.reason.empty()) own.warn("vkattn: saved_data: " + saved.reason + ", ignored");
+        }
+        own.verdicts().load(saved.verdicts);
+        own.tunings().attention.load(saved.attention_tunings);
+        own.tunings().linear.load(saved.linear_tunings);
+        own.pipelines().load(saved.pipelines);
+        if (own.caps().traits.self_test != 0)
+            own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
+        return made;
+    });
+}
+
+void vkattn_context_destroy(vkattn_context context) { destroy(context); }
+
+vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(facts, "facts");
+        *facts = context->context.judged_caps();
+    });
+}
+
+vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(bytes, "bytes");
+        const std::vector<std::byte> saved = save_state(context->context);
+        if (data != nullptr) {
+            require(*bytes >= saved.size(), "bytes: ", *bytes, ", expected at least ", saved.size());
+            std::ranges::copy(saved, static_cast<std::byte *>(data));
+        }
+        *bytes = saved.size();
+    });
+}
+
+vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(count, "count");
+        const std::vector<Check> all = self_test(context->context);
+        for (size_t i = 0; checks != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            checks[i] = {};
+            checks[i].passed = all[i].reason.empty() ? 1 : 0;
+            checks[i].milliseconds = all[i].milliseconds;
+            std::snprintf(checks[i].name, sizeof checks[i].name, "%s", all[i].name.c_str());
+            std::snprintf(checks[i].reason, sizeof checks[i].reason, "%s", all[i].reason.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
+    });
+}
+
+vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(peaks, "peaks");
+        *peaks = measure_peaks(context->context);
+    });
+}
+
+vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance, VkPhysicalDevice *physical_device,
+                                     VkDevice *device, VkQueue *queue, uint32_t *queue_family) {
+    return guard([&] {
+        require_given(context, "context");
+        const Context &own = context->context;
+        if (instance != nullptr) *instance = own.instance();
+        if (physical_device != nullptr) *physical_device = own.physical_device();
+        if (device != nullptr) *device = own.device();
+        if (queue != nullptr) *queue = own.queue();
+        if (queue_family != nullptr) *queue_family = own.queue_family();
+    });
+}
+
+vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer) {
+    return create(buffer, "buffer", [&] {
+        require_given(context, "context");
+        require(bytes > 0, "bytes: 0, expected at least 1");
+        return std::make_unique<vkattn_buffer_opaque>(context, bytes);
+    });
+}
+
+void vkattn_buffer_destroy(vkattn_buffer buffer) { destroy(buffer); }
+
+VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) {
+    return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle();
+}
+
+namespace {
+
+void require_range(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes) {
+    require_given(buffer, "buffer");
+    require(data != nullptr || bytes == 0, "data: NULL, expected ", bytes, " bytes");
+    const uint64_t size = buffer->buffer.bytes();
+    require(offset <= size && bytes <= size - offset, "offset, bytes: ", offset, " and ", bytes,
+            ", expected a range within the buffer's ", size, " bytes");
+}
+
+} // namespace
+
+vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
+        buffer->buffer.write(offset, data, bytes);
+    });
+}
+
+vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
+        buffer->buffer.read(offset, data, bytes);
+    });
+}
+
+void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements) {
+    if (plan != nullptr && requirements != nullptr) *requirements = plan->plan.requirements();
+}
+
+void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
+    if (plan == nullptr || report == nullptr) return;
+    const Plan &own = plan->plan;
+    *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
+               static_cast<uint32_t>(own.steps().size())};
+}
+
+vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require_given(count, "count");
+        require_given(shaders, "shaders");
+        const InUse use(plan->usage);
+        std::call_once(plan->asked_for_shaders, [&] { plan->shaders.emplace(plan->plan); });
+        *count = static_cast<uint32_t>(plan->shaders->shaders().size());
+        *shaders = plan->shaders->shaders().data();
+    });
+}
+
+vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require_given(info, "info");
+        const InUse use(plan->usage);
+        plan->plan.record(*info);
+    });
+}
+
+vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count, double *gpu_ms) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const InUse use(plan->usage);
+        const double milliseconds = plan->plan.run({bindings, binding_count});
+        if (gpu_ms != nullptr) *gpu_ms = milliseconds;
+    });
+}
+
+void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
+
+vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) {
+        const AttentionProblem problem = check_attention(*desc);
+        add_attention(own, problem, roles_of(problem));
+    });
+}
+
+vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
+                             uint32_t threads) {
+    return guard([&] {
+        require_given(context, "context");
+        if (count != 0) require_given(descs, "descs");
+        prewarm(context->context, {descs, count}, threads);
+    });
+}
+
+vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                          vkattn_candidate *candidates) {
+    return tune_with(context, desc, count, candidates, check_attention);
+}
+
+vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_kv_append(own, *desc); });
+}
+
+vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_merge(own, *desc); });
+}
+
+vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
+                                 vkattn_candidate *candidates) {
+    return tune_with(context, desc, count, candidates, check_linear);
+}
+
+vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_linear(own, *desc); });
+}
+
+vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_norm(own, *desc); });
+}
+
+vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](Plan &own) { plan_embedding(own, *desc); });
+}
+
+vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
+                                  const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer) {
+    return create(layer, "layer", [&] {
+        require_given(context, "context");
+        require_given(config, "config");
+        require(weights != nullptr || weight_count == 0, "weights: NULL, expected ", weight_count, " entries");
+        return std::make_unique<vkattn_layer_opaque>(context, *config, std::span(weights, weight_count));
+    });
+}
+
+void vkattn_layer_destroy(vkattn_layer layer) { destroy(layer); }
+
+vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info, vkattn_cache *cache) {
+    return create(cache, "cache", [&] {
+        require_given(context, "context");
+        require_given(info, "info");
+        CacheSizes sizes{};
+        if (info->layer != nullptr) {
+            require(&info->layer->layer.context() == &context->context,
+                    "layer: of another context, expected one of this context");
+            sizes = cache_sizes(info->layer->layer.config());
+        } else {
+            sizes.heads = info->kv_heads;
+            sizes.key_width = info->head_dim;
+            sizes.value_width = info->v_head_dim;
+        }
+        sizes.batch = info->batch;
+        sizes.capacity = info->capacity;
+        sizes.key_type = info->key_type;
+        sizes.value_type = info->value_type;
+        return std::make_unique<vkattn_cache_opaque>(context, sizes);
+    });
+}
+
+void vkattn_cache_destroy(vkattn_cache cache) { destroy(cache); }
+
+uint64_t vkattn_cache_bytes(vkattn_cache cache) { return cache != nullptr ? cache->cache.bytes() : 0; }
+
+vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require_given(lengths, "lengths");
+        const InUse use(cache->usage);
+        std::ranges::copy(cache->cache.host_lengths(), lengths);
+    });
+}
+
+vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens) {
+    return guard([&] {
+        require_given(cache, "cache");
+        const InChange alone(cache->usage);
+        cache->cache.reserve(tokens);
+    });
+}
+
+vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length) {
+    return guard([&] {
+        require_given(cache, "cache");
+        const InChange alone(cache->usage);
+        cache->cache.rewind(sequence, length);
+    });
+}
+
+vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
+                                         uint32_t to_sequence) {
+    return guard([&] {
+        require_given(from, "from");
+        require_given(to, "to");
+        const InChange alone(to->usage);
+        std::optional<InUse> source; // of `to` itself, if it is the same
+        if (from != to) source.emplace(from->usage);
+        to->cache.copy_from(from->cache, from_sequence, to_sequence);
+    });
+}
+
+vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
+                                uint64_t count) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require(values != nullptr || count == 0, "values: NULL, expected room for ", count, " numbers");
+        require(part == VKATTN_CACHE_KEYS || part == VKATTN_CACHE_VALUES, "part: ", static_cast<int>(part),
+                ", expected VKATTN_CACHE_KEYS or VKATTN_CACHE_VALUES");
+        const InUse use(cache->usage);
+        const Cache &own = cache->cache;
+        own.read(part == VKATTN_CACHE_KEYS ? own.keys() : own.values(), sequence, {values, count});
+    });
+}
+
+vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor, VkBuffer *buffer) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require(part >= VKATTN_CACHE_KEYS && part <= VKATTN_CACHE_LENGTHS, "part: ", static_cast<int>(part),
+                ", expected a vkattn_cache_part");
+        const Cache &own = cache->cache;
+        const View view = part == VKATTN_CACHE_KEYS     ? own.keys()
+                          : part == VKATTN_CACHE_VALUES ? own.values()
+                                                        : own.lengths();
+        require(present(view),
+                "part: VKATTN_CACHE_VALUES, expected keys: this cache keeps the values as a part of them");
+        if (tensor != nullptr) *tensor = view.tensor;
+        if (buffer != nullptr) *buffer = view.source.buffer;
+    });
+}
+
+vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(layer, "layer");
+        require_given(call, "call");
+        const InUse use(layer->usage);
+        auto made = std::make_unique<vkattn_plan_opaque>(layer->made_in);
+        plan_layer(made->plan, layer->layer, *call);
+        return made;
+    });
+}
+
+vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
+                                     const vkattn_layer_call *call, uint64_t *workspace_bytes) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(config, "config");
+        require_given(call, "call");
+        require_given(workspace_bytes, "workspace_bytes");
+        Plan plan(context->context, Plan::Purpose::kMeasure);
+        plan_layer(plan, Layer(context->context, *config), *call);
+        *workspace_bytes = plan.requirements().workspace_bytes;
+    });
+}

@@ -1,0 +1,98 @@
+#include "runtime/device/verdicts.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace vkattn {
+
+bool Verdicts::test_before_use(vkattn_kernel kernel) {
+    const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
+    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return false;
+    std::call_once(tested_[static_cast<size_t>(kernel)], [&] {
+        std::atomic<std::thread::id> &tester = testers_[static_cast<size_t>(kernel)];
+        tester = std::this_thread::get_id();
+        try {
+            test_(kernel);
+        } catch (...) {
+            tester = std::thread::id();
+            throw;
+        }
+        tester = std::thread::id();
+    });
+    return true;
+}
+
+bool Verdicts::is_judged(vkattn_kernel kernel) const {
+    const std::lock_guard lock(mutex_);
+    return verdicts_[static_cast<size_t>(kernel)].judged;
+}
+
+void Verdicts::pass(vkattn_kernel kernel) {
+    const std::lock_guard lock(mutex_);
+    verdicts_[static_cast<size_t>(kernel)].judged = true;
+}
+
+void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
+    const std::lock_guard lock(mutex_);
+    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    verdict.judged = true;
+    verdict.passed = false;
+    verdict.reason = reason;
+}
+
+void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t place, const std::string &reason) {
+    const std::lock_guard lock(mutex_);
+    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    verdict.failed_shapes |= 1U << place;
+    verdict.reason = reason;
+}
+
+void Verdicts::rule_out_addresses() {
+    const std::lock_guard lock(mutex_);
+    addresses_ruled_out_ = true;
+}
+
+std::vector<SavedVerdict> Verdicts::save() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<SavedVerdict> saved;
+    for (size_t kernel = 0; kernel < verdicts_.size(); ++kernel) {
+        if (!verdicts_[kernel].judged) continue;
+        SavedVerdict &verdict = saved.emplace_back();
+        verdict.kernel = static_cast<uint32_t>(kernel);
+        verdict.passed = verdicts_[kernel].passed ? 1 : 0;
+        verdict.without_addresses = addresses_ruled_out_ ? 1 : 0;
+        verdict.failed_shapes = verdicts_[kernel].failed_shapes;
+        std::snprintf(verdict.reason, sizeof verdict.reason, "%s", verdicts_[kernel].reason.c_str());
+    }
+    return saved;
+}
+
+void Verdicts::load(std::span<const SavedVerdict> saved) {
+    for (const SavedVerdict &verdict : saved) {
+        if (verdict.kernel >= VKATTN_KERNEL_COUNT) continue;
+        const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
+        const std::string reason(verdict.reason, std::find(verdict.reason, std::end(verdict.reason), '\0'));
+        if (verdict.without_addresses != 0) rule_out_addresses();
+        for (uint32_t place = 0; place < 32; ++place)
+            if ((verdict.failed_shapes >> place & 1) != 0) rule_out_matrix_shape(kernel, place, reason);
+        if (verdict.passed != 0)
+            pass(kernel);
+        else
+            rule_out(kernel, reason.empty() ? "failed" : reason);
+    }
+}
+
+void Verdicts::apply(DeviceCaps &caps) const {
+    const std::lock_guard lock(mutex_);
+    if (addresses_ruled_out_) caps.buffers_have_addresses = 0;
+    for (uint32_t i = 0; i < caps.kernel_count; ++i) {
+        vkattn_kernel_support &support = caps.kernels[i];
+        const Verdict &verdict = verdicts_[static_cast<size_t>(support.kernel)];
+        caps.failed_matrix_shapes[static_cast<size_t>(support.kernel)] = verdict.failed_shapes;
+        if (verdict.reason.empty() || support.supported == 0) continue;
+        if (!verdict.passed) support.supported = 0;
+        std::snprintf(support.reason, sizeof support.reason, "self-test: %s", verdict.reason.c_str());
+    }
+}
+
+} // namespace vkattn

@@ -1,0 +1,40 @@
+#include "runtime/ops/prewarm.hpp"
+
+#include "runtime/support/error.hpp"
+#include "runtime/ops/attention.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace vkattn {
+
+void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uint32_t threads) {
+    std::vector<std::optional<Error>> errors(descs.size());
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+        for (size_t i = next++; i < descs.size(); i = next++) {
+            try {
+                Plan plan(context); // pipelines stay with the context
+                const AttentionProblem problem = check_attention(descs[i]);
+                add_attention(plan, problem, roles_of(problem));
+            } catch (const Error &error) {
+                errors[i].emplace(error.result(), text("descs[", i, "]: ", error.what()));
+            } catch (const std::bad_alloc &) {
+                errors[i].emplace(VKATTN_ERROR_OUT_OF_HOST_MEMORY, text("descs[", i, "]: out of host memory"));
+            } catch (const std::exception &error) {
+                errors[i].emplace(VKATTN_ERROR_INTERNAL, text("descs[", i, "]: ", error.what()));
+            }
+        }
+    };
+    std::vector<std::jthread> others;
+    for (uint32_t i = 1; i < std::min<size_t>(threads, descs.size()); ++i) others.emplace_back(work);
+    work();
+    others.clear(); // joins them
+    for (const std::optional<Error> &error : errors)
+        if (error) throw *error;
+}
+
+} // namespace vkattn

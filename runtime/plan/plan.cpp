@@ -1,0 +1,330 @@
+#include "runtime/plan/plan.hpp"
+
+#include "runtime/device/bindable.hpp"
+#include "runtime/layers/cache.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/vulkan/submit.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/problem/tensor.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kBindingAlignment = 16;
+
+constexpr const char *kRoleNames[] = {"workspace",
+                                      "query",
+                                      "key",
+                                      "value",
+                                      "output",
+                                      "log_sum_exp",
+                                      "attn_mask",
+                                      "key_padding_mask",
+                                      "key_lengths",
+                                      "past_lengths",
+                                      "alibi_slopes",
+                                      "sinks",
+                                      "attn_weights",
+                                      "qk_matmul_output",
+                                      "past_key",
+                                      "past_value",
+                                      "present_key",
+                                      "present_value",
+                                      "cu_seqlens_q",
+                                      "cu_seqlens_k",
+                                      "block_table",
+                                      "partial_output",
+                                      "partial_log_sum_exp",
+                                      "input",
+                                      "weight",
+                                      "bias",
+                                      "multiplier",
+                                      "residual",
+                                      "tokens",
+                                      "block_mask"};
+static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
+
+// A descriptor pool for the length of one run, where the device needs one.
+class TemporaryPool {
+  public:
+    TemporaryPool(Context &context, const vkattn_requirements &requirements) : context_(context) {
+        if (requirements.descriptor_sets == 0) return;
+        const VkDescriptorPoolSize sizes[] = {
+            {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, requirements.storage_buffer_descriptors},
+            {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, requirements.uniform_buffer_descriptors}};
+        VkDescriptorPoolCreateInfo create{};
+        create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
+        create.maxSets = requirements.descriptor_sets;
+        create.poolSizeCount = requirements.uniform_buffer_descriptors > 0 ? 2 : 1;
+        create.pPoolSizes = sizes;
+        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_),
+              "vkCreateDescriptorPool");
+    }
+    ~TemporaryPool() { context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr); }
+    TemporaryPool(const TemporaryPool &) = delete;
+    TemporaryPool &operator=(const TemporaryPool &) = delete;
+    VkDescriptorPool handle() const { return pool_; }
+
+  private:
+    Context &context_;
+    VkDescriptorPool pool_ = VK_NULL_HANDLE;
+};
+
+} // namespace
+
+// The writes point into infos: neither copied nor moved.
+struct Descriptors {
+    Descriptors() = default;
+    Descriptors(const Descriptors &) = delete;
+    Descriptors &operator=(const Descriptors &) = delete;
+
+    std::array<VkDescriptorBufferInfo, kMostBindings + 1> infos{};
+    std::array<VkWriteDescriptorSet, kMostBindings + 1> writes{};
+    uint32_t count = 0;
+
+    void add(VkDescriptorSet set, VkDescriptorType type, const VkDescriptorBufferInfo &info) {
+        infos[count] = info;
+        VkWriteDescriptorSet &write = writes[count];
+        write.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+        write.dstSet = set;
+        write.dstBinding = count;
+        write.descriptorCount = 1;
+        write.descriptorType = type;
+        write.pBufferInfo = &infos[count];
+        ++count;
+    }
+};
+
+namespace {
+
+// Splits a byte offset into what a descriptor can hold and what is left for the shader's `bases`.
+struct Place {
+    VkDescriptorBufferInfo info;
+    uint32_t residue;
+};
+
+Place place_of(VkBuffer buffer, uint64_t offset, uint64_t bytes, uint64_t alignment) {
+    const uint64_t aligned = offset / alignment * alignment;
+    return {{buffer, aligned, (offset - aligned + bytes + 3) / 4 * 4}, static_cast<uint32_t>(offset - aligned)};
+}
+
+void set_base(std::array<uint32_t, 32> &push, uint32_t binding, uint32_t residue) {
+    push[binding / 4] |= residue << (binding % 4 * 8);
+}
+
+} // namespace
+
+const char *role_name(vkattn_role role) {
+    const auto index = static_cast<uint32_t>(role);
+    return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
+}
+
+static Step::Bound bound_of(Plan &plan, const View &view) {
+    if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
+    const vkattn_tensor &tensor = view.tensor;
+    return {view.source, bytes_of(tensor.type, tensor.offset), bytes_of(tensor.type, span_elements(tensor))};
+}
+
+void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
+    if (!present(view)) return;
+    step.bound[binding] = bound_of(plan, view);
+    require_bindable(plan.context().caps(), view.tensor, role_name(view.source.role));
+}
+
+void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view) {
+    address = {bound_of(plan, view), push_word};
+}
+
+Plan::~Plan() {
+    for (const UniformSlot &slot : uniforms_) context_.uniforms().give_back(slot);
+}
+
+void Plan::require_room_for_step() const {
+    constexpr size_t kMostSteps = 1 << 16;
+    if (steps_.size() >= kMostSteps)
+        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
+}
+
+void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
+
+uint64_t Plan::descriptor_alignment() const {
+    return std::max(kBindingAlignment, context_.caps().min_storage_buffer_offset_alignment);
+}
+
+Source Plan::reserve_workspace(uint64_t bytes) {
+    // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
+    const uint64_t alignment = descriptor_alignment();
+    const uint64_t start = round_up(workspace_next_, alignment);
+    workspace_next_ = start + bytes;
+    workspace_bytes_ = std::max(workspace_bytes_, workspace_next_);
+    return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
+}
+
+void Plan::reuse_workspace(uint64_t from) {
+    workspace_next_ = from;
+    barrier();
+}
+
+void Plan::set_choice(vkattn_kernel kernel, std::string reason) {
+    kernel_ = kernel;
+    reason_ = std::move(reason);
+}
+
+void Plan::set_appended(Cache &cache, uint32_t tokens) {
+    cache_ = &cache;
+    appended_tokens_ = tokens;
+}
+
+vkattn_requirements Plan::requirements() const {
+    vkattn_requirements result{};
+    result.workspace_bytes = workspace_bytes_;
+    result.workspace_alignment = descriptor_alignment();
+    if (context_.caps().push_descriptors != 0) return result;
+    result.descriptor_sets = static_cast<uint32_t>(steps_.size());
+    for (const Step &step : steps_) {
+        result.storage_buffer_descriptors += step.pipeline->bindings;
+        result.uniform_buffer_descriptors += step.pipeline->has_uniforms ? 1 : 0;
+    }
+    return result;
+}
+
+Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
+    Regions regions{};
+    for (const vkattn_binding &binding : bindings) {
+        const auto role = static_cast<uint32_t>(binding.role);
+        require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
+        const char *name = role_name(binding.role);
+        require(roles_[role] || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
+                " is not used by this plan, expected only the tensors of its description");
+        require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
+        require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
+                " has buffer VK_NULL_HANDLE, expected a buffer");
+        const uint64_t alignment = role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment() : kBindingAlignment;
+        require(binding.offset % alignment == 0, "bindings: role ", name, " has offset ", binding.offset,
+                ", expected a multiple of ", alignment);
+        regions[role] = &binding;
+    }
+    for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
+        require(!roles_[role] || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
+                " is missing, expected a region for it");
+    return regions;
+}
+
+std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
+    if (context_.caps().push_descriptors != 0) return {};
+    std::vector<VkDescriptorSet> sets(steps_.size(), VK_NULL_HANDLE);
+    require(pool != VK_NULL_HANDLE, "descriptor_pool: VK_NULL_HANDLE, expected a pool with room for ", steps_.size(),
+            " sets, since the device has no push descriptors");
+    std::vector<VkDescriptorSetLayout> layouts;
+    for (const Step &step : steps_) layouts.push_back(step.pipeline->set_layout);
+    VkDescriptorSetAllocateInfo allocate{};
+    allocate.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO;
+    allocate.descriptorPool = pool;
+    allocate.descriptorSetCount = static_cast<uint32_t>(layouts.size());
+    allocate.pSetLayouts = layouts.data();
+    check(context_.vk().vkAllocateDescriptorSets(context_.device(), &allocate, sets.data()),
+          "vkAllocateDescriptorSets");
+    return sets;
+}
+
+void Plan::record(const vkattn_record_info &info) const {
+    require(info.command_buffer != VK_NULL_HANDLE,
+            "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
+    require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
+    const Regions regions = match({info.bindings, info.binding_count});
+    const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
+    for (size_t i = 0; i < steps_.size(); ++i)
+        record_step(info.command_buffer, steps_[i], regions, sets.empty() ? VK_NULL_HANDLE : sets[i]);
+}
+
+Plan::Region Plan::region_of(const Step::Bound &bound, const Regions &regions) const {
+    if (bound.source.kind == Source::Kind::kOwned)
+        return {bound.source.buffer, bound.source.offset + bound.offset, bound.bytes};
+    const vkattn_binding *region = regions[static_cast<size_t>(bound.source.role)];
+    return {region->buffer, region->offset + bound.source.offset + bound.offset, bound.bytes};
+}
+
+void Plan::push_addresses(const Step &step, const Regions &regions, std::array<uint32_t, 32> &push) const {
+    for (const Step::Address &address : step.addresses) {
+        if (address.push_word == 0) continue;
+        const Region region = region_of(address.bound, regions);
+        VkBufferDeviceAddressInfo info{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr, region.buffer};
+        const uint64_t value = context_.vk().vkGetBufferDeviceAddress(context_.device(), &info) + region.offset;
+        push[address.push_word] = static_cast<uint32_t>(value);
+        push[address.push_word + 1] = static_cast<uint32_t>(value >> 32);
+    }
+}
+
+void Plan::describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
+                    Descriptors &descriptors) const {
+    for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {
+        const bool used = step.bound[binding].bytes != 0;
+        const Region region = region_of(step.bound[used ? binding : step.written_binding], regions);
+        const Place place = place_of(region.buffer, region.offset, region.bytes, descriptor_alignment());
+        if (used) set_base(push, binding, place.residue);
+        descriptors.add(set, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, place.info);
+    }
+    if (step.pipeline->has_uniforms)
+        descriptors.add(set, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER,
+                        {step.uniforms.buffer, step.uniforms.offset, Uniforms::kSlotBytes});
+}
+
+void Plan::record_barrier(VkCommandBuffer commands) const {
+    const VkMemoryBarrier barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT,
+                                  VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+    context_.vk().vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                       VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
+    const Functions &vk = context_.vk();
+    std::array<uint32_t, 32> push = step.push;
+    push_addresses(step, regions, push);
+    Descriptors descriptors;
+    describe(step, regions, set, push, descriptors);
+    if (step.barrier_before) record_barrier(commands);
+    const VkPipelineLayout layout = step.pipeline->layout;
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
+    if (set == VK_NULL_HANDLE) {
+        vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, descriptors.count,
+                                     descriptors.writes.data());
+    } else {
+        vk.vkUpdateDescriptorSets(context_.device(), descriptors.count, descriptors.writes.data(), 0, nullptr);
+        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
+    }
+    vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
+    vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+}
+
+double Plan::run(std::span<const vkattn_binding> bindings) const {
+    std::vector<vkattn_binding> all(bindings.begin(), bindings.end());
+    const bool has_workspace = std::any_of(
+        all.begin(), all.end(), [](const vkattn_binding &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
+    std::optional<Buffer> workspace;
+    if (!has_workspace && workspace_bytes_ > 0) {
+        workspace.emplace(context_, workspace_bytes_);
+        all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
+    }
+    match(all); // before anything is created
+    std::optional<InChange> alone;
+    if (cache_ != nullptr) {
+        alone.emplace(cache_->usage());
+        cache_->reserve(appended_tokens_);
+    }
+    try {
+        const TemporaryPool pool(context_, requirements());
+        return submit_and_time(context_, [&](VkCommandBuffer commands) {
+            record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});
+        });
+    } catch (const std::exception &error) { // nothing was submitted, unless the device was lost on the way
+        const auto *known = dynamic_cast<const Error *>(&error);
+        if (cache_ != nullptr && (known == nullptr || known->result() != VKATTN_ERROR_DEVICE_LOST))
+            cache_->release(appended_tokens_);
+        throw;
+    }
+}
+
+} // namespace vkattn

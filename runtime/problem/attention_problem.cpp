@@ -1,0 +1,250 @@
+#include "runtime/problem/attention_problem.hpp"
+
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/problem/sequences.hpp"
+#include "runtime/problem/tensor_checks.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace vkattn {
+namespace {
+
+constexpr uint64_t kLargestHeadDim = 576;
+
+uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
+
+vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float(tensor, name);
+    return tensor;
+}
+
+vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float_or_quantised(tensor, name);
+    return tensor;
+}
+
+// Where sequences of unequal length lie; how many there are, and how long they can be.
+void check_sequences(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const vkattn_tensor &q = problem.query, &k = problem.key;
+    problem.cu_seqlens_q = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", q, "query");
+    problem.cu_seqlens_k = checked_cu_seqlens(desc.cu_seqlens_k, "cu_seqlens_k", k, "key");
+    const bool packed_queries = present(problem.cu_seqlens_q), packed_keys = present(problem.cu_seqlens_k);
+    problem.batch = packed_queries ? sequences_of(problem.cu_seqlens_q) : size(q, 0);
+    problem.block_table = checked_block_table(desc.block_table, problem.batch, k, "key");
+    const bool paged = present(problem.block_table);
+    require(!paged || !packed_keys, "cu_seqlens_k: present beside block_table, expected one of them");
+    require(!packed_keys || sequences_of(problem.cu_seqlens_k) == problem.batch, "cu_seqlens_k: shape ",
+            shape_text(problem.cu_seqlens_k), ", expected [", problem.batch + 1, "]");
+    problem.q_len = size(q, 2);
+    problem.kv_len = size(k, 2);
+    if (packed_queries) problem.q_len = longest_sequence(desc.max_seqlen_q, "max_seqlen_q", q);
+    if (packed_keys) problem.kv_len = longest_sequence(desc.max_seqlen_k, "max_seqlen_k", k);
+    if (paged) problem.kv_len = positions_of(problem.block_table, k);
+}
+
+void check_sizes(AttentionProblem &problem) {
+    const vkattn_tensor &q = problem.query, &k = problem.key, &v = problem.value, &o = problem.output;
+    problem.query_heads = size(q, 1);
+    problem.head_dim = size(q, 3);
+    problem.kv_heads = size(k, 1);
+    problem.v_head_dim = size(v, 3);
+    require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ",
+            kLargestHeadDim);
+    require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ",
+            kLargestHeadDim);
+    const bool dense_keys = !present(problem.cu_seqlens_k) && !present(problem.block_table);
+    const uint64_t key_entries = dense_keys ? problem.batch : k.shape[0]; // batch entries, or pages
+    require_shape(k, "key", contiguous(k.type, {key_entries, problem.kv_heads, k.shape[2], problem.head_dim}));
+    require_shape(v, "value", contiguous(v.type, {key_entries, problem.kv_heads, k.shape[2], problem.v_head_dim}));
+    require_shape(o, "output", contiguous(o.type, {q.shape[0], problem.query_heads, q.shape[2], problem.v_head_dim}));
+    require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads,
+            " heads, expected a multiple of the ", problem.kv_heads, " heads of key");
+    require_no_overlap(o, "output");
+}
+
+bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }
+
+// Brings [Lq|1,Lm], [B|1,Lq|1,Lm] and the full form to 4-D with stride 0 where the mask is broadcast.
+vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, const uint64_t (&limits)[4]) {
+    require(mask.rank >= 2, name, ": rank ", mask.rank, ", expected 2, 3 or 4");
+    vkattn_tensor full{};
+    full.type = mask.type;
+    full.rank = 4;
+    full.offset = mask.offset;
+    const uint32_t from[3][4] = {{4, 4, 0, 1}, {0, 4, 1, 2}, {0, 1, 2, 3}}; // 4: absent
+    for (uint32_t dim = 0; dim < 4; ++dim) {
+        const uint32_t source = from[mask.rank - 2][dim];
+        full.shape[dim] = source == 4 ? 1 : mask.shape[source];
+        full.strides[dim] = full.shape[dim] == 1 ? 0 : mask.strides[source];
+        const bool fits = dim == 3 ? full.shape[dim] <= limits[dim] : broadcasts_to(full.shape[dim], limits[dim]);
+        require(fits, name, ": shape ", shape_text(mask), " does not broadcast, expected [", limits[0], "|1,",
+                limits[1], "|1,", limits[2], "|1, at most ", limits[3], "]");
+    }
+    require(full.shape[3] == 1 || full.strides[3] == 1, name, ": last stride ", full.strides[3], ", expected 1");
+    full.strides[3] = 1;
+    return full;
+}
+
+vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(given, "attn_mask");
+    if (!present(mask)) return mask;
+    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
+            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
+    return four_dimensional(mask, "attn_mask", {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+}
+
+void check_block_mask(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(desc.block_mask, "block_mask");
+    if (!present(mask)) return;
+    require(mask.type == VKATTN_TYPE_I32, "block_mask: type ", type_name(mask.type), ", expected I32");
+    require(desc.block_q_len >= 1, "block_q_len: 0, expected at least 1 with block_mask");
+    require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with block_mask");
+    problem.block_q_len = std::min(desc.block_q_len, problem.q_len);
+    problem.block_kv_len = std::min(desc.block_kv_len, problem.kv_len);
+    const uint64_t key_blocks = divide_up(problem.kv_len, problem.block_kv_len);
+    problem.block_mask = four_dimensional(
+        mask, "block_mask",
+        {problem.batch, problem.query_heads, divide_up(problem.q_len, problem.block_q_len), key_blocks});
+    require(problem.block_mask.shape[3] == key_blocks, "block_mask: ", problem.block_mask.shape[3],
+            " blocks of keys, expected ", key_blocks, ", for ", problem.kv_len, " keys");
+}
+
+void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
+    problem.log_sum_exp =
+        checked_contiguous(desc.log_sum_exp, "log_sum_exp",
+                           present(problem.cu_seqlens_q) ? contiguous(VKATTN_TYPE_F32, {heads, problem.query.shape[2]})
+                                                         : contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
+    problem.attn_mask = checked_mask(desc.attn_mask, problem);
+    check_block_mask(desc, problem);
+    problem.key_padding_mask =
+        checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
+    require(!present(problem.key_padding_mask) || kv_len == 1 || problem.key_padding_mask.strides[1] == 1,
+            "key_padding_mask: last stride ", problem.key_padding_mask.strides[1], ", expected 1");
+    problem.key_lengths = checked_contiguous(desc.key_lengths, "key_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
+    problem.past_lengths = checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
+    problem.alibi_slopes = checked_contiguous(desc.alibi_slopes, "alibi_slopes", contiguous(VKATTN_TYPE_F32, {heads}));
+    problem.sinks = checked_contiguous(desc.sinks, "sinks", contiguous(VKATTN_TYPE_F32, {heads}));
+    const bool matrices = present(desc.attn_weights) || present(desc.qk_matmul_output);
+    if (!matrices) return;
+    const vkattn_tensor matrix = contiguous(VKATTN_TYPE_F32, {batch, heads, q_len, kv_len});
+    problem.attn_weights = checked_contiguous(desc.attn_weights, "attn_weights", matrix);
+    problem.qk_matmul_output = checked_contiguous(desc.qk_matmul_output, "qk_matmul_output", matrix);
+}
+
+void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number, or 0 for 1/sqrt(head size)");
+    require(std::isfinite(desc.softcap) && desc.softcap >= 0, "softcap: ", desc.softcap,
+            ", expected a finite number >= 0, 0 for none");
+    problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    problem.softcap = desc.softcap;
+    require(desc.dropout_p >= 0 && desc.dropout_p < 1, "dropout_p: ", desc.dropout_p,
+            ", expected at least 0 and below 1");
+    problem.dropout_p = desc.dropout_p;
+    problem.dropout_seed = desc.dropout_seed;
+    problem.batch_invariant = desc.batch_invariant != 0;
+    require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS,
+            "score_stage: ", static_cast<int>(desc.score_stage), ", expected a vkattn_score_stage");
+    problem.score_stage = desc.score_stage;
+    require(desc.kv_head_mapping == VKATTN_KV_HEADS_GROUPED || desc.kv_head_mapping == VKATTN_KV_HEADS_MODULO,
+            "kv_head_mapping: ", static_cast<int>(desc.kv_head_mapping), ", expected a vkattn_kv_head_mapping");
+    problem.kv_head_mapping = desc.kv_head_mapping;
+    require(desc.kernel >= VKATTN_KERNEL_AUTO && desc.kernel < VKATTN_KERNEL_COUNT,
+            "kernel: ", static_cast<int>(desc.kernel), ", expected a vkattn_kernel");
+    problem.kernel = desc.kernel;
+}
+
+int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
+    require(desc.past_len <= kLargestSize, "past_len: ", desc.past_len, ", expected at most 2^29");
+    if (desc.past_len > 0) return static_cast<int32_t>(desc.past_len);
+    if (desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
+    return static_cast<int32_t>(problem.kv_len) - static_cast<int32_t>(problem.q_len);
+}
+
+void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY;
+    require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
+            " has unknown bits, expected vkattn_mask_flags");
+    problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
+    problem.keys_to_last_query = (desc.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) != 0;
+    problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
+    require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
+            "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");
+    problem.offset = resolve_offset(desc, problem);
+    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
+    problem.offset_by_lengths = unequal && desc.past_len == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
+    problem.window_left = problem.window_right = -1;
+    if (!problem.windowed) return;
+    require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");
+    require(desc.window_right >= -1, "window_right: ", desc.window_right, ", expected -1 (unbounded) or more");
+    problem.window_left = desc.window_left;
+    problem.window_right = desc.window_right;
+}
+
+} // namespace
+
+namespace {
+
+// V as the first elements of K's rows.
+vkattn_tensor value_of_key(const AttentionProblem &problem) {
+    vkattn_tensor value = problem.key;
+    value.shape[3] = problem.output.shape[3];
+    require(value.shape[3] <= problem.key.shape[3], "value: absent, and output has head size ", value.shape[3],
+            ", expected at most that of key, ", problem.key.shape[3], ", whose first elements V is then");
+    require(!is_quantised(value.type) || value.shape[3] % storage_block(value.type).elements == 0, "output: head size ",
+            value.shape[3], ", expected a multiple of ", storage_block(value.type).elements,
+            ", the block of key's type");
+    return value;
+}
+
+} // namespace
+
+AttentionProblem check_attention(const vkattn_attention_desc &desc) {
+    AttentionProblem problem{};
+    problem.query = checked_floats(desc.query, "query");
+    problem.key = checked_keys(desc.key, "key");
+    problem.value_in_key = !present(desc.value);
+    if (!problem.value_in_key) problem.value = checked_keys(desc.value, "value");
+    problem.output = checked_floats(desc.output, "output");
+    if (problem.value_in_key) problem.value = value_of_key(problem);
+    check_sequences(desc, problem);
+    check_sizes(problem);
+    check_optional_tensors(desc, problem);
+    check_numbers(desc, problem);
+    check_geometry(desc, problem);
+    return problem;
+}
+
+AttentionClass class_of(const AttentionProblem &problem) {
+    AttentionClass problems{};
+    problems.kernel = static_cast<uint32_t>(problem.kernel);
+    problems.head_dim = problem.head_dim;
+    problems.v_head_dim = problem.v_head_dim;
+    problems.group = problem.query_heads / problem.kv_heads;
+    problems.query_type = format_of(problem.query);
+    problems.key_type = format_of(problem.key);
+    problems.value_type = format_of(problem.value);
+    const bool flags[] = {problem.causal,
+                          problem.windowed,
+                          problem.value_in_key,
+                          present(problem.attn_mask),
+                          present(problem.cu_seqlens_q),
+                          present(problem.cu_seqlens_k),
+                          present(problem.block_table),
+                          problem.dropout_p > 0,
+                          problem.batch_invariant,
+                          present(problem.attn_weights),
+                          present(problem.qk_matmul_output),
+                          present(problem.block_mask)};
+    for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
+    problems.log2_rows = log2_up(rows_of(problem));
+    problems.log2_keys = log2_up(problem.kv_len);
+    problems.log2_heads = log2_up(uint64_t{problem.batch} * problem.kv_heads);
+    return problems;
+}
+
+} // namespace vkattn

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "runtime/device/tunings.hpp"
+#include "runtime/problem/tensor.hpp"
+
+namespace vkattn {
+
+// A caller's attention description, checked and normalised: strides filled in, defaults resolved, masks as 4-D.
+// No Vulkan call; specified in vkattn.h at vkattn_attention_desc.
+struct AttentionProblem {
+    uint32_t batch;
+    uint32_t query_heads;
+    uint32_t kv_heads;
+    uint32_t q_len;
+    uint32_t kv_len;
+    uint32_t head_dim;
+    uint32_t v_head_dim;
+    uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
+
+    vkattn_tensor query, key, value, output;
+    bool value_in_key; // V is the first elements of K's rows, in the same memory
+    vkattn_tensor log_sum_exp;
+    vkattn_tensor attn_mask;  // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
+    vkattn_tensor block_mask; // [B|1,Hq|1,blocks of queries|1,blocks of keys], the same
+    uint32_t block_q_len, block_kv_len;
+    vkattn_tensor key_padding_mask;
+    vkattn_tensor key_lengths, past_lengths;
+    vkattn_tensor alibi_slopes, sinks;
+    vkattn_tensor attn_weights, qk_matmul_output;
+    // sequences of unequal length; absent: dense. q_len and kv_len are then those of the longest
+    vkattn_tensor cu_seqlens_q, cu_seqlens_k, block_table;
+    uint32_t fewest_queries, most_queries; // packed ones that a sequence must have to be attended; 0: any number
+
+    vkattn_score_stage score_stage;
+    float scale;
+    float softcap;   // 0: none
+    float dropout_p; // 0: none
+    uint64_t dropout_seed;
+    bool batch_invariant;
+    bool causal;
+    bool windowed;
+    bool keys_to_last_query;
+    int32_t offset;
+    bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
+    int32_t window_left, window_right; // -1: unbounded
+    vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_kernel kernel;
+    AttentionTile tile; // what tuning found; followed where it suits
+};
+
+// Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
+AttentionProblem check_attention(const vkattn_attention_desc &desc);
+
+// Query rows of a KV head.
+inline uint64_t rows_of(const AttentionProblem &problem) {
+    return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+}
+
+// The problems that a choice of tuning for this one serves.
+AttentionClass class_of(const AttentionProblem &problem);
+
+} // namespace vkattn

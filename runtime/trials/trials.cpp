@@ -1,0 +1,116 @@
+#include "runtime/trials/trials.hpp"
+
+#include "runtime/support/error.hpp"
+#include "runtime/problem/tensor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace vkattn {
+namespace {
+
+constexpr double kEnoughMilliseconds = 60.0; // of the timed runs of a candidate
+constexpr uint32_t kFewestRuns = 3, kMostRuns = 15;
+constexpr double kNear = 2.0;       // what takes so many times as long as the best is not tried with other tiles
+constexpr double kGain = 1.03;      // what counts as faster, on a machine that does other things too
+constexpr double kMostError = 1e-3; // NMSE between two ways of computing the same, of any types
+
+double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+} // namespace
+
+Buffer &TrialBuffers::add(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
+    Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor)));
+    bindings_.push_back({role, buffer.handle(), 0});
+    return buffer;
+}
+
+void TrialBuffers::add_numbers(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
+    fill_with_numbers(add(context, role, tensor), tensor, numbers_);
+}
+
+void TrialBuffers::add_output(Context &context, const vkattn_tensor &tensor) {
+    output_ = &add(context, VKATTN_ROLE_OUTPUT, tensor);
+    output_tensor_ = tensor;
+}
+
+void TrialBuffers::poison_output() {
+    const std::vector<std::byte> not_a_number(output_->bytes(), std::byte{0xff}); // in every type
+    output_->write(0, not_a_number.data(), not_a_number.size());
+}
+
+std::vector<float> TrialBuffers::read_output() { return read_numbers(*output_, output_tensor_); }
+
+double Trials::run(const Plan &plan) const {
+    const auto start = std::chrono::steady_clock::now();
+    const double milliseconds = plan.run(buffers_.bindings());
+    if (milliseconds > 0.0) return milliseconds;
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Medians of runs of both in turn, so that what disturbs one disturbs the other.
+std::pair<double, double> Trials::time_in_turn(const Plan &a, const Plan &b) const {
+    std::vector<double> of_a, of_b;
+    double spent = 0.0;
+    while (of_a.size() < kFewestRuns || (spent < kEnoughMilliseconds && of_a.size() < kMostRuns)) {
+        of_a.push_back(run(a));
+        of_b.push_back(run(b));
+        spent += of_b.back();
+    }
+    return {median(std::move(of_a)), median(std::move(of_b))};
+}
+
+// "" if the numbers are the untuned plan's, which are those of the first candidate.
+std::string Trials::compare_output() {
+    std::vector<float> actual = buffers_.read_output();
+    if (expected_.empty()) expected_.assign(actual.begin(), actual.end());
+    std::vector<double> expected = expected_;
+    for (size_t i = 0; i < actual.size(); ++i)
+        if (std::isnan(expected[i]) && std::isnan(actual[i]))
+            expected[i] = actual[i] = 0; // of no sequence, not written
+    const double error = nmse(actual, expected);
+    if (error <= kMostError) return "";
+    return text("other numbers than untuned, NMSE ", error, ", expected at most ", kMostError);
+}
+
+bool Trials::measure(Trial trial) {
+    if (std::ranges::find(trials_, trial.code, &Trial::code) != trials_.end()) return false;
+    buffers_.poison_output();
+    run(*trial.plan);
+    Candidate candidate{trial.kernel, trial.tile, 0.0, compare_output()};
+    if (candidate.reason.empty()) {
+        const Plan &rival = trials_.empty() ? *trial.plan : *trials_[*fastest()].plan;
+        candidate.milliseconds = time_in_turn(rival, *trial.plan).second;
+    }
+    candidates_.push_back(std::move(candidate));
+    trials_.push_back(std::move(trial));
+    return true;
+}
+
+std::optional<size_t> Trials::fastest(std::optional<uint32_t> family) const {
+    std::optional<size_t> best;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+        if (!candidates_[i].reason.empty() || (family.has_value() && trials_[i].family != *family)) continue;
+        if (!best.has_value() || candidates_[i].milliseconds < candidates_[*best].milliseconds) best = i;
+    }
+    return best;
+}
+
+bool Trials::is_near(uint32_t family) const {
+    const std::optional<size_t> best = fastest(family);
+    return best.has_value() && candidates_[*best].milliseconds <= kNear * candidates_[*fastest()].milliseconds;
+}
+
+size_t Trials::choose() {
+    size_t kept = *fastest();
+    const auto [untuned, tuned] = time_in_turn(*trials_.front().plan, *trials_[kept].plan);
+    if (kept != 0 && untuned < kGain * tuned) kept = 0;
+    candidates_[kept].kept = true;
+    return kept;
+}
+
+} // namespace vkattn

@@ -1,0 +1,230 @@
+#include "runtime/vulkan/context.hpp"
+
+#include "runtime/device/device_overrides.hpp"
+#include "runtime/vulkan/devices.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/vulkan/uniforms.hpp"
+#include "runtime/support/error.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+namespace vkattn {
+namespace {
+
+constexpr const char *kValidationLayer = "VK_LAYER_KHRONOS_validation";
+
+bool has_layer(const Functions &vk, const char *name) {
+    uint32_t count = 0;
+    check(vk.vkEnumerateInstanceLayerProperties(&count, nullptr), "vkEnumerateInstanceLayerProperties");
+    std::vector<VkLayerProperties> layers(count);
+    check(vk.vkEnumerateInstanceLayerProperties(&count, layers.data()), "vkEnumerateInstanceLayerProperties");
+    return std::any_of(layers.begin(), layers.end(),
+                       [&](const VkLayerProperties &layer) { return std::string(layer.layerName) == name; });
+}
+
+std::vector<std::string> extensions_of(const vkattn_context_info &info) {
+    return {info.enabled_extensions, info.enabled_extensions + info.enabled_extension_count};
+}
+
+// What a user knows better than the table of devices: the environment's word, then the caller's.
+void override_device(DeviceCaps &caps, const char *device_traits) {
+    if (const char *text = std::getenv("VKATTN_DEVICE_TRAITS"); text != nullptr)
+        override_caps(caps, text, "VKATTN_DEVICE_TRAITS");
+    if (device_traits != nullptr) override_caps(caps, device_traits, "device_traits");
+}
+
+void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
+    require(capture >= VKATTN_SHADER_CAPTURE_NONE && capture <= VKATTN_SHADER_CAPTURE_TEXTS,
+            "capture_shaders: ", static_cast<int>(capture), " is unknown, expected a vkattn_shader_capture");
+    if (capture != VKATTN_SHADER_CAPTURE_NONE && !caps.features.pipeline_executable_info)
+        fail(VKATTN_ERROR_UNSUPPORTED, "device ", caps.name,
+             ": no VK_KHR_pipeline_executable_properties, expected a driver that has it, and a device created with it "
+             "and its feature pipelineExecutableInfo, to capture shaders");
+}
+
+} // namespace
+
+Context::Context(const vkattn_context_info &info)
+    : message_callback_(info.message_callback), message_user_(info.message_user) {
+    try {
+        vk_ = load_global_functions(info.get_instance_proc_addr);
+        if (info.device != VK_NULL_HANDLE)
+            borrow(info);
+        else
+            create_own(info);
+        override_device(caps_, info.device_traits);
+        judge_kernels(caps_);
+        if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
+            lock_ = [info] { info.lock_queue(info.lock_user); };
+            unlock_ = [info] { info.unlock_queue(info.lock_user); };
+        } else {
+            auto mutex = std::make_shared<std::mutex>();
+            lock_ = [mutex] { mutex->lock(); };
+            unlock_ = [mutex] { mutex->unlock(); };
+        }
+        require_capture(info.capture_shaders, caps_);
+        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_, info.capture_shaders);
+        uniforms_ = std::make_unique<Uniforms>(*this);
+    } catch (...) {
+        destroy();
+        throw;
+    }
+}
+
+Context::~Context() { destroy(); }
+
+void Context::destroy() noexcept {
+    uniforms_.reset();
+    pipelines_.reset();
+    if (!owns_device_) return;
+    if (device_ != VK_NULL_HANDLE && vk_.vkDestroyDevice != nullptr) vk_.vkDestroyDevice(device_, nullptr);
+    if (messenger_ != VK_NULL_HANDLE) vk_.vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
+    if (instance_ != VK_NULL_HANDLE && vk_.vkDestroyInstance != nullptr) vk_.vkDestroyInstance(instance_, nullptr);
+}
+
+void Context::borrow(const vkattn_context_info &info) {
+    require(info.instance != VK_NULL_HANDLE, "instance: VK_NULL_HANDLE, expected the instance of device");
+    require(info.physical_device != VK_NULL_HANDLE, "physical_device: VK_NULL_HANDLE, expected that of device");
+    require(info.queue != VK_NULL_HANDLE, "queue: VK_NULL_HANDLE, expected a compute queue of device");
+    require(info.api_version >= VK_API_VERSION_1_1, "api_version: ", VK_API_VERSION_MAJOR(info.api_version), ".",
+            VK_API_VERSION_MINOR(info.api_version), ", expected at least 1.1");
+    require(info.enabled_extensions != nullptr || info.enabled_extension_count == 0,
+            "enabled_extensions: NULL, expected enabled_extension_count names");
+    require((info.lock_queue == nullptr) == (info.unlock_queue == nullptr),
+            "lock_queue, unlock_queue: one is NULL, expected both or neither");
+    instance_ = info.instance;
+    physical_device_ = info.physical_device;
+    device_ = info.device;
+    queue_ = info.queue;
+    queue_family_ = info.queue_family;
+    load_instance_functions(vk_, instance_);
+    load_device_functions(vk_, device_);
+    const std::vector<std::string> extensions = extensions_of(info);
+    caps_ = read_device_caps(vk_, physical_device_, info.api_version, extensions);
+    caps_.features = enabled_device_features(info.enabled_features);
+    require(info.buffers_have_addresses == 0 || vk_.vkGetBufferDeviceAddress != nullptr,
+            "buffers_have_addresses: 1, expected 0, since device was created without bufferDeviceAddress");
+    caps_.buffers_have_addresses = info.buffers_have_addresses != 0;
+    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
+}
+
+void Context::create_own(const vkattn_context_info &info) {
+    owns_device_ = true;
+    create_instance(info);
+    choose_device(info.device_selector);
+    if (info.capture_shaders == VKATTN_SHADER_CAPTURE_NONE) caps_.features.pipeline_executable_info = false;
+    create_device();
+    load_device_functions(vk_, device_);
+    vk_.vkGetDeviceQueue(device_, queue_family_, 0, &queue_);
+    caps_.buffers_have_addresses = caps_.buffer_device_address != 0 && vk_.vkGetBufferDeviceAddress != nullptr;
+}
+
+void Context::create_instance(const vkattn_context_info &info) {
+    std::vector<const char *> layers;
+    std::vector<const char *> extensions;
+    const VkValidationFeatureEnableEXT synchronisation = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
+    VkValidationFeaturesEXT validation{
+        VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT, nullptr, 1, &synchronisation, 0, nullptr};
+    if (info.enable_validation != 0) {
+        if (!has_layer(vk_, kValidationLayer))
+            fail(VKATTN_ERROR_UNSUPPORTED, "enable_validation: ", kValidationLayer,
+                 " is not installed, expected it (Debian: vulkan-validationlayers)");
+        layers.push_back(kValidationLayer);
+        extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    }
+    instance_ = make_instance(vk_, layers, extensions, info.enable_validation != 0 ? &validation : nullptr);
+    load_instance_functions(vk_, instance_);
+    if (info.enable_validation != 0) create_messenger(info);
+}
+
+void Context::create_messenger(const vkattn_context_info &info) {
+    if (info.message_callback == nullptr || vk_.vkCreateDebugUtilsMessengerEXT == nullptr) return;
+    VkDebugUtilsMessengerCreateInfoEXT create{};
+    create.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
+    create.messageSeverity =
+        VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
+    create.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
+    create.pfnUserCallback = on_message;
+    create.pUserData = this;
+    check(vk_.vkCreateDebugUtilsMessengerEXT(instance_, &create, nullptr, &messenger_),
+          "vkCreateDebugUtilsMessengerEXT");
+}
+
+VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+                             const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
+    const auto *context = static_cast<const Context *>(user);
+    context->message_callback_(context->message_user_, data->pMessage);
+    return VK_FALSE;
+}
+
+void Context::choose_device(const char *selector) {
+    const std::vector<ListedDevice> devices = list_devices(vk_, instance_);
+    const ListedDevice chosen = select_device(devices, selector == nullptr ? "" : selector);
+    physical_device_ = chosen.handle;
+    caps_ = chosen.caps;
+    if (caps_.api_version < VK_API_VERSION_1_1)
+        fail(VKATTN_ERROR_NO_DEVICE, "device ", caps_.name, ": Vulkan ", VK_API_VERSION_MAJOR(caps_.api_version), ".",
+             VK_API_VERSION_MINOR(caps_.api_version), ", expected at least 1.1");
+    queue_family_ = compute_queue_family(vk_, physical_device_, caps_.name);
+    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
+}
+
+void Context::create_device() {
+    const std::vector<std::string> available = device_extensions(vk_, physical_device_);
+    std::vector<const char *> enabled;
+    const auto enable = [&](const char *name) {
+        if (std::find(available.begin(), available.end(), name) != available.end()) enabled.push_back(name);
+    };
+    for (const char *name : wanted_device_extensions()) enable(name);
+    enable("VK_KHR_portability_subset"); // a device that has it demands it
+    if (caps_.features.pipeline_executable_info) enable(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+
+    const float priority = 1.0f;
+    VkDeviceQueueCreateInfo queue{};
+    queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+    queue.queueFamilyIndex = queue_family_;
+    queue.queueCount = 1;
+    queue.pQueuePriorities = &priority;
+    const FeatureChain features(caps_.features);
+    VkDeviceCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+    create.pNext = features.head();
+    create.queueCreateInfoCount = 1;
+    create.pQueueCreateInfos = &queue;
+    create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());
+    create.ppEnabledExtensionNames = enabled.data();
+    check(vk_.vkCreateDevice(physical_device_, &create, nullptr, &device_), "vkCreateDevice");
+}
+
+DeviceCaps Context::judged_caps() const {
+    DeviceCaps caps = caps_;
+    verdicts_.apply(caps);
+    return caps;
+}
+
+void Context::warn(const std::string &message) const {
+    if (message_callback_ != nullptr) message_callback_(message_user_, message.c_str());
+}
+
+void Context::lock_queue() { lock_(); }
+
+void Context::unlock_queue() { unlock_(); }
+
+std::vector<DeviceCaps> enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr) {
+    Functions vk = load_global_functions(get_instance_proc_addr);
+    const VkInstance instance = make_instance(vk, {}, {}, nullptr);
+    std::vector<DeviceCaps> all;
+    try {
+        load_instance_functions(vk, instance);
+        for (const ListedDevice &device : list_devices(vk, instance)) all.push_back(device.caps);
+    } catch (...) {
+        if (vk.vkDestroyInstance != nullptr) vk.vkDestroyInstance(instance, nullptr);
+        throw;
+    }
+    vk.vkDestroyInstance(instance, nullptr);
+    return all;
+}
+
+} // namespace vkattn

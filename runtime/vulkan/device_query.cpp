@@ -1,0 +1,201 @@
+#include "runtime/device/device_caps.hpp"
+
+#include "runtime/support/error.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+
+namespace vkattn {
+namespace {
+
+constexpr const char *kWantedExtensions[] = {
+    VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME,
+    // in the core of later versions: the features of FeatureChain need them on devices of earlier ones
+    VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
+    VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
+    VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
+    VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
+    VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
+    VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME,
+};
+
+// The properties and features that facts are read from, chained only where the device knows the structure.
+struct Query {
+    VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
+    VkPhysicalDeviceIDProperties id{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES, nullptr, {}, {}, {}, 0, 0};
+    VkPhysicalDeviceSubgroupProperties subgroup{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, nullptr, 0, 0, 0, 0};
+    VkPhysicalDeviceDriverProperties driver{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, nullptr, {}, {}, {}, {}};
+    VkPhysicalDeviceSubgroupSizeControlProperties subgroup_sizes{
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, nullptr, 0, 0, 0, 0};
+    VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
+                                                        nullptr, 0};
+};
+
+template <class Head, class Link>
+void chain(Head &head, Link &link) {
+    link.pNext = head.pNext;
+    head.pNext = &link;
+}
+
+void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
+                std::span<const std::string> extensions, Query &query) {
+    const bool vulkan12 = api_version >= VK_API_VERSION_1_2;
+    chain(query.properties, query.id);
+    chain(query.properties, query.subgroup);
+    if (vulkan12 || has_extension(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
+        chain(query.properties, query.driver);
+    if (api_version >= VK_API_VERSION_1_3 || has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+        chain(query.properties, query.subgroup_sizes);
+    if (api_version >= VK_API_VERSION_1_3) chain(query.properties, query.maintenance4);
+    vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
+}
+
+void copy_text(char (&to)[256], const char *from) { std::snprintf(to, sizeof to, "%s", from); }
+
+void set_identity(const Query &query, DeviceCaps &caps) {
+    const VkPhysicalDeviceProperties &properties = query.properties.properties;
+    copy_text(caps.name, properties.deviceName);
+    copy_text(caps.driver_name, query.driver.driverName);
+    copy_text(caps.driver_info, query.driver.driverInfo);
+    caps.vendor_id = properties.vendorID;
+    caps.device_id = properties.deviceID;
+    caps.driver_version = properties.driverVersion;
+    caps.device_type = properties.deviceType;
+    std::memcpy(caps.device_uuid, query.id.deviceUUID, sizeof caps.device_uuid);
+    std::memcpy(caps.driver_uuid, query.id.driverUUID, sizeof caps.driver_uuid);
+}
+
+void set_limits(const VkPhysicalDeviceLimits &limits, DeviceCaps &caps) {
+    caps.max_storage_buffer_range = limits.maxStorageBufferRange;
+    caps.min_storage_buffer_offset_alignment = limits.minStorageBufferOffsetAlignment;
+    caps.max_storage_buffers_per_stage =
+        std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
+    caps.max_push_constants_bytes = limits.maxPushConstantsSize;
+    caps.max_shared_memory_bytes = limits.maxComputeSharedMemorySize;
+    caps.max_workgroup_invocations = std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);
+    std::copy(std::begin(limits.maxComputeWorkGroupCount), std::end(limits.maxComputeWorkGroupCount),
+              std::begin(caps.max_workgroup_count));
+    caps.timestamp_period_ns = static_cast<double>(limits.timestampPeriod);
+}
+
+void set_features(const Query &query, std::span<const std::string> extensions, DeviceCaps &caps) {
+    const DeviceFeatures &features = caps.features;
+    caps.storage_16bit = features.storage_16bit;
+    caps.shader_float16 = features.shader_float16;
+    caps.shader_int8 = features.shader_int8;
+    caps.storage_8bit = features.storage_8bit;
+    caps.buffer_device_address = features.buffer_device_address;
+    caps.integer_dot_product = features.integer_dot_product;
+    caps.vulkan_memory_model = features.vulkan_memory_model;
+    const bool takes_sizes = (query.subgroup_sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    caps.subgroup_size_control = features.subgroup_size_control && takes_sizes; // some have one size alone
+    caps.cooperative_matrix = features.cooperative_matrix;
+    caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
+    caps.subgroup_size = query.subgroup.subgroupSize;
+    const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
+    caps.pipeline_executable_properties = features.pipeline_executable_info;
+    caps.push_descriptors = has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+    caps.portability_subset = has_extension(extensions, "VK_KHR_portability_subset");
+}
+
+uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_device) {
+    VkPhysicalDeviceMemoryProperties memory;
+    vk.vkGetPhysicalDeviceMemoryProperties(physical_device, &memory);
+    uint64_t bytes = 0;
+    for (uint32_t heap = 0; heap < memory.memoryHeapCount; ++heap)
+        if ((memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
+            bytes += memory.memoryHeaps[heap].size;
+    return bytes;
+}
+
+// The type of a shape's factors if kernels can use it, else NONE.
+vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
+    const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
+    const bool fits = std::has_single_bit(shape.MSize) && std::has_single_bit(shape.NSize) &&
+                      std::has_single_bit(shape.KSize) && shape.MSize >= 8 && shape.KSize >= 8;
+    if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || !fits)
+        return VKATTN_TYPE_NONE;
+    if (shape.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
+    if (shape.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR) return VKATTN_TYPE_BF16;
+    return VKATTN_TYPE_NONE;
+}
+
+void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
+    caps.matrix_shape_count = 0;
+    if (caps.cooperative_matrix == 0 || vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return;
+    uint32_t count = 0;
+    check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, nullptr),
+          "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    VkCooperativeMatrixPropertiesKHR empty{};
+    empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    std::vector<VkCooperativeMatrixPropertiesKHR> shapes(count, empty);
+    check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, shapes.data()),
+          "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    for (const VkCooperativeMatrixPropertiesKHR &shape : shapes) {
+        const vkattn_type type = usable_type(shape);
+        if (type == VKATTN_TYPE_NONE || caps.matrix_shape_count == std::size(caps.matrix_shapes)) continue;
+        caps.matrix_shapes[caps.matrix_shape_count++] = {shape.MSize, shape.NSize, shape.KSize, type};
+    }
+}
+
+void set_matrix_granularity(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
+    const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
+    if (!caps.features.flexible_matrices || query == nullptr) return;
+    constexpr const char *kName = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
+    uint32_t count = 0;
+    check(query(physical_device, &count, nullptr), kName);
+    VkCooperativeMatrixFlexibleDimensionsPropertiesNV empty{};
+    empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
+    std::vector<VkCooperativeMatrixFlexibleDimensionsPropertiesNV> all(count, empty);
+    check(query(physical_device, &count, all.data()), kName);
+    for (const auto &each : all)
+        if (each.scope == VK_SCOPE_SUBGROUP_KHR && each.AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+            each.BType == each.AType && each.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && each.ResultType == each.CType)
+            caps.matrix_granularity = {each.MGranularity, each.NGranularity, each.KGranularity};
+}
+
+} // namespace
+
+std::span<const char *const> wanted_device_extensions() { return kWantedExtensions; }
+
+std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice physical_device) {
+    uint32_t count = 0;
+    check(vk.vkEnumerateDeviceExtensionProperties(physical_device, nullptr, &count, nullptr),
+          "vkEnumerateDeviceExtensionProperties");
+    std::vector<VkExtensionProperties> properties(count);
+    check(vk.vkEnumerateDeviceExtensionProperties(physical_device, nullptr, &count, properties.data()),
+          "vkEnumerateDeviceExtensionProperties");
+    std::vector<std::string> names;
+    for (const VkExtensionProperties &property : properties) names.emplace_back(property.extensionName);
+    return names;
+}
+
+DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
+                            std::span<const std::string> extensions) {
+    Query query;
+    read_query(vk, physical_device, api_version, extensions, query);
+    DeviceCaps caps{};
+    caps.api_version = api_version;
+    set_identity(query, caps);
+    set_limits(query.properties.properties.limits, caps);
+    caps.max_buffer_bytes = query.maintenance4.maxBufferSize;
+    caps.features = read_device_features(vk, physical_device, api_version, extensions);
+    set_features(query, extensions, caps);
+    set_matrix_shapes(vk, physical_device, caps);
+    set_matrix_granularity(vk, physical_device, caps);
+    caps.device_memory_bytes = device_local_bytes(vk, physical_device);
+    caps.traits = device_traits(caps);
+    caps.max_loop_iterations = caps.traits.max_loop_iterations;
+    return caps;
+}
+
+std::string on_bounded_loops(const DeviceCaps &caps) {
+    return text("on ", caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
+}
+
+} // namespace vkattn

@@ -1,0 +1,130 @@
+#pragma once
+
+#include "runtime/device/device_caps.hpp"
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace vkattn {
+
+// The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
+enum class Module : uint32_t {
+    kFlash,
+    kFlashAddresses,
+    kCoopmat,
+    kCoopmatRolled,
+    kCoopmatBf16,
+    kCoopmat2,
+    kCoopmat2Rolled,
+    kCoopmat2Bf16,
+    kMergeParts,
+    kMerge,
+    kQkScores,
+    kMaskedSoftmax,
+    kWeightedValues,
+    kLinear,
+    kLinearVector,
+    kLinearAddresses,
+    kLinearCoopmat,
+    kLinearCoopmatBf16,
+    kEmbedding,
+    kNorm,
+    kRope,
+    kKvAppend,
+    kAdvanceLengths,
+    kPeakFma,
+    kPeakMatrix,
+    kPeakStream,
+    kPeakStreamAddresses,
+    kCount
+};
+
+const char *module_name(Module module);
+
+// The SPIR-V; empty where it was not built.
+std::span<const uint32_t> module_code(Module module);
+
+// Whether the build's GLSL compiler knew the extensions of the module.
+bool module_is_built(Module module);
+
+// The names of the specialisation constants, in the order of their ids.
+std::span<const char *const> module_constants(Module module);
+
+struct Pipeline {
+    VkPipeline pipeline;
+    VkPipelineLayout layout;
+    VkDescriptorSetLayout set_layout;
+    uint32_t bindings; // storage buffers 0 .. bindings - 1
+    bool has_uniforms; // a uniform buffer at binding number `bindings`
+    Module module;
+    std::span<const uint32_t> constants; // by id
+    double compile_ms;                   // what vkCreateComputePipelines took
+};
+
+// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe;
+// threads that want different ones compile side by side.
+class Pipelines {
+  public:
+    Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
+              vkattn_shader_capture capture);
+    ~Pipelines();
+    Pipelines(const Pipelines &) = delete;
+    Pipelines &operator=(const Pipelines &) = delete;
+
+    // Starts from what saved() gave in an earlier run of the same driver; nothing may be compiled yet.
+    void load(std::span<const std::byte> saved);
+    // The driver's cache of compiled pipelines; empty where the caller keeps it in a VkPipelineCache of his own.
+    std::vector<std::byte> saved() const;
+
+    // What the driver keeps of each compilation.
+    vkattn_shader_capture capture() const { return capture_; }
+
+    // Constants: a struct made of one of the constant lists in shaders/interface.h; constant id n is its n-th member.
+    template <class Constants>
+    const Pipeline &get(Module module, const Constants &constants) {
+        static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);
+        return find_or_create(module,
+                              {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
+    }
+
+  private:
+    struct Layout {
+        VkDescriptorSetLayout set = VK_NULL_HANDLE;
+        VkPipelineLayout pipeline = VK_NULL_HANDLE;
+        VkShaderModule module = VK_NULL_HANDLE;
+    };
+    struct Entry {
+        std::mutex mutex; // held while it is compiled: others are compiled meanwhile
+        Pipeline pipeline{};
+    };
+    using Key = std::pair<Module, std::vector<uint32_t>>;
+
+    struct Found {
+        const Layout &layout; // complete
+        const Key &key;
+        Entry &entry; // may have no pipeline yet
+    };
+
+    // All three stay where they are.
+    Found entry_of(Module module, std::span<const uint32_t> constants);
+    const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
+    const Layout &layout_of(Module module);
+    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants);
+
+    const Functions &vk_;
+    VkDevice device_;
+    VkPipelineCache cache_; // the caller's, or own_cache_
+    VkPipelineCache own_cache_ = VK_NULL_HANDLE;
+    vkattn_shader_capture capture_;
+    bool push_descriptors_;
+    uint32_t unpacks_halves_; // the trait
+    uint32_t subgroup_size_;  // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
+    std::mutex mutex_;        // of layouts_ and of the map
+    Layout layouts_[static_cast<size_t>(Module::kCount)];
+    std::map<Key, Entry> pipelines_;
+};
+
+} // namespace vkattn
