@@ -296,11 +296,12 @@ bool turn_of_matrices() {
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
     std::vector<vkattn_kernel> kernels;
     const bool with_matrices = has_matrix_kernels() && turn_of_matrices();
-    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
-                                       VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2}) {
+    for (const vkattn_kernel kernel :
+         {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_LATENT_DECODE,
+          VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES}) {
         if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) continue;
         if (is_matrix_kernel(kernel) && !with_matrices) continue;
-        if (is_matrix_kernel(kernel)) {
+        if (is_matrix_kernel(kernel) || kernel == VKATTN_KERNEL_ADDRESSES) {
             vkattn_attention_desc asked = desc;
             asked.kernel = kernel;
             try {

@@ -125,7 +125,6 @@ ZooDevice device_of(const std::filesystem::path &path) {
     caps.features = features_in_use(caps);
     caps.traits = vkattn::device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
-    vkattn::judge_kernels(caps);
     for (const json &kernel : device.at("kernels")) zoo.kernels[kernel.at("name")] = kernel.at("supported");
     return zoo;
 }

@@ -6,10 +6,10 @@
 
 #include "runtime/kernels/choose.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/vulkan/pipelines.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/vulkan/pipelines.hpp"
 
 #include "text_file.hpp"
 
@@ -110,13 +110,12 @@ std::span<const std::uint32_t> words_of(const Constants &constants) {
     return {reinterpret_cast<const std::uint32_t *>(&constants), sizeof constants / sizeof(std::uint32_t)};
 }
 
-void check_dispatch(const vkattn::AttentionChoice::Dispatch &dispatch, vkattn::Module module,
-                    const vkattn::DeviceCaps &caps) {
-    INFO("module ", std::string(vkattn::module_name(module)));
+void check_dispatch(const vkattn::AttentionShape::Dispatch &dispatch, const vkattn::DeviceCaps &caps) {
+    INFO("module ", std::string(vkattn::module_name(dispatch.module)));
     CHECK(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
     CHECK(vkattn::fits(dispatch.groups, caps));
-    REQUIRE(vkattn::module_is_built(module));
-    CHECK(shared_memory_bytes(vkattn::module_code(module), words_of(dispatch.constants)) <=
+    REQUIRE(vkattn::module_is_built(dispatch.module));
+    CHECK(shared_memory_bytes(vkattn::module_code(dispatch.module), words_of(dispatch.constants)) <=
           caps.max_shared_memory_bytes);
 }
 
@@ -130,20 +129,14 @@ void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::Devi
 }
 
 void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCaps &caps) {
-    using vkattn::Module;
-    CHECK(vkattn::is_supported(caps, choice.kernel));
-    if (choice.kernel == VKATTN_KERNEL_UNFUSED) {
-        const Module modules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
-        for (std::size_t i = 0; i < 3; ++i) check_dispatch(choice.dispatches[i], modules[i], caps);
-        return;
-    }
-    CHECK((choice.body == vkattn::FlashBody::kMatrices) == vkattn::is_coopmat(choice.kernel));
-    if (vkattn::reads_addresses(choice.body)) CHECK(caps.buffers_have_addresses == 1);
-    if (vkattn::is_coopmat(choice.kernel)) check_matrices(choice.dispatches[0].constants, caps);
-    vkattn::AttentionChoice::Dispatch dispatch = choice.dispatches[0];
-    dispatch.groups[0] = choice.groups_per_dispatch;
-    check_dispatch(dispatch, vkattn::module_of(choice, caps.traits), caps);
-    if (choice.parts > 1) check_dispatch(choice.dispatches[1], Module::kMergeParts, caps);
+    const vkattn_kernel kernel = choice.kernel->kernel;
+    CHECK(vkattn::can_run(kernel, caps));
+    if (kernel == VKATTN_KERNEL_ADDRESSES) CHECK(caps.buffers_have_addresses == 1);
+    if (is_matrix_kernel(kernel)) check_matrices(choice.shape.dispatches[0].constants, caps);
+    std::array dispatches = choice.shape.dispatches;
+    if (kernel != VKATTN_KERNEL_UNFUSED) dispatches[0].groups[0] = choice.shape.groups_per_dispatch;
+    for (const vkattn::AttentionShape::Dispatch &dispatch : dispatches)
+        if (dispatch.groups[0] != 0) check_dispatch(dispatch, caps);
 }
 
 // Whether this build has the kernels that the device could run.
@@ -159,10 +152,10 @@ std::string choices_on(const ZooDevice &device) {
     lines << device.name << ": " << device.caps.name << "\n";
     for (const Problem &problem : problems()) {
         const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
-        const vkattn::AttentionChoice choice = vkattn::plan_attention(checked, device.caps);
+        const vkattn::AttentionChoice choice = vkattn::choose_attention(checked, device.caps);
         const std::string tile = vkattn::tile_text(choice);
-        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.kernel) << (tile.empty() ? "" : ", ")
-              << tile << "\n";
+        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.kernel->kernel)
+              << (tile.empty() ? "" : ", ") << tile << "\n";
     }
     return lines.str();
 }
@@ -201,13 +194,13 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
             const std::string &name = kernel.first;
             const bool supported = kernel.second;
             INFO("kernel ", name);
-            const auto kernels = std::span(device.caps.kernels).first(device.caps.kernel_count);
-            const auto judged = std::ranges::find_if(kernels, [&](const vkattn_kernel_support &support) {
-                return vkattn_kernel_name(support.kernel) == name;
-            });
-            REQUIRE(judged != kernels.end());
-            const bool left_out = std::string(judged->reason).starts_with("built by");
-            CHECK_MESSAGE((left_out || (judged->supported != 0) == supported), std::string(judged->reason));
+            const auto rows = vkattn::attention_kernels();
+            const auto row =
+                std::ranges::find_if(rows, [&](const auto *each) { return vkattn_kernel_name(each->kernel) == name; });
+            REQUIRE(row != rows.end());
+            const std::string reason = vkattn::why_off(**row, device.caps);
+            const bool left_out = reason.starts_with("built by");
+            CHECK_MESSAGE((left_out || reason.empty() == supported), reason);
         }
     }
 }
@@ -222,7 +215,7 @@ TEST_CASE("what is chosen, and what can be insisted on, is within what the devic
                 desc.kernel = static_cast<vkattn_kernel>(kernel);
                 try {
                     const vkattn::AttentionProblem checked = vkattn::check_attention(desc);
-                    check_choice(vkattn::plan_attention(checked, device.caps), device.caps);
+                    check_choice(vkattn::choose_attention(checked, device.caps), device.caps);
                     ++planned;
                 } catch (const vkattn::Error &error) {
                     CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);

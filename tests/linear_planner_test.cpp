@@ -1,7 +1,7 @@
 // Linear layers as they are divided: whatever a saved choice says, within what the device has.
 #include "random_draws.hpp"
-#include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/linear.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
 
 #include <doctest/doctest.h>
 
@@ -24,8 +24,10 @@ vkattn::DeviceCaps any_device(Random &random) {
     caps.traits.matrix_units = random.any({0u, 1u});
     caps.traits.unroll_matrices = random.any({0u, 1u});
     caps.traits.most_addressed_linear_rows = random.any({0u, 64u});
-    caps.kernel_count = 1;
-    caps.kernels[0] = {VKATTN_KERNEL_COOPMAT, 1, ""};
+    caps.max_storage_buffers_per_stage = 64;
+    caps.cooperative_matrix = 1;
+    caps.features.cooperative_matrix = caps.features.vulkan_memory_model = true;
+    caps.subgroup_features = 0xff;
     caps.matrix_shape_count = random.any({0u, 1u, 2u, 3u});
     for (std::uint32_t i = 0; i < caps.matrix_shape_count; ++i)
         caps.matrix_shapes[i] = {random.any({8u, 16u, 32u}), random.any({8u, 16u, 32u}),

@@ -1,9 +1,9 @@
 // Tensors that a device cannot bind whole, on a context whose limit is lowered.
 #include "compare.hpp"
 #include "limited_device.hpp"
-#include "runtime/problem/attention_problem.hpp"
 #include "runtime/device/bindable.hpp"
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/problem/attention_problem.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // The size of a module's workgroups, read from its SPIR-V.
 #include "runtime/plan/shader_reports.hpp"
+#include "shaders/interface.h"
 
 #include <doctest/doctest.h>
 

@@ -67,6 +67,11 @@ struct SelftestOptions {
     bool json = false;
 };
 
+struct PlanOptions : OperationOptions {
+    bool explain = false;
+    bool json = false;
+};
+
 struct ShadersOptions : OperationOptions {
     bool json = false;
     bool csv = false;
@@ -93,6 +98,7 @@ int run_command(const CommonOptions &common, const RunOptions &options, Validati
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
 int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
+int plan_command(const CommonOptions &common, const PlanOptions &options, ValidationLog &validation);
 int shaders_command(const CommonOptions &common, const ShadersOptions &options, ValidationLog &validation);
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation);
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);

@@ -23,6 +23,7 @@ struct Options {
     CheckOptions check;
     ShowOptions show;
     SelftestOptions selftest;
+    PlanOptions plan;
     ShadersOptions shaders;
     TuneOptions tune;
     BenchOptions bench;
@@ -84,7 +85,8 @@ void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
     command
         .add_option("--kernel", common.kernel,
-                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, coopmat2")
+                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, coopmat2, "
+                    "addresses")
         ->capture_default_str();
     command.add_option("--saved", common.saved_file,
                        "File of what earlier runs learned of the device, read if it is there, and written at the end");
@@ -176,6 +178,16 @@ void add_operation(CLI::App &command, OperationOptions &options) {
     command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
 }
 
+void add_plan(CLI::App &app, Options &options) {
+    CLI::App *command =
+        app.add_subcommand("plan", "Tell which kernel a plan takes for an attention problem, and why; nothing is run");
+    add_operation(*command, options.plan);
+    command->add_flag("--explain", options.plan.explain,
+                      "Tell of every kernel what it would make of the problem, or what stands in its way");
+    command->add_flag("--json", options.plan.json, "Print a JSON array");
+    add_common(*command, options.common);
+}
+
 void add_shaders(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "shaders",
@@ -222,6 +234,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
     if (app.got_subcommand("show")) return show_command(options.common, options.show, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
+    if (app.got_subcommand("plan")) return plan_command(options.common, options.plan, validation);
     if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
     if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
@@ -256,6 +269,7 @@ int parse_and_run(int argc, char **argv) {
     add_check(app, options);
     add_show(app, options);
     add_selftest(app, options);
+    add_plan(app, options);
     add_shaders(app, options);
     add_tune(app, options);
     add_bench(app, options);

@@ -147,6 +147,22 @@ typedef struct vkattn_attention_desc {
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
+/* A kernel, asked what it would make of a problem. */
+typedef struct vkattn_option {
+    vkattn_kernel kernel;
+    uint32_t chosen;     /* 1: what a plan takes */
+    uint32_t dispatches; /* of a plan; where tensors are too large to be bound whole, of its first part */
+    char shape[96];      /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused */
+    char obstacle[256];  /* why it cannot serve; "" if it can */
+} vkattn_option;
+
+/* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
+ * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
+ * count: in, the room in options; out, how many there are, VKATTN_KERNEL_COUNT - 1. options may be NULL. Fails as
+ * vkattn_attention_plan does. */
+VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                                        vkattn_option *options);
+
 /* Builds what plans of these problems need, so that making them later takes no time: kernels are tested, where the
  * device is not trusted, and pipelines compiled.
  *

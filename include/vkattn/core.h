@@ -135,18 +135,18 @@ typedef struct vkattn_binding {
 
 /* ------------------------------------------------------------------------------------------------ devices */
 
-/* The kernels of the operator attention. See vkattn_plan_report for the one a plan took. */
+/* The kernels of the operator attention: vkattn_plan_report names the one that a plan took, vkattn_explain what each
+ * would make of a problem. */
 typedef enum vkattn_kernel {
-    VKATTN_KERNEL_AUTO = 0,    /* the best one that serves the problem */
-    VKATTN_KERNEL_UNFUSED = 1, /* three shaders; the only one that can return weights and scores */
-    VKATTN_KERNEL_FLASH = 2,   /* online softmax; nothing of size q_len x kv_len in memory */
-    VKATTN_KERNEL_DECODE = 3,  /* few query rows: the keys are split over workgroups, and the parts merged */
-    VKATTN_KERNEL_COOPMAT =
-        4, /* flash and decode on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
+    VKATTN_KERNEL_AUTO = 0,          /* the best one that serves the problem */
+    VKATTN_KERNEL_UNFUSED = 1,       /* three shaders; the only one that can return weights and scores */
+    VKATTN_KERNEL_FLASH = 2,         /* online softmax; nothing of size q_len x kv_len in memory */
+    VKATTN_KERNEL_DECODE = 3,        /* few query rows: the keys are split over workgroups, and the parts merged */
+    VKATTN_KERNEL_COOPMAT = 4,       /* on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
     VKATTN_KERNEL_COOPMAT2 = 5,      /* the same with scores and weights in registers (VK_NV_cooperative_matrix2) */
-    VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed): a latent row is
-                                      * loaded or copied once, and serves as K and as V for all heads */
-    VKATTN_KERNEL_COUNT = 7,
+    VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed) */
+    VKATTN_KERNEL_ADDRESSES = 7,     /* for CPU drivers: K and V through device addresses, no shared memory */
+    VKATTN_KERNEL_COUNT = 8,
     VKATTN_KERNEL_MAX_ENUM = 0x7fffffff
 } vkattn_kernel;
 

@@ -374,6 +374,15 @@ class Context {
         return planned(vkattn_attention_plan, desc);
     }
 
+    // What every kernel would make of an attention problem, or what stands in its way, the best first.
+    Returned<std::vector<vkattn_option>> explain(const vkattn_attention_desc &desc) const {
+        std::vector<vkattn_option> options(VKATTN_KERNEL_COUNT);
+        auto count = static_cast<std::uint32_t>(options.size());
+        const vkattn_result result = vkattn_explain(get(), &desc, &count, options.data());
+        options.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, options.size()) : 0);
+        return detail::returned(result, std::move(options));
+    }
+
     // Builds what plans of these problems need, on so many threads.
     Status prewarm(std::span<const vkattn_attention_desc> descs, std::uint32_t threads = 1) const {
         return check(vkattn_prewarm(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));

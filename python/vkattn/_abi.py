@@ -11,7 +11,8 @@ ROLES = {name: number for number, name in enumerate((
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
     "bias", "multiplier", "residual", "tokens", "block_mask"))}
-KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5, "latent_decode": 6}
+KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5, "latent_decode": 6,
+           "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
@@ -58,6 +59,8 @@ ContextInfo = structure(
     ("capture_shaders", c_int))
 Check = structure("vkattn_check", ("name", c_char * 64), ("passed", c_uint32), ("reason", c_char * 128),
                   ("milliseconds", c_double))
+Option = structure("vkattn_option", ("kernel", c_int), ("chosen", c_uint32), ("dispatches", c_uint32), ("shape", c_char * 96),
+                   ("obstacle", c_char * 256))
 Candidate = structure("vkattn_candidate", ("kernel", c_int), ("tile", c_char * 96), ("milliseconds", c_double),
                       ("kept", c_uint32), ("reason", c_char * 128))
 Report = structure("vkattn_report", ("kernel", c_int), ("kernel_name", c_char_p), ("reason", c_char_p), ("dispatches", c_uint32))

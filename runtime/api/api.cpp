@@ -2,25 +2,29 @@
 #define STRINGIFY_VALUE(x) #x
 #define STRINGIFY(x) STRINGIFY_VALUE(x)
 
-#include "runtime/problem/attention_problem.hpp"
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/layers/cache.hpp"
-#include "runtime/vulkan/memory.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/embedding.hpp"
+#include "runtime/ops/explain.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/peaks.hpp"
 #include "runtime/ops/prewarm.hpp"
+#include "runtime/plan/shader_reports.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/usage.hpp"
+#include "runtime/trials/ready_context.hpp"
 #include "runtime/trials/saved_state.hpp"
 #include "runtime/trials/self_test.hpp"
-#include "runtime/plan/shader_reports.hpp"
 #include "runtime/trials/tuning.hpp"
-#include "runtime/support/usage.hpp"
+#include "runtime/vulkan/device_query.hpp"
+#include "runtime/vulkan/memory.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -30,9 +34,10 @@
 using namespace vkattn;
 
 struct vkattn_context_opaque {
-    explicit vkattn_context_opaque(const vkattn_context_info &info) : context(info) {}
+    explicit vkattn_context_opaque(const vkattn_context_info &info) : made(ready_context(info)), context(*made) {}
     Usage usage{"context"};
-    Context context;
+    std::unique_ptr<Context> made;
+    Context &context;
 };
 
 // What is made with a context uses it until it is destroyed.
@@ -44,10 +49,11 @@ struct vkattn_buffer_opaque {
 };
 
 struct vkattn_plan_opaque {
-    explicit vkattn_plan_opaque(vkattn_context in) : context(in->usage), plan(in->context) {}
+    vkattn_plan_opaque(vkattn_context in, std::unique_ptr<const Plan> made)
+        : context(in->usage), plan(std::move(made)) {}
     InUse context;
     Usage usage{"plan"};
-    Plan plan;
+    std::unique_ptr<const Plan> plan;
     std::once_flag asked_for_shaders;
     std::optional<ShaderReports> shaders;
 };
@@ -68,9 +74,11 @@ struct vkattn_cache_opaque {
     Usage &usage = cache.usage();
 };
 
-Cache *vkattn::cache_of(const vkattn_layer_call &call) { return call.cache != nullptr ? &call.cache->cache : nullptr; }
-
 namespace {
+
+LayerCall with_object(const vkattn_layer_call &call) {
+    return {call, call.cache != nullptr ? &call.cache->cache : nullptr};
+}
 
 template <class Pointer>
 void require_given(Pointer pointer, const char *name) {
@@ -93,15 +101,15 @@ void destroy(Object *object) {
     delete object;
 }
 
-// Creates the plan that build(Plan &) makes of a description.
+// Creates the plan that build(PlanBuilder &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
     return create(plan, "plan", [&] {
         require_given(context, "context");
         require_given(desc, "desc");
-        auto made = std::make_unique<vkattn_plan_opaque>(context);
-        build(made->plan);
-        return made;
+        PlanBuilder builder(context->context);
+        build(builder);
+        return std::make_unique<vkattn_plan_opaque>(context, builder.build());
     });
 }
 
@@ -145,7 +153,10 @@ vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_pr
     return guard([&] {
         require_given(count, "count");
         const std::vector<DeviceCaps> devices = enumerate_devices(get_instance_proc_addr);
-        if (facts != nullptr) std::copy_n(devices.begin(), std::min<size_t>(*count, devices.size()), facts);
+        for (size_t i = 0; facts != nullptr && i < std::min<size_t>(*count, devices.size()); ++i) {
+            facts[i] = devices[i];
+            list_kernels(devices[i], facts[i]);
+        }
         *count = static_cast<uint32_t>(devices.size());
     });
 }
@@ -159,21 +170,7 @@ void vkattn_wanted_extensions(uint32_t *count, const char **names) {
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
     return create(context, "context", [&] {
-        auto made = std::make_unique<vkattn_context_opaque>(info != nullptr ? *info : vkattn_context_info{});
-        Context &own = made->context;
-        SavedState saved;
-        if (info != nullptr && info->saved_bytes != 0) {
-            require_given(info->saved_data, "saved_data");
-            saved = read_state({static_cast<const std::byte *>(info->saved_data), info->saved_bytes}, own.caps());
-            if (!saved.reason.empty()) own.warn("vkattn: saved_data: " + saved.reason + ", ignored");
-        }
-        own.verdicts().load(saved.verdicts);
-        own.tunings().attention.load(saved.attention_tunings);
-        own.tunings().linear.load(saved.linear_tunings);
-        own.pipelines().load(saved.pipelines);
-        if (own.caps().traits.self_test != 0)
-            own.verdicts().set_test([&own](vkattn_kernel kernel) { self_test_kernel(own, kernel); });
-        return made;
+        return std::make_unique<vkattn_context_opaque>(info != nullptr ? *info : vkattn_context_info{});
     });
 }
 
@@ -183,7 +180,9 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
     return guard([&] {
         require_given(context, "context");
         require_given(facts, "facts");
-        *facts = context->context.judged_caps();
+        const std::shared_ptr<const DeviceCaps> caps = context->context.judged_caps();
+        *facts = *caps;
+        list_kernels(*caps, *facts);
     });
 }
 
@@ -280,12 +279,12 @@ vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *da
 }
 
 void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements) {
-    if (plan != nullptr && requirements != nullptr) *requirements = plan->plan.requirements();
+    if (plan != nullptr && requirements != nullptr) *requirements = plan->plan->requirements();
 }
 
 void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
     if (plan == nullptr || report == nullptr) return;
-    const Plan &own = plan->plan;
+    const Plan &own = *plan->plan;
     *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
                static_cast<uint32_t>(own.steps().size())};
 }
@@ -296,7 +295,7 @@ vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkatt
         require_given(count, "count");
         require_given(shaders, "shaders");
         const InUse use(plan->usage);
-        std::call_once(plan->asked_for_shaders, [&] { plan->shaders.emplace(plan->plan); });
+        std::call_once(plan->asked_for_shaders, [&] { plan->shaders.emplace(*plan->plan); });
         *count = static_cast<uint32_t>(plan->shaders->shaders().size());
         *shaders = plan->shaders->shaders().data();
     });
@@ -307,7 +306,7 @@ vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
         require_given(plan, "plan");
         require_given(info, "info");
         const InUse use(plan->usage);
-        plan->plan.record(*info);
+        plan->plan->record(*info);
     });
 }
 
@@ -316,7 +315,7 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
         require_given(plan, "plan");
         require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
         const InUse use(plan->usage);
-        const double milliseconds = plan->plan.run({bindings, binding_count});
+        const double milliseconds = plan->plan->run({bindings, binding_count});
         if (gpu_ms != nullptr) *gpu_ms = milliseconds;
     });
 }
@@ -324,9 +323,28 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
 void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) {
         const AttentionProblem problem = check_attention(*desc);
         add_attention(own, problem, roles_of(problem));
+    });
+}
+
+vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                             vkattn_option *options) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(desc, "desc");
+        require_given(count, "count");
+        const std::vector<Explanation> all = explain_attention(context->context, *desc);
+        for (size_t i = 0; options != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
+            options[i] = {};
+            options[i].kernel = all[i].kernel;
+            options[i].chosen = all[i].chosen ? 1 : 0;
+            options[i].dispatches = all[i].dispatches;
+            std::snprintf(options[i].shape, sizeof options[i].shape, "%s", all[i].shape.c_str());
+            std::snprintf(options[i].obstacle, sizeof options[i].obstacle, "%s", all[i].obstacle.c_str());
+        }
+        *count = static_cast<uint32_t>(all.size());
     });
 }
 
@@ -345,11 +363,11 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { plan_kv_append(own, *desc); });
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_kv_append(own, *desc); });
 }
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { plan_merge(own, *desc); });
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_merge(own, *desc); });
 }
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
@@ -358,15 +376,15 @@ vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_des
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { plan_linear(own, *desc); });
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_linear(own, *desc); });
 }
 
 vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { plan_norm(own, *desc); });
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_norm(own, *desc); });
 }
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](Plan &own) { plan_embedding(own, *desc); });
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_embedding(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
@@ -385,20 +403,8 @@ vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_inf
     return create(cache, "cache", [&] {
         require_given(context, "context");
         require_given(info, "info");
-        CacheSizes sizes{};
-        if (info->layer != nullptr) {
-            require(&info->layer->layer.context() == &context->context,
-                    "layer: of another context, expected one of this context");
-            sizes = cache_sizes(info->layer->layer.config());
-        } else {
-            sizes.heads = info->kv_heads;
-            sizes.key_width = info->head_dim;
-            sizes.value_width = info->v_head_dim;
-        }
-        sizes.batch = info->batch;
-        sizes.capacity = info->capacity;
-        sizes.key_type = info->key_type;
-        sizes.value_type = info->value_type;
+        const Layer *layer = info->layer != nullptr ? &info->layer->layer : nullptr;
+        const CacheSizes sizes = cache_sizes(*info, layer, context->context);
         return std::make_unique<vkattn_cache_opaque>(context, sizes);
     });
 }
@@ -478,9 +484,9 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
         require_given(layer, "layer");
         require_given(call, "call");
         const InUse use(layer->usage);
-        auto made = std::make_unique<vkattn_plan_opaque>(layer->made_in);
-        plan_layer(made->plan, layer->layer, *call);
-        return made;
+        PlanBuilder builder(layer->layer.context());
+        plan_layer(builder, layer->layer, with_object(*call));
+        return std::make_unique<vkattn_plan_opaque>(layer->made_in, builder.build());
     });
 }
 
@@ -491,8 +497,8 @@ vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_
         require_given(config, "config");
         require_given(call, "call");
         require_given(workspace_bytes, "workspace_bytes");
-        Plan plan(context->context, Plan::Purpose::kMeasure);
-        plan_layer(plan, Layer(context->context, *config), *call);
-        *workspace_bytes = plan.requirements().workspace_bytes;
+        PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
+        plan_layer(builder, Layer(context->context, *config), with_object(*call));
+        *workspace_bytes = builder.build()->requirements().workspace_bytes;
     });
 }

@@ -1,7 +1,7 @@
 #include "runtime/device/bindable.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 namespace {

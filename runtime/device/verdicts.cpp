@@ -30,26 +30,30 @@ bool Verdicts::is_judged(vkattn_kernel kernel) const {
 void Verdicts::pass(vkattn_kernel kernel) {
     const std::lock_guard lock(mutex_);
     verdicts_[static_cast<size_t>(kernel)].judged = true;
+    applied_.reset();
 }
 
 void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
     const std::lock_guard lock(mutex_);
-    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    applied_.reset();
     verdict.judged = true;
     verdict.passed = false;
     verdict.reason = reason;
 }
 
-void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t place, const std::string &reason) {
+void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &reason) {
     const std::lock_guard lock(mutex_);
-    Verdict &verdict = verdicts_[static_cast<size_t>(kernel)];
-    verdict.failed_shapes |= 1U << place;
+    KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
+    applied_.reset();
+    verdict.failed_shapes |= 1U << index;
     verdict.reason = reason;
 }
 
 void Verdicts::rule_out_addresses() {
     const std::lock_guard lock(mutex_);
     addresses_ruled_out_ = true;
+    applied_.reset();
 }
 
 std::vector<SavedVerdict> Verdicts::save() const {
@@ -73,8 +77,8 @@ void Verdicts::load(std::span<const SavedVerdict> saved) {
         const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
         const std::string reason(verdict.reason, std::find(verdict.reason, std::end(verdict.reason), '\0'));
         if (verdict.without_addresses != 0) rule_out_addresses();
-        for (uint32_t place = 0; place < 32; ++place)
-            if ((verdict.failed_shapes >> place & 1) != 0) rule_out_matrix_shape(kernel, place, reason);
+        for (uint32_t index = 0; index < 32; ++index)
+            if ((verdict.failed_shapes >> index & 1) != 0) rule_out_matrix_shape(kernel, index, reason);
         if (verdict.passed != 0)
             pass(kernel);
         else
@@ -82,17 +86,13 @@ void Verdicts::load(std::span<const SavedVerdict> saved) {
     }
 }
 
-void Verdicts::apply(DeviceCaps &caps) const {
+std::shared_ptr<const DeviceCaps> Verdicts::apply(const DeviceCaps &caps) const {
     const std::lock_guard lock(mutex_);
-    if (addresses_ruled_out_) caps.buffers_have_addresses = 0;
-    for (uint32_t i = 0; i < caps.kernel_count; ++i) {
-        vkattn_kernel_support &support = caps.kernels[i];
-        const Verdict &verdict = verdicts_[static_cast<size_t>(support.kernel)];
-        caps.failed_matrix_shapes[static_cast<size_t>(support.kernel)] = verdict.failed_shapes;
-        if (verdict.reason.empty() || support.supported == 0) continue;
-        if (!verdict.passed) support.supported = 0;
-        std::snprintf(support.reason, sizeof support.reason, "self-test: %s", verdict.reason.c_str());
-    }
+    if (applied_ != nullptr) return applied_;
+    auto judged = std::make_shared<DeviceCaps>(caps);
+    if (addresses_ruled_out_) judged->buffers_have_addresses = 0;
+    judged->verdicts = verdicts_;
+    return applied_ = judged;
 }
 
 } // namespace vkattn

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -18,7 +19,7 @@ struct SavedVerdict {
     uint32_t kernel; // vkattn_kernel
     uint32_t passed;
     uint32_t without_addresses; // it passed with buffers bound, and not through device addresses
-    uint32_t failed_shapes;     // see DeviceCaps::failed_matrix_shapes
+    uint32_t failed_shapes;     // see KernelVerdict
     char reason[128];           // "" if nothing failed
 };
 
@@ -38,15 +39,15 @@ class Verdicts {
     void pass(vkattn_kernel kernel);
     void rule_out(vkattn_kernel kernel, const std::string &reason);
     void rule_out_addresses();
-    // Of a kernel, the shape in this place of the device's list.
-    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t place, const std::string &reason);
+    // Of a kernel, the shape at this index of the device's list.
+    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &reason);
 
     std::vector<SavedVerdict> save() const;
     // Takes over what is saved; kernels of it need no test.
     void load(std::span<const SavedVerdict> saved);
 
-    // The device's facts and kernels less what was ruled out.
-    void apply(DeviceCaps &caps) const;
+    // The device's facts with the verdicts; the same object as long as there is no new one.
+    std::shared_ptr<const DeviceCaps> apply(const DeviceCaps &caps) const;
 
   private:
     bool is_judged(vkattn_kernel kernel) const;
@@ -54,15 +55,10 @@ class Verdicts {
     Test test_;
     std::array<std::once_flag, VKATTN_KERNEL_COUNT> tested_;
     std::array<std::atomic<std::thread::id>, VKATTN_KERNEL_COUNT> testers_{};
-    mutable std::mutex mutex_; // of what follows
-    struct Verdict {
-        bool judged = false;
-        bool passed = true;
-        uint32_t failed_shapes = 0;
-        std::string reason; // of what failed last
-    };
-    std::array<Verdict, VKATTN_KERNEL_COUNT> verdicts_; // by kernel
+    mutable std::mutex mutex_;                                // of what follows
+    std::array<KernelVerdict, VKATTN_KERNEL_COUNT> verdicts_; // by kernel
     bool addresses_ruled_out_ = false;
+    mutable std::shared_ptr<const DeviceCaps> applied_; // NULL: something was ruled out since
 };
 
 } // namespace vkattn

@@ -1,8 +1,10 @@
-#include "runtime/kernels/coopmat.hpp"
-
-#include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/support/error.hpp"
+// coopmat and coopmat2: every row's keys in turn on matrix units, or in parts joined by a merge.
+#include "runtime/kernels/emit.hpp"
 #include "runtime/kernels/flash.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/kernels/parameters.hpp"
+#include "runtime/kernels/split_keys.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -48,7 +50,8 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
 vkattn_type factors_of(const AttentionProblem &problem) { return problem.query.type; }
 
 // What tuning found or the largest.
-const vkattn_matrix_shape &shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
+                                           vkattn_kernel kernel) {
     const uint32_t tuned = problem.tile.matrix_shape;
     if (tuned != 0 && is_usable_shape(caps, kernel, factors_of(problem), tuned - 1))
         return caps.matrix_shapes[tuned - 1];
@@ -94,7 +97,7 @@ bool fit_tile(MatrixTile &tile, const AttentionProblem &problem, const DeviceCap
 
 // row_subgroups 0: none fits.
 MatrixTile tile_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
-    MatrixTile tile{shape_of(problem, caps, kernel), 1, 1, 0, 0, problem.head_dim <= kQueryDimsInRegisters};
+    MatrixTile tile{matrix_shape_of(problem, caps, kernel), 1, 1, 0, 0, problem.head_dim <= kQueryDimsInRegisters};
     const bool splits_dims = kernel == VKATTN_KERNEL_COOPMAT;
     if (splits_dims && problem.tile.dim_subgroups != 0)
         tile.dim_subgroups = std::bit_floor(std::min(problem.tile.dim_subgroups, kMostSubgroups));
@@ -111,9 +114,25 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
     return type == factors || (factors == VKATTN_TYPE_F16 && is_quantised(type));
 }
 
-} // namespace
+std::string missing(const DeviceCaps &caps) {
+    if (std::string arrays = obstacle_of_arrays(caps); !arrays.empty()) return arrays;
+    if (!module_is_built(Module::kCoopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
+    return obstacle_of_matrices(caps);
+}
 
-std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+std::string missing_reductions(const DeviceCaps &caps) {
+    if (std::string arrays = obstacle_of_arrays(caps); !arrays.empty()) return arrays;
+    if (!module_is_built(Module::kCoopmat2)) return "built by a GLSL compiler without GL_NV_cooperative_matrix2";
+    if (std::string matrices = obstacle_of_matrices(caps); !matrices.empty()) return matrices;
+    if (!caps.features.maintenance4) return "maintenance4 is not enabled";
+    if (caps.cooperative_matrix_reductions == 0) return "no VK_NV_cooperative_matrix2";
+    if (!caps.features.cooperative_matrix_reductions)
+        return "cooperativeMatrixReductions, -Conversions or -PerElementOperations is not enabled";
+    return has_shape_for(caps, VKATTN_KERNEL_COOPMAT2) ? "" : "no matrix shape has m equal to k";
+}
+
+std::string obstacle_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+    if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;
     const vkattn_type factors = factors_of(problem);
     if (factors != VKATTN_TYPE_F16 && factors != VKATTN_TYPE_BF16)
         return text("query is ", type_name(factors), ", expected f16 or bf16");
@@ -131,22 +150,41 @@ std::string coopmat_obstacle(const AttentionProblem &problem, const DeviceCaps &
     return "";
 }
 
-bool coopmat_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
+std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return obstacle_of(problem, caps, VKATTN_KERNEL_COOPMAT);
+}
+
+std::string obstacle_of_reductions(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return obstacle_of(problem, caps, VKATTN_KERNEL_COOPMAT2);
+}
+
+// Whether the rows fill matrices well enough.
+bool pays(const AttentionProblem &problem, const DeviceCaps &caps) {
     return caps.traits.matrix_units != 0 && rows_of(problem) >= caps.traits.fewest_matrix_rows;
 }
 
-void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, AttentionChoice &choice) {
-    if (const std::string obstacle = coopmat_obstacle(problem, caps, choice.kernel); !obstacle.empty())
-        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", vkattn_kernel_name(choice.kernel), ": ", obstacle);
-    const MatrixTile tile = tile_of(problem, caps, choice.kernel);
-    choice.body = FlashBody::kMatrices;
-    choice.keys_per_dispatch = problem.kv_len;
+uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) { return pays(problem, caps) ? 80 : 4; }
+
+uint32_t rank_of_reductions(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return pays(problem, caps) ? 90 : 5;
+}
+
+// No driver that wants loops rolled multiplies matrices of bf16.
+Module module_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+    const bool bf16 = problem.query.type == VKATTN_TYPE_BF16, rolled = caps.traits.unroll_matrices == 0;
+    if (kernel == VKATTN_KERNEL_COOPMAT2)
+        return bf16 ? Module::kCoopmat2Bf16 : rolled ? Module::kCoopmat2Rolled : Module::kCoopmat2;
+    return bf16 ? Module::kCoopmatBf16 : rolled ? Module::kCoopmatRolled : Module::kCoopmat;
+}
+
+AttentionShape shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+    const MatrixTile tile = tile_of(problem, caps, kernel);
     const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
-    choice.parts = parts_to_fill(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
-                                 keys_of_dispatch(problem, caps, tile.keys));
+    AttentionShape shape{};
+    shape.keys_per_dispatch = problem.kv_len;
+    shape.parts = parts_to_fill(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch, tile.keys);
     gpu::AttentionConstants constants =
         constants_of(problem, caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups);
-    constants.PARTS = choice.parts;
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;
     constants.MATRIX_K = tile.shape.k;
@@ -156,8 +194,47 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     constants.DIMS_OF_CHUNK = tile.chunk;
     constants.QUERY_IN_REGISTERS = tile.query_in_registers ? 1 : 0;
     constants.VALUE_IN_KEY = problem.value_in_key ? 1 : 0;
-    choice.dispatches[0] = {constants, {row_tiles * choice.parts, problem.kv_heads, problem.batch}};
-    finish_parts(problem, caps, choice);
+    shape.dispatches[0] = {
+        module_of(problem, caps, kernel), constants, {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
+    finish_parts(problem, caps, kernel, true, shape);
+    return shape;
 }
+
+AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return shape_of(problem, caps, VKATTN_KERNEL_COOPMAT);
+}
+
+AttentionShape shape_of_reductions(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return shape_of(problem, caps, VKATTN_KERNEL_COOPMAT2);
+}
+
+std::string describe(const AttentionShape &shape) {
+    const gpu::AttentionConstants &c = shape.dispatches[0].constants;
+    return text(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ",
+                c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.DIM_SUBGROUPS, " x ", c.DIM_SUBGROUPS, " subgroups, ",
+                c.KEYS_OF_TILE, " keys");
+}
+
+constexpr const char *kMerit = "the matrix units take the types of query, key and value";
+
+} // namespace
+
+const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
+                                  .merit = kMerit,
+                                  .missing = missing,
+                                  .obstacle = obstacle,
+                                  .rank = rank,
+                                  .shape = shape,
+                                  .describe = describe,
+                                  .emit = emit_split_keys};
+
+const AttentionKernel kCoopmat2 = {.kernel = VKATTN_KERNEL_COOPMAT2,
+                                   .merit = kMerit,
+                                   .missing = missing_reductions,
+                                   .obstacle = obstacle_of_reductions,
+                                   .rank = rank_of_reductions,
+                                   .shape = shape_of_reductions,
+                                   .describe = describe,
+                                   .emit = emit_split_keys};
 
 } // namespace vkattn

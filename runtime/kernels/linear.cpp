@@ -1,9 +1,10 @@
 #include "runtime/kernels/linear.hpp"
 
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
-#include "runtime/problem/tensor.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -129,17 +130,17 @@ MatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_
 std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
     const LinearTile &tuned = problem.tile;
     const vkattn_type type = problem.input.type;
-    std::vector<uint32_t> places = usable_shapes(caps, VKATTN_KERNEL_COOPMAT, type);
-    const auto given = std::ranges::find(places, tuned.matrix_shape - 1);
-    if (given != places.end()) std::rotate(places.begin(), given, given + 1);
+    std::vector<uint32_t> indices = usable_shapes(caps, VKATTN_KERNEL_COOPMAT, type);
+    const auto given = std::ranges::find(indices, tuned.matrix_shape - 1);
+    if (given != indices.end()) std::rotate(indices.begin(), given, given + 1);
     const uint32_t rule = caps.traits.unroll_matrices != 0 ? 2 : 1;
     const uint32_t matrices = tuned.matrices == 0 ? rule : std::bit_floor(std::min(tuned.matrices, kMostMatrices));
     const uint32_t most = std::min(tuned.subgroups == 0 ? kSubgroups : std::min(tuned.subgroups, kMostSubgroups),
                                    caps.max_workgroup_invocations / caps.subgroup_size);
-    for (const uint32_t place : places) {
-        if (caps.matrix_shapes[place].k > LINEAR_MATRIX_STEP) continue;
+    for (const uint32_t index : indices) {
+        if (caps.matrix_shapes[index].k > LINEAR_MATRIX_STEP) continue;
         for (uint32_t subgroups = std::bit_floor(most); subgroups > 0; subgroups /= 2) {
-            const MatrixTile tile = tile_of(caps.matrix_shapes[place], subgroups, matrices);
+            const MatrixTile tile = tile_of(caps.matrix_shapes[index], subgroups, matrices);
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }
@@ -150,7 +151,7 @@ std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const Device
 bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-    return half && problem.weight.type == type && is_supported(caps, VKATTN_KERNEL_COOPMAT) &&
+    return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
            module_is_built(type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16) &&
            matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, type).empty();
 }

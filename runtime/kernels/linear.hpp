@@ -1,9 +1,9 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
-#include "runtime/vulkan/pipelines.hpp"
-#include "runtime/device/tunings.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/problem/tiles.hpp"
+#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface.h"
 
 #include <string>

@@ -7,16 +7,16 @@
 
 namespace vkattn {
 
-// Fills in which kernels the device can run, and for the others why not: once facts, features in use and traits are
-// settled.
-void judge_kernels(DeviceCaps &caps);
+// What the device lacks for cooperative matrices; "": nothing.
+std::string obstacle_of_matrices(const DeviceCaps &caps);
 
-bool is_supported(const DeviceCaps &caps, vkattn_kernel kernel);
+// Whether any of the device's shapes is one that the kernel can multiply in.
+bool has_shape_for(const DeviceCaps &caps, vkattn_kernel kernel);
 
-// Whether a kernel can multiply in the shape in this place of the device's list, and tests have not ruled that out.
-bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t place);
+// Whether a kernel can multiply in the shape at this index of the device's list, and tests have not ruled that out.
+bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index);
 
-// Their places, the largest first.
+// Their indices, the largest first.
 std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
 
 // The first of them. nullptr: there is none.
@@ -24,8 +24,5 @@ const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_k
 
 // Why the kernel cannot use matrices with factors of the type here; "" if it can.
 std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
-
-// Whether each invocation of a subgroup may load through a device address of its own.
-bool may_diverge(const DeviceCaps &caps);
 
 } // namespace vkattn

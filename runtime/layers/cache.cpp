@@ -1,12 +1,13 @@
 #include "runtime/layers/cache.hpp"
 
 #include "runtime/device/bindable.hpp"
-#include "runtime/vulkan/submit.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/device/grid.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/vulkan/submit.hpp"
+#include "shaders/interface.h"
 
 #include <algorithm>
 
@@ -129,19 +130,19 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     source.tensor.shape[2] = rows;
     source.tensor.offset = sequence * part.tensor.strides[0];
     Buffer buffer(context_, values.size_bytes());
-    Plan plan(context_);
-    add_kv_append(plan, {.source = source,
-                         .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}});
-    plan.run({});
+    PlanBuilder builder(context_);
+    add_kv_append(builder, {.source = source,
+                            .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}});
+    builder.build()->run({});
     buffer.read(0, values.data(), values.size_bytes());
 }
 
-void add_advance(Plan &plan, const Cache &cache, uint32_t tokens) {
-    plan.barrier();
+void add_advance(PlanBuilder &builder, const Cache &cache, uint32_t tokens) {
+    builder.barrier();
     const gpu::AdvancePush push{{}, cache.sizes().batch, tokens, cache.sizes().capacity};
-    Step &step = plan.add_step(plan.pipeline(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
+    Step &step = builder.add_step(builder.pipeline(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
     step.groups[0] = tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
-    bind(plan, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
+    bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     step.written_binding = BINDING_ADVANCE_LENGTHS;
 }
 

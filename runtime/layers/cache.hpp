@@ -1,8 +1,8 @@
 #pragma once
 
-#include "runtime/vulkan/memory.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 #include "runtime/support/usage.hpp"
+#include "runtime/vulkan/memory.hpp"
 
 #include <span>
 
@@ -61,7 +61,21 @@ class Cache {
     std::vector<uint32_t> host_lengths_;
 };
 
+// The room of an append, while the plan that makes it runs: the cache is in change meanwhile.
+class CacheRoom : public RunHold {
+  public:
+    CacheRoom(Cache &cache, uint32_t tokens) : cache_(cache), tokens_(tokens), alone_(cache.usage()) {
+        cache_.reserve(tokens_);
+    }
+    void not_submitted() override { cache_.release(tokens_); }
+
+  private:
+    Cache &cache_;
+    uint32_t tokens_;
+    InChange alone_;
+};
+
 // Adds what counts a call's new tokens, after everything that reads the lengths.
-void add_advance(Plan &plan, const Cache &cache, uint32_t tokens);
+void add_advance(PlanBuilder &builder, const Cache &cache, uint32_t tokens);
 
 } // namespace vkattn

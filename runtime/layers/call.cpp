@@ -1,10 +1,10 @@
 #include "runtime/layers/call.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
 
 #include <algorithm>
 
@@ -26,11 +26,11 @@ View checked_cache_tensor(const vkattn_tensor &given, vkattn_role role, uint64_t
 
 } // namespace
 
-vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
+vkattn_tensor checked_output(const LayerCall &call, uint64_t batch, uint64_t len, uint64_t width) {
     return checked_output_tokens(call.output, batch, len, width);
 }
 
-View checked_residual(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width) {
+View checked_residual(const LayerCall &call, uint64_t batch, uint64_t len, uint64_t width) {
     if (!present(call.residual)) return {};
     return role_view(checked_tokens(call.residual, "residual", batch, len, width), VKATTN_ROLE_RESIDUAL);
 }
@@ -39,15 +39,15 @@ void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, con
     require(!present(first) && !present(second), names, ": given, expected none for layer ", layer);
 }
 
-View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape) {
+View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape) {
     View view{contiguous(VKATTN_TYPE_F32, shape), {}};
-    view.source = plan.reserve_workspace(extent_bytes(view.tensor));
+    view.source = builder.reserve_workspace(extent_bytes(view.tensor));
     return view;
 }
 
-Heads workspace_heads(Plan &plan, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim) {
+Heads workspace_heads(PlanBuilder &builder, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim) {
     Heads result;
-    result.tokens = workspace_view(plan, {batch, len, heads * head_dim});
+    result.tokens = workspace_view(builder, {batch, len, heads * head_dim});
     result.heads = heads_of(result.tokens, heads);
     return result;
 }
@@ -83,17 +83,17 @@ View as_one_head(const View &tokens) {
                     {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
 }
 
-void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
-                    LinearEpilogue epilogue) {
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+                    const View &output, LinearEpilogue epilogue) {
     epilogue.bias = layer.weight(name + ".bias");
-    add_linear(plan, input, layer.weight(name + ".weight"), output, epilogue);
+    add_linear(builder, input, layer.weight(name + ".weight"), output, epilogue);
 }
 
-void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const CoreAttention &core) {
+void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core) {
     vkattn_attention_desc desc{};
     desc.query = core.query.tensor;
     desc.key = core.key.tensor;
-    desc.value = core.value.tensor;
+    desc.value = core.value.tensor; // absent: the first elements of the keys
     desc.output = core.output.tensor;
     desc.attn_mask = call.attn_mask;
     desc.block_mask = call.block_mask;
@@ -118,10 +118,10 @@ void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call 
     AttentionSources sources = attention_roles();
     sources[BINDING_QUERY] = core.query.source;
     sources[BINDING_KEY] = core.key.source;
-    sources[BINDING_VALUE] = core.value.source;
+    sources[BINDING_VALUE] = present(core.value) ? core.value.source : core.key.source;
     sources[BINDING_OUTPUT] = core.output.source;
     sources[BINDING_PAST_LENGTHS] = core.past.lengths.source;
-    add_attention(plan, check_attention(desc), sources);
+    add_attention(builder, check_attention(desc), sources);
 }
 
 namespace {
@@ -143,9 +143,8 @@ CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const Cache
 
 } // namespace
 
-CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part, const CacheTokens &tokens,
-                           const Past &past) {
-    if (const Cache *object = cache_of(call)) return object_part(*object, part, tokens);
+CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens, const Past &past) {
+    if (const Cache *object = call.object) return object_part(*object, part, tokens);
     const bool keys = part == VKATTN_CACHE_KEYS;
     const vkattn_role past_role = keys ? VKATTN_ROLE_PAST_KEY : VKATTN_ROLE_PAST_VALUE;
     const vkattn_role present_role = keys ? VKATTN_ROLE_PRESENT_KEY : VKATTN_ROLE_PRESENT_VALUE;
@@ -158,8 +157,8 @@ CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part
     return cache;
 }
 
-Past checked_past(const vkattn_layer_call &call) {
-    if (const Cache *object = cache_of(call)) {
+Past checked_past(const LayerCall &call) {
+    if (const Cache *object = call.object) {
         for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
             require(!present(*tensor),
                     "past_key, past_value, present_key, present_value: given, expected none with cache");
@@ -183,20 +182,20 @@ Past checked_past(const vkattn_layer_call &call) {
     return {len, {}};
 }
 
-View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, const Past &past) {
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past) {
     if (!present(cache.past) && !present(cache.present)) return fresh;
     const vkattn_tensor &tensor = fresh.tensor;
     const View all =
         present(cache.present)
             ? cache.present
-            : workspace_view(plan, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
-    plan.barrier();
+            : workspace_view(builder, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
+    builder.barrier();
     if (present(cache.past)) {
-        add_kv_append(plan, {.source = cache.past, .cache = all});
-        plan.barrier(); // the last old and the first new 16-bit value may share a word
+        add_kv_append(builder, {.source = cache.past, .cache = all});
+        builder.barrier(); // the last old and the first new 16-bit value may share a word
     }
-    add_kv_append(plan, {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths});
-    plan.barrier();
+    add_kv_append(builder, {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths});
+    builder.barrier();
     return all;
 }
 

@@ -10,23 +10,23 @@ namespace vkattn {
 // What the layers share: reading a vkattn_layer_call, and views of its tensors, of the workspace and of each other.
 
 // The layer's output [B,L,width].
-vkattn_tensor checked_output(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
+vkattn_tensor checked_output(const LayerCall &call, uint64_t batch, uint64_t len, uint64_t width);
 
 // The call's residual [B,L,width], or an absent view.
-View checked_residual(const vkattn_layer_call &call, uint64_t batch, uint64_t len, uint64_t width);
+View checked_residual(const LayerCall &call, uint64_t batch, uint64_t len, uint64_t width);
 
 // Fails, naming the first, if any of the pair is given: for layers that have no such tensors.
 void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer);
 
 // F32, contiguous.
-View workspace_view(Plan &plan, std::initializer_list<uint64_t> shape);
+View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape);
 
 // [B,L,H*D] contiguous tokens, and the same memory as [B,H,L,D].
 struct Heads {
     View tokens;
     View heads;
 };
-Heads workspace_heads(Plan &plan, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim);
+Heads workspace_heads(PlanBuilder &builder, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim);
 
 // [B,L,H*D] seen as [B,H,L,D].
 View heads_of(const View &tokens, uint64_t heads);
@@ -47,8 +47,8 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 }
 
 // name.weight, and name.bias if it was given.
-void add_projection(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output,
-                    LinearEpilogue epilogue = {});
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+                    const View &output, LinearEpilogue epilogue = {});
 
 // What came before a call: tokens known when it is planned, or lengths on the device, read when it runs.
 struct Past {
@@ -59,12 +59,12 @@ struct Past {
 
 // Attention of a layer: the call's masks and outputs, and views for the rest. past places the diagonal.
 struct CoreAttention {
-    View query, key, value, output; // [B,H,L,D] each
+    View query, key, value, output; // [B,H,L,D] each; value absent: the first elements of key's rows
     float scale = 0;                // 0: the config's, or 1/sqrt(D)
     Past past;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
-void add_core_attention(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const CoreAttention &core);
+void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core);
 
 // A cache of one tensor [B,H,P,D] (or [B,P,N]) and what a call says of it.
 struct CacheTensors {
@@ -78,19 +78,15 @@ struct CacheTokens {
 };
 
 // Checks a part (KEYS or VALUES) of the call's cache, or of its past_* and present_* tensors. Returns 4-D views.
-CacheTensors checked_cache(const vkattn_layer_call &call, vkattn_cache_part part, const CacheTokens &tokens,
-                           const Past &past);
-
-// The call's cache object, or NULL.
-Cache *cache_of(const vkattn_layer_call &call);
+CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens, const Past &past);
 
 // Tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4: dimension 2, rank 3:
 // dimension 1). Fails where they disagree, or where past_len is given without any cache.
-Past checked_past(const vkattn_layer_call &call);
+Past checked_past(const LayerCall &call);
 
 // Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
 // them, [B,H,P+L,D]; of a cache object, its whole capacity. Without past and present: `fresh` itself. Adds the barriers
 // it needs, before and after.
-View add_cache(Plan &plan, const CacheTensors &cache, const View &fresh, const Past &past);
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past);
 
 } // namespace vkattn

@@ -1,8 +1,8 @@
 #include "runtime/layers/compressed_kv.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 namespace {
@@ -14,21 +14,21 @@ View transposed(const View &matrix) {
 }
 
 // latents [B,1,T,latent] -> [B,T,d_model]: x D, and + (x A) B.
-View add_decompression(Plan &plan, const Layer &layer, const View &latents) {
+View add_decompression(PlanBuilder &builder, const Layer &layer, const View &latents) {
     const vkattn_layer_config &config = layer.config();
     const vkattn_tensor &tensor = latents.tensor;
     const uint64_t batch = tensor.shape[0], len = tensor.shape[2];
     const View tokens =
         reshaped(latents, {batch, len, tensor.shape[3]}, {tensor.strides[0], tensor.strides[2], tensor.strides[3]});
-    const View lifted = workspace_view(plan, {batch, len, config.embed_dim});
-    add_linear(plan, tokens, transposed(layer.weight("decompress_matrix")), lifted);
+    const View lifted = workspace_view(builder, {batch, len, config.embed_dim});
+    add_linear(builder, tokens, transposed(layer.weight("decompress_matrix")), lifted);
     if (config.decompress_lora_rank == 0) return lifted;
-    const View low_rank = workspace_view(plan, {batch, len, config.decompress_lora_rank});
-    add_linear(plan, tokens, transposed(layer.weight("decompress_lora_a")), low_rank);
-    plan.barrier();
+    const View low_rank = workspace_view(builder, {batch, len, config.decompress_lora_rank});
+    add_linear(builder, tokens, transposed(layer.weight("decompress_lora_a")), low_rank);
+    builder.barrier();
     LinearEpilogue epilogue;
     epilogue.residual = lifted;
-    add_linear(plan, low_rank, transposed(layer.weight("decompress_lora_b")), lifted, epilogue);
+    add_linear(builder, low_rank, transposed(layer.weight("decompress_lora_b")), lifted, epilogue);
     return lifted;
 }
 
@@ -60,7 +60,7 @@ std::vector<WeightSpec> compressed_kv_weights(const vkattn_layer_config &config)
     return specs;
 }
 
-void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_config &config = layer.config();
     const uint64_t width = config.embed_dim, latent = config.latent_dim, heads = config.num_heads;
     require_absent(call.key, call.value, "key, value", "compressed_kv");
@@ -76,33 +76,33 @@ void plan_compressed_kv(Plan &plan, const Layer &layer, const vkattn_layer_call 
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
 
-    const View joint = workspace_view(plan, {batch, len, width + 2 * latent});
-    const View key_latents = workspace_view(plan, {batch, len, latent});
-    const View value_latents = workspace_view(plan, {batch, len, latent});
-    add_projection(plan, layer, "uqkv_proj", input, joint);
-    plan.barrier();
-    add_projection(plan, layer, "latent_proj", slice(joint, width, latent), key_latents);
-    add_projection(plan, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
+    const View joint = workspace_view(builder, {batch, len, width + 2 * latent});
+    const View key_latents = workspace_view(builder, {batch, len, latent});
+    const View value_latents = workspace_view(builder, {batch, len, latent});
+    add_projection(builder, layer, "uqkv_proj", input, joint);
+    builder.barrier();
+    add_projection(builder, layer, "latent_proj", slice(joint, width, latent), key_latents);
+    add_projection(builder, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
     const View query = heads_of(slice(joint, 0, width), heads);
-    plan.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
+    builder.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
     if (config.rope_theta > 0)
-        add_rope(plan, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
+        add_rope(builder, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
                  past.lengths);
-    plan.barrier();
+    builder.barrier();
 
-    const View all_key_latents = add_cache(plan, keys, as_one_head(key_latents), past);
-    const View all_value_latents = add_cache(plan, values, as_one_head(value_latents), past);
-    const Heads attended = workspace_heads(plan, batch, len, heads, config.head_dim);
+    const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), past);
+    const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), past);
+    const Heads attended = workspace_heads(builder, batch, len, heads, config.head_dim);
     CoreAttention core;
     core.query = query;
-    core.key = heads_of(add_decompression(plan, layer, all_key_latents), heads);
-    core.value = heads_of(add_decompression(plan, layer, all_value_latents), heads);
+    core.key = heads_of(add_decompression(builder, layer, all_key_latents), heads);
+    core.value = heads_of(add_decompression(builder, layer, all_value_latents), heads);
     core.output = attended.heads;
     core.past = past;
-    plan.barrier();
-    add_core_attention(plan, layer, call, core);
-    plan.barrier();
-    add_projection(plan, layer, "out_proj", attended.tokens, output);
+    builder.barrier();
+    add_core_attention(builder, layer, call, core);
+    builder.barrier();
+    add_projection(builder, layer, "out_proj", attended.tokens, output);
 }
 
 } // namespace vkattn

@@ -1,29 +1,31 @@
 #include "runtime/layers/encoder_layer.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/layers/mha.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-void add_layer_norm(Plan &plan, const Layer &layer, const std::string &name, const View &input, const View &output) {
-    add_norm(plan, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"),
+void add_layer_norm(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+                    const View &output) {
+    add_norm(builder, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"),
              layer.weight(name + ".bias"), output);
 }
 
-void add_feed_forward(Plan &plan, const Layer &layer, const View &input, const View &output, const View &residual) {
+void add_feed_forward(PlanBuilder &builder, const Layer &layer, const View &input, const View &output,
+                      const View &residual) {
     const vkattn_layer_config &config = layer.config();
-    const View hidden = workspace_view(plan, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
+    const View hidden = workspace_view(builder, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
     LinearEpilogue activate;
     activate.activation = config.activation;
-    add_projection(plan, layer, "ffn.fc1", input, hidden, activate);
-    plan.barrier();
+    add_projection(builder, layer, "ffn.fc1", input, hidden, activate);
+    builder.barrier();
     LinearEpilogue add;
     add.residual = residual;
-    add_projection(plan, layer, "ffn.fc2", hidden, output, add);
+    add_projection(builder, layer, "ffn.fc2", hidden, output, add);
 }
 
 } // namespace
@@ -47,34 +49,34 @@ std::vector<WeightSpec> encoder_weights(const vkattn_layer_config &config) {
     return specs;
 }
 
-void plan_encoder(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
     require_absent(call.key, call.value, "key, value", "encoder_layer");
     const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    const View attended = workspace_view(plan, {batch, len, width});
-    const View normed = workspace_view(plan, {batch, len, width});
+    const View attended = workspace_view(builder, {batch, len, width});
+    const View normed = workspace_view(builder, {batch, len, width});
 
     MhaParts attention{"self_attn.", input, attended, input};
     if (layer.config().norm_first != 0) {
-        add_layer_norm(plan, layer, "norm1", input, normed);
-        plan.barrier();
+        add_layer_norm(builder, layer, "norm1", input, normed);
+        builder.barrier();
         attention.tokens = normed;
-        add_mha(plan, layer, call, attention);
-        plan.barrier();
-        add_layer_norm(plan, layer, "norm2", attended, normed);
-        plan.barrier();
-        add_feed_forward(plan, layer, normed, output, attended);
+        add_mha(builder, layer, call, attention);
+        builder.barrier();
+        add_layer_norm(builder, layer, "norm2", attended, normed);
+        builder.barrier();
+        add_feed_forward(builder, layer, normed, output, attended);
         return;
     }
-    add_mha(plan, layer, call, attention);
-    plan.barrier();
-    add_layer_norm(plan, layer, "norm1", attended, attended);
-    plan.barrier();
-    add_feed_forward(plan, layer, attended, normed, attended);
-    plan.barrier();
-    add_layer_norm(plan, layer, "norm2", normed, output);
+    add_mha(builder, layer, call, attention);
+    builder.barrier();
+    add_layer_norm(builder, layer, "norm1", attended, attended);
+    builder.barrier();
+    add_feed_forward(builder, layer, attended, normed, attended);
+    builder.barrier();
+    add_layer_norm(builder, layer, "norm2", normed, output);
 }
 
 } // namespace vkattn

@@ -8,6 +8,6 @@ namespace vkattn {
 
 vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config);
 std::vector<WeightSpec> encoder_weights(const vkattn_layer_config &config);
-void plan_encoder(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

@@ -1,7 +1,7 @@
 #include "runtime/layers/latent_mha.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 
@@ -21,7 +21,7 @@ std::vector<WeightSpec> latent_mha_weights(const vkattn_layer_config &config) {
     return specs;
 }
 
-void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_config &config = layer.config();
     const uint64_t width = config.embed_dim, heads = config.num_heads, latent = config.latent_dim,
                    head_dim = width / heads;
@@ -35,25 +35,25 @@ void plan_latent_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &ca
     const uint64_t kv_len = source.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
-    const Heads projected = workspace_heads(plan, batch, q_len, heads, latent);
-    const View latents = workspace_view(plan, {batch, kv_len, 2 * latent});
-    add_projection(plan, layer, "q_proj", query, projected.tokens);
-    add_projection(plan, layer, "kv_proj", source, latents);
-    plan.barrier();
+    const Heads projected = workspace_heads(builder, batch, q_len, heads, latent);
+    const View latents = workspace_view(builder, {batch, kv_len, 2 * latent});
+    add_projection(builder, layer, "q_proj", query, projected.tokens);
+    add_projection(builder, layer, "kv_proj", source, latents);
+    builder.barrier();
 
     CoreAttention core;
     core.query = projected.heads;
     core.key = as_one_head(slice(latents, 0, latent));
     core.value = as_one_head(slice(latents, latent, latent));
-    core.output = workspace_heads(plan, batch, q_len, heads, latent).heads;
-    add_core_attention(plan, layer, call, core);
-    plan.barrier();
+    core.output = workspace_heads(builder, batch, q_len, heads, latent).heads;
+    add_core_attention(builder, layer, call, core);
+    builder.barrier();
 
     const View weight =
         reshaped(layer.weight("up_proj.weight"), {heads, head_dim, latent}, {head_dim * latent, latent, 1});
     View bias = layer.weight("up_proj.bias");
     if (present(bias)) bias = reshaped(bias, {heads, head_dim}, {head_dim, 1});
-    add_latent_up_projection(plan, core.output, weight, bias, heads_of(output, heads));
+    add_latent_up_projection(builder, core.output, weight, bias, heads_of(output, heads));
 }
 
 } // namespace vkattn

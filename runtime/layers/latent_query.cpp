@@ -23,7 +23,7 @@ std::vector<WeightSpec> latent_query_weights(const vkattn_layer_config &config) 
     return specs;
 }
 
-void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_config &config = layer.config();
     const uint64_t width = config.latent_dim, heads = config.num_heads, count = config.num_latents;
     require_absent(call.key, call.value, "key, value", "latent_query");
@@ -33,16 +33,16 @@ void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 
     // the latents are the same for every sequence: projected once, broadcast by stride 0
-    const Heads query = workspace_heads(plan, 1, count, heads, width / heads);
-    const Heads key = workspace_heads(plan, batch, kv_len, heads, width / heads);
-    const Heads value = workspace_heads(plan, batch, kv_len, heads, width / heads);
-    add_projection(plan, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}),
+    const Heads query = workspace_heads(builder, 1, count, heads, width / heads);
+    const Heads key = workspace_heads(builder, batch, kv_len, heads, width / heads);
+    const Heads value = workspace_heads(builder, batch, kv_len, heads, width / heads);
+    add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}),
                    query.tokens);
-    add_projection(plan, layer, "k_proj", sequence, key.tokens);
-    add_projection(plan, layer, "v_proj", sequence, value.tokens);
-    plan.barrier();
+    add_projection(builder, layer, "k_proj", sequence, key.tokens);
+    add_projection(builder, layer, "v_proj", sequence, value.tokens);
+    builder.barrier();
 
-    const Heads attended = workspace_heads(plan, batch, count, heads, width / heads);
+    const Heads attended = workspace_heads(builder, batch, count, heads, width / heads);
     CoreAttention core;
     core.query = query.heads;
     core.query.tensor.shape[0] = batch;
@@ -50,9 +50,9 @@ void plan_latent_query(Plan &plan, const Layer &layer, const vkattn_layer_call &
     core.key = key.heads;
     core.value = value.heads;
     core.output = attended.heads;
-    add_core_attention(plan, layer, call, core);
-    plan.barrier();
-    add_projection(plan, layer, "out_proj", attended.tokens, output);
+    add_core_attention(builder, layer, call, core);
+    builder.barrier();
+    add_projection(builder, layer, "out_proj", attended.tokens, output);
 }
 
 } // namespace vkattn

@@ -1,7 +1,6 @@
 #include "runtime/layers/layer.hpp"
 
 #include "runtime/layers/cache.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/compressed_kv.hpp"
 #include "runtime/layers/encoder_layer.hpp"
@@ -11,8 +10,9 @@
 #include "runtime/layers/mla.hpp"
 #include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
-#include "runtime/support/rounding.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -144,7 +144,7 @@ namespace {
 struct LayerKind {
     vkattn_layer_config (*check)(const vkattn_layer_config &);
     std::vector<WeightSpec> (*weights)(const vkattn_layer_config &);
-    void (*plan)(Plan &, const Layer &, const vkattn_layer_call &);
+    void (*plan)(PlanBuilder &, const Layer &, const LayerCall &);
     CacheSizes (*cache)(const vkattn_layer_config &); // heads and widths; NULL: keeps none
 };
 
@@ -216,17 +216,17 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
 
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }
 
-void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
-    kind_of(layer.config()).plan(plan, layer, call);
-    Cache *cache = cache_of(call);
+    kind_of(layer.config()).plan(builder, layer, call);
+    Cache *cache = call.object;
     if (cache == nullptr) return;
     require(kind_of(layer.config()).cache != nullptr, "cache: given, expected none: this kind of layer keeps no cache");
     const auto tokens = static_cast<uint32_t>(call.query.shape[1]);
-    add_advance(plan, *cache, tokens);
-    plan.set_appended(*cache, tokens);
+    add_advance(builder, *cache, tokens);
+    builder.set_hold([cache, tokens] { return std::make_unique<CacheRoom>(*cache, tokens); });
 }
 
 CacheSizes cache_sizes(const vkattn_layer_config &config) {
@@ -234,6 +234,23 @@ CacheSizes cache_sizes(const vkattn_layer_config &config) {
     require(kind.cache != nullptr, "layer: of a kind that keeps no cache, expected MHA, MLA, COMPRESSED_KV, ENCODER or "
                                    "MLA_BLOCK");
     return kind.cache(config);
+}
+
+CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context) {
+    CacheSizes sizes{};
+    if (layer != nullptr) {
+        require(&layer->context() == &context, "layer: of another context, expected one of this context");
+        sizes = cache_sizes(layer->config());
+    } else {
+        sizes.heads = info.kv_heads;
+        sizes.key_width = info.head_dim;
+        sizes.value_width = info.v_head_dim;
+    }
+    sizes.batch = info.batch;
+    sizes.capacity = info.capacity;
+    sizes.key_type = info.key_type;
+    sizes.value_type = info.value_type;
+    return sizes;
 }
 
 } // namespace vkattn

@@ -1,14 +1,20 @@
 #pragma once
 
+#include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"
-#include "runtime/plan/plan.hpp"
 
 #include <map>
 #include <string>
 
 namespace vkattn {
 
+class Cache;
 struct CacheSizes;
+
+// A call, with the cache object behind its handle.
+struct LayerCall : vkattn_layer_call {
+    Cache *object; // NULL: none
+};
 
 // What a layer kind expects of one weight.
 struct WeightSpec {
@@ -57,7 +63,11 @@ void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, u
 // Heads and widths of what the layer caches; fails for kinds that keep no cache. Batch, capacity and types are left 0.
 CacheSizes cache_sizes(const vkattn_layer_config &config);
 
+// Those of a cache that is asked for: layer NULL: of the description's own heads and widths; else of the layer's, which
+// must be of the same context.
+CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context);
+
 // Adds every dispatch of one use of the layer to the plan.
-void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

@@ -1,9 +1,9 @@
 #include "runtime/layers/mha.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 namespace {
@@ -17,7 +17,7 @@ struct Inputs {
     uint64_t new_len() const { return key.tensor.shape[1]; }
 };
 
-Inputs inputs_of(const vkattn_layer_call &call, const View &tokens, uint64_t width) {
+Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     if (present(tokens)) return {tokens, tokens, tokens};
     Inputs inputs;
     inputs.query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
@@ -34,31 +34,31 @@ struct Projected {
 };
 
 // RMSNorm of every head of [B,H,L,D] in place, where the layer has the weight.
-void add_head_norm(Plan &plan, const Layer &layer, const std::string &weight, const View &heads) {
+void add_head_norm(PlanBuilder &builder, const Layer &layer, const std::string &weight, const View &heads) {
     if (!present(layer.weight(weight))) return;
     const vkattn_tensor &tensor = heads.tensor;
     const View rows = reshaped(heads, {tensor.shape[0] * tensor.shape[1], tensor.shape[2], tensor.shape[3]},
                                {tensor.strides[1], tensor.strides[2], tensor.strides[3]});
-    plan.barrier();
-    add_norm(plan, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
+    builder.barrier();
+    add_norm(builder, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
 }
 
-Projected add_projections(Plan &plan, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
                           const Past &past) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
-    projected.query = workspace_view(plan, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
-    projected.key = workspace_view(plan, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
-    projected.value = workspace_view(plan, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
-    add_projection(plan, layer, prefix + "q_proj", inputs.query, projected.query);
-    add_projection(plan, layer, prefix + "k_proj", inputs.key, projected.key);
-    add_projection(plan, layer, prefix + "v_proj", inputs.value, projected.value);
-    add_head_norm(plan, layer, prefix + "q_norm.weight", projected.query);
-    add_head_norm(plan, layer, prefix + "k_norm.weight", projected.key);
+    projected.query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
+    projected.key = workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
+    projected.value = workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
+    add_projection(builder, layer, prefix + "q_proj", inputs.query, projected.query);
+    add_projection(builder, layer, prefix + "k_proj", inputs.key, projected.key);
+    add_projection(builder, layer, prefix + "v_proj", inputs.value, projected.value);
+    add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
+    add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
     if (config.rope_theta > 0) {
-        plan.barrier();
+        builder.barrier();
         for (const View *view : {&projected.query, &projected.key})
-            add_rope(plan, *view, *view, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
+            add_rope(builder, *view, *view, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
                      past.lengths);
     }
     return projected;
@@ -94,7 +94,7 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     specs.push_back({prefix + "k_norm.weight", {config.head_dim}, true});
 }
 
-void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const MhaParts &parts) {
+void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const MhaParts &parts) {
     const vkattn_layer_config &config = layer.config();
     const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
     require(present(call.past_key) == present(call.past_value),
@@ -106,30 +106,30 @@ void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, cons
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
 
-    const Projected projected = add_projections(plan, layer, inputs, parts.prefix, past);
+    const Projected projected = add_projections(builder, layer, inputs, parts.prefix, past);
     CoreAttention core;
     core.query = projected.query;
-    core.key = add_cache(plan, keys, projected.key, past);
-    core.value = add_cache(plan, values, projected.value, past);
+    core.key = add_cache(builder, keys, projected.key, past);
+    core.value = add_cache(builder, values, projected.value, past);
     core.past = past;
     core.kv_head_mapping = config.kv_head_mapping;
-    const Heads attended = workspace_heads(plan, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
+    const Heads attended = workspace_heads(builder, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
     core.output = attended.heads;
-    plan.barrier();
-    add_core_attention(plan, layer, call, core);
-    plan.barrier();
+    builder.barrier();
+    add_core_attention(builder, layer, call, core);
+    builder.barrier();
     LinearEpilogue epilogue;
     epilogue.residual = parts.residual;
-    add_projection(plan, layer, parts.prefix + "out_proj", attended.tokens, parts.output, epilogue);
+    add_projection(builder, layer, parts.prefix + "out_proj", attended.tokens, parts.output, epilogue);
 }
 
-void plan_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
     const vkattn_tensor query = checked_tokens(call.query, "query", 0, 0, width);
     MhaParts parts;
     parts.output = role_view(checked_output(call, query.shape[0], query.shape[1], width), VKATTN_ROLE_OUTPUT);
     parts.residual = checked_residual(call, query.shape[0], query.shape[1], width);
-    add_mha(plan, layer, call, parts);
+    add_mha(builder, layer, call, parts);
 }
 
 } // namespace vkattn

@@ -19,8 +19,8 @@ struct MhaParts {
     View output;
     View residual;
 };
-void add_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const MhaParts &parts);
+void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const MhaParts &parts);
 
-void plan_mha(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+void plan_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

@@ -1,10 +1,10 @@
 #include "runtime/layers/mla.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 #include <cmath>
 
@@ -15,9 +15,9 @@ constexpr float kEpsilon = 1e-6f;
 
 // One use of the layer on its way through the plan.
 struct Mla {
-    Plan &plan;
+    PlanBuilder &builder;
     const Layer &layer;
-    const vkattn_layer_call &call;
+    const LayerCall &call;
     std::string prefix;
     uint64_t batch, len;
     Past past;
@@ -31,11 +31,11 @@ struct Mla {
 };
 
 void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
-    add_norm(mla.plan, Norm::kRms, epsilon_or(mla.config(), kEpsilon), tokens, mla.weight(weight), {}, tokens);
+    add_norm(mla.builder, Norm::kRms, epsilon_or(mla.config(), kEpsilon), tokens, mla.weight(weight), {}, tokens);
 }
 
 void add_rotation(const Mla &mla, const View &from, const View &to) {
-    add_rope(mla.plan, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0, mla.past.offset(),
+    add_rope(mla.builder, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0, mla.past.offset(),
              mla.past.lengths);
 }
 
@@ -46,23 +46,23 @@ struct Projected {
 };
 
 Projected add_projections(const Mla &mla, const View &tokens) {
-    Plan &plan = mla.plan;
-    const Heads query = workspace_heads(plan, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
-    const View latent = workspace_view(plan, {mla.batch, mla.len, mla.rank() + mla.rope()});
-    add_projection(plan, mla.layer, mla.prefix + "wkv_a", tokens, latent);
+    PlanBuilder &builder = mla.builder;
+    const Heads query = workspace_heads(builder, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
+    const View latent = workspace_view(builder, {mla.batch, mla.len, mla.rank() + mla.rope()});
+    add_projection(builder, mla.layer, mla.prefix + "wkv_a", tokens, latent);
     if (mla.config().q_lora_rank == 0) {
-        add_projection(plan, mla.layer, mla.prefix + "wq", tokens, query.tokens);
-        plan.barrier();
+        add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
+        builder.barrier();
     } else {
-        const View low_rank = workspace_view(plan, {mla.batch, mla.len, mla.config().q_lora_rank});
-        add_projection(plan, mla.layer, mla.prefix + "wq_a", tokens, low_rank);
-        plan.barrier();
+        const View low_rank = workspace_view(builder, {mla.batch, mla.len, mla.config().q_lora_rank});
+        add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, low_rank);
+        builder.barrier();
         add_rms_norm(mla, "q_norm.weight", low_rank);
-        plan.barrier();
-        add_projection(plan, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
+        builder.barrier();
+        add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
     }
     add_rms_norm(mla, "kv_norm.weight", slice(latent, 0, mla.rank()));
-    plan.barrier(); // the slices interleave: disjoint elements, but overlapping ranges of one buffer
+    builder.barrier(); // the slices interleave: disjoint elements, but overlapping ranges of one buffer
     const View key_rope = as_one_head(slice(latent, mla.rank(), mla.rope()));
     add_rotation(mla, key_rope, key_rope);
     return {query.heads, latent};
@@ -98,45 +98,44 @@ CoreAttention base_core(const Mla &mla) {
 
 // K and V of every head are expanded from the latents [B,1,T,rank + rope].
 void add_naive(const Mla &mla, const View &query, const View &latents, const View &output) {
-    Plan &plan = mla.plan;
+    PlanBuilder &builder = mla.builder;
     const uint64_t total = latents.tensor.shape[2];
     CoreAttention core = base_core(mla);
     core.query = query;
-    core.key = workspace_view(plan, {mla.batch, mla.heads(), total, mla.nope() + mla.rope()});
-    core.value = workspace_view(plan, {mla.batch, mla.heads(), total, mla.values()});
+    core.key = workspace_view(builder, {mla.batch, mla.heads(), total, mla.nope() + mla.rope()});
+    core.value = workspace_view(builder, {mla.batch, mla.heads(), total, mla.values()});
     core.output = output;
     const View query_rope = slice(query, mla.nope(), mla.rope());
     const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
     add_rotation(mla, query_rope, query_rope);
-    add_latent_up_projection(plan, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
+    add_latent_up_projection(builder, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
                              slice(core.key, 0, mla.nope()));
-    plan.barrier();
-    add_latent_up_projection(plan, content, head_matrices(mla, mla.nope(), mla.values()),
+    builder.barrier();
+    add_latent_up_projection(builder, content, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), core.value);
-    add_kv_append(plan, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
-                         .cache = slice(core.key, mla.nope(), mla.rope())});
-    plan.barrier();
-    add_core_attention(plan, mla.layer, mla.call, core);
+    add_kv_append(builder, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
+                            .cache = slice(core.key, mla.nope(), mla.rope())});
+    builder.barrier();
+    add_core_attention(builder, mla.layer, mla.call, core);
 }
 
 // Attention in the latent space: the query is folded by W_UK, the result lifted by W_UV.
 void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
-    Plan &plan = mla.plan;
+    PlanBuilder &builder = mla.builder;
     CoreAttention core = base_core(mla);
-    core.query = workspace_view(plan, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
+    core.query = workspace_view(builder, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
     View fold = head_matrices(mla, 0, mla.nope());
     std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
     std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
-    add_latent_up_projection(plan, slice(query, 0, mla.nope()), fold, {}, slice(core.query, 0, mla.rank()));
-    plan.barrier();
+    add_latent_up_projection(builder, slice(query, 0, mla.nope()), fold, {}, slice(core.query, 0, mla.rank()));
+    builder.barrier();
     add_rotation(mla, slice(query, mla.nope(), mla.rope()), slice(core.query, mla.rank(), mla.rope()));
     core.key = latents;
-    core.value = slice(latents, 0, mla.rank());
-    core.output = workspace_view(plan, {mla.batch, mla.heads(), mla.len, mla.rank()});
-    plan.barrier();
-    add_core_attention(plan, mla.layer, mla.call, core);
-    plan.barrier();
-    add_latent_up_projection(plan, core.output, head_matrices(mla, mla.nope(), mla.values()),
+    core.output = workspace_view(builder, {mla.batch, mla.heads(), mla.len, mla.rank()});
+    builder.barrier();
+    add_core_attention(builder, mla.layer, mla.call, core);
+    builder.barrier();
+    add_latent_up_projection(builder, core.output, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), output);
 }
 
@@ -144,7 +143,7 @@ void add_absorb(const Mla &mla, const View &query, const View &latents, const Vi
 // every row, even to one that sees no key and has nothing to add it to.
 bool may_absorb(const Mla &mla) {
     if (!present(mla.weight("wkv_b.bias"))) return true;
-    const vkattn_layer_call &call = mla.call;
+    const LayerCall &call = mla.call;
     const bool may_hide_all = present(call.attn_mask) || present(call.block_mask) || present(call.key_padding_mask) ||
                               present(call.key_lengths);
     return mla.config().softcap == 0 && !may_hide_all;
@@ -182,32 +181,32 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
 }
 
-void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const std::string &prefix,
+void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
              const View &tokens, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
-    const Mla mla{plan, layer, call, prefix, batch, len, checked_past(call)};
+    const Mla mla{builder, layer, call, prefix, batch, len, checked_past(call)};
     const CacheTensors cache =
         checked_cache(call, VKATTN_CACHE_KEYS, {batch, 0, mla.rank() + mla.rope(), len}, mla.past);
     const Projected projected = add_projections(mla, tokens);
-    plan.barrier();
-    const View latents = add_cache(plan, cache, as_one_head(projected.latent), mla.past);
-    const Heads attended = workspace_heads(plan, batch, len, mla.heads(), mla.values());
+    builder.barrier();
+    const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.past);
+    const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
-    plan.barrier();
+    builder.barrier();
     LinearEpilogue epilogue;
     epilogue.residual = residual;
-    add_projection(plan, layer, prefix + "wo", attended.tokens, output, epilogue);
+    add_projection(builder, layer, prefix + "wo", attended.tokens, output, epilogue);
 }
 
-void plan_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
     const View tokens = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    add_mla(plan, layer, call, "", tokens, output, checked_residual(call, batch, len, width));
+    add_mla(builder, layer, call, "", tokens, output, checked_residual(call, batch, len, width));
 }
 
 } // namespace vkattn

@@ -15,9 +15,9 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config);
 void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix);
 
 // The whole layer on `tokens` [B,L,embed_dim] into output, plus residual if that view is present.
-void add_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call, const std::string &prefix,
+void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
              const View &tokens, const View &output, const View &residual);
 
-void plan_mla(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

@@ -1,8 +1,8 @@
 #include "runtime/layers/mla_block.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/layers/mla.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/support/error.hpp"
 
 namespace vkattn {
 namespace {
@@ -28,28 +28,28 @@ std::vector<WeightSpec> mla_block_weights(const vkattn_layer_config &config) {
     return specs;
 }
 
-void plan_mla_block(Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_config &config = layer.config();
     const View input = role_view(checked_tokens(call.query, "query", 0, 0, config.embed_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
-    const View normed = workspace_view(plan, {batch, len, config.embed_dim});
-    const View attended = workspace_view(plan, {batch, len, config.embed_dim});
-    const View hidden = workspace_view(plan, {batch, len, hidden_width(config)});
+    const View normed = workspace_view(builder, {batch, len, config.embed_dim});
+    const View attended = workspace_view(builder, {batch, len, config.embed_dim});
+    const View hidden = workspace_view(builder, {batch, len, hidden_width(config)});
 
-    add_norm(plan, Norm::kRms, epsilon_or(config, kEpsilon), input, layer.weight("norm1.weight"), {}, normed);
-    plan.barrier();
-    add_mla(plan, layer, call, "attention.", normed, attended, input);
-    plan.barrier();
-    add_norm(plan, Norm::kRms, epsilon_or(config, kEpsilon), attended, layer.weight("norm2.weight"), {}, normed);
-    plan.barrier();
+    add_norm(builder, Norm::kRms, epsilon_or(config, kEpsilon), input, layer.weight("norm1.weight"), {}, normed);
+    builder.barrier();
+    add_mla(builder, layer, call, "attention.", normed, attended, input);
+    builder.barrier();
+    add_norm(builder, Norm::kRms, epsilon_or(config, kEpsilon), attended, layer.weight("norm2.weight"), {}, normed);
+    builder.barrier();
     LinearEpilogue gelu;
     gelu.activation = VKATTN_ACTIVATION_GELU;
-    add_projection(plan, layer, "mlp.fc1", normed, hidden, gelu);
-    plan.barrier();
+    add_projection(builder, layer, "mlp.fc1", normed, hidden, gelu);
+    builder.barrier();
     LinearEpilogue add;
     add.residual = attended;
-    add_projection(plan, layer, "mlp.fc2", hidden, output, add);
+    add_projection(builder, layer, "mlp.fc2", hidden, output, add);
 }
 
 } // namespace vkattn

@@ -8,6 +8,6 @@ namespace vkattn {
 
 vkattn_layer_config checked_mla_block_config(const vkattn_layer_config &config);
 std::vector<WeightSpec> mla_block_weights(const vkattn_layer_config &config);
-void plan_mla_block(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
+void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

@@ -1,6 +1,5 @@
 #include "runtime/ops/attention_split.hpp"
 
-#include "runtime/kernels/choose.hpp"
 #include "runtime/device/bindable.hpp"
 #include "runtime/support/error.hpp"
 
@@ -80,16 +79,14 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
     return parts;
 }
 
-std::vector<AttentionProblem> split_by_queries(const AttentionProblem &problem, const DeviceCaps &caps) {
+std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem) {
     if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
         problem.kernel != VKATTN_KERNEL_AUTO || problem.batch_invariant)
-        return {problem};
-    AttentionProblem prefills = problem, decodes = problem;
-    prefills.fewest_queries = kQueriesOfDecode + 1;
+        return std::nullopt;
+    AttentionProblem decodes = problem;
     decodes.most_queries = decodes.q_len = kQueriesOfDecode;
     decodes.tile = {};
-    if (plan_attention(prefills, caps).parts > 1 || plan_attention(decodes, caps).parts == 1) return {problem};
-    return {prefills, decodes};
+    return decodes;
 }
 
 } // namespace vkattn

@@ -1,8 +1,9 @@
 #pragma once
 
-#include "runtime/problem/attention_problem.hpp"
 #include "runtime/device/device_caps.hpp"
+#include "runtime/problem/attention_problem.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace vkattn {
@@ -12,9 +13,8 @@ namespace vkattn {
 // then says). Fails with VKATTN_ERROR_UNSUPPORTED where the parts would be too many.
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// A packed batch that may mix prefills and decodes: its sequences of many queries, then those of few, where keys of the
-// latter alone are split to fill the device. The problem itself where that gains nothing, where a kernel is insisted
-// on, and under batch_invariant.
-std::vector<AttentionProblem> split_by_queries(const AttentionProblem &problem, const DeviceCaps &caps);
+// Of a packed batch that may mix prefills and decodes, the sequences of few queries, whose keys alone may be split to
+// fill the device. Nothing where the batch cannot mix them, where a kernel is insisted on, and under batch_invariant.
+std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem);
 
 } // namespace vkattn

@@ -1,9 +1,10 @@
 #include "runtime/ops/embedding.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "shaders/interface.h"
 
 namespace vkattn {
 namespace {
@@ -12,7 +13,7 @@ uint32_t word(uint64_t value) { return static_cast<uint32_t>(value); }
 
 } // namespace
 
-void plan_embedding(Plan &plan, const vkattn_embedding_desc &desc) {
+void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     const vkattn_tensor tokens = normalised(desc.tokens, "tokens");
     require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
             shape_text(tokens), ", expected I32 [B,L]");
@@ -34,11 +35,11 @@ void plan_embedding(Plan &plan, const vkattn_embedding_desc &desc) {
     constants.WEIGHT_FORMAT = format_of(weight);
     constants.OUTPUT_FORMAT = format_of(output);
     constants.OUTPUT_PAIRS = rows_start_even(output);
-    Step &step = plan.add_step(plan.pipeline(Module::kEmbedding, constants), push);
-    set_token_grid(plan, step, output, "embedding");
-    bind(plan, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
-    bind(plan, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));
-    bind(plan, step, BINDING_EMBEDDING_OUTPUT, role_view(output, VKATTN_ROLE_OUTPUT));
+    Step &step = builder.add_step(builder.pipeline(Module::kEmbedding, constants), push);
+    set_token_grid(builder, step, output, "embedding");
+    bind(builder, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
+    bind(builder, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));
+    bind(builder, step, BINDING_EMBEDDING_OUTPUT, role_view(output, VKATTN_ROLE_OUTPUT));
     step.written_binding = BINDING_EMBEDDING_OUTPUT;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 
 namespace vkattn {
 
 // The caller's lookup, checked.
-void plan_embedding(Plan &plan, const vkattn_embedding_desc &desc);
+void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc);
 
 } // namespace vkattn

@@ -1,30 +1,11 @@
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/kernels/kv_append.hpp"
 
 namespace vkattn {
 
-// Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
-// BF16, Q8_0 and Q4_0 for both.
-struct RowsToAppend {
-    View source;
-    View cache;
-    uint32_t offset = 0;
-    View past_lengths{}, cu_seqlens{}, block_table{};
-    // For bodies that want K and V dense: cu_seqlens and block_table are those of source, of which every row from token
-    // `first` on is copied, rows behind a sequence's end as what happens to lie there.
-    bool gathers = false;
-    // I32 [B], of a gathered source: rows from lengths[b] + beyond on may be left out, nobody reads them
-    View lengths{};
-    uint32_t beyond = 0;
-    uint32_t first = 0;
-    uint32_t batch = 0;     // 0: as many as source has
-    uint32_t positions = 0; // 0: as many as source has
-};
-void add_kv_append(Plan &plan, const RowsToAppend &rows);
-
 // Where the caller binds them. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, what it is and what was
 // expected.
-void plan_kv_append(Plan &plan, const vkattn_kv_append_desc &desc);
+void plan_kv_append(PlanBuilder &builder, const vkattn_kv_append_desc &desc);
 
 } // namespace vkattn

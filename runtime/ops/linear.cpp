@@ -1,9 +1,9 @@
 #include "runtime/ops/linear.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
 
 #include <cstddef>
 
@@ -29,32 +29,34 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
 // What tuning found is followed, and the matrix units have passed their test.
 LinearChoice choose_tested(Context &context, LinearProblem problem) {
     if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
-    LinearChoice choice = choose_linear(problem, context.judged_caps());
+    LinearChoice choice = choose_linear(problem, *context.judged_caps());
     if (choice.shader == LinearShader::kMatrices && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
-        choice = choose_linear(problem, context.judged_caps());
+        choice = choose_linear(problem, *context.judged_caps());
     return choice;
 }
 
 } // namespace
 
-std::string add_product(Plan &plan, const LinearProblem &problem, const LinearOperands &operands) {
-    const LinearChoice choice = choose_tested(plan.context(), problem);
+std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
+    const LinearChoice choice = choose_tested(builder.context(), problem);
     const bool addressed = choice.shader == LinearShader::kAddresses;
     gpu::LinearPush push = problem.push;
-    if (addressed && plan.context().caps().traits.corrupted_addresses != 0) // to try the self-test: the first features
+    if (addressed &&
+        builder.context().caps().traits.corrupted_addresses != 0) // to try the self-test: the first features
         push.in_features = kLinearBlock * choice.constants.BLOCKS;
-    Step &step = plan.add_step(plan.pipeline(choice.module, choice.constants), push);
+    Step &step = builder.add_step(builder.pipeline(choice.module, choice.constants), push);
     step.groups = choice.groups;
-    bind(plan, step, BINDING_LINEAR_INPUT, operands.input);
-    bind(plan, step, BINDING_LINEAR_WEIGHT, operands.weight);
-    bind(plan, step, BINDING_LINEAR_BIAS, operands.epilogue.bias);
-    bind(plan, step, BINDING_LINEAR_OUTPUT, operands.output);
-    bind(plan, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
-    bind(plan, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
+    bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
+    bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);
+    bind(builder, step, BINDING_LINEAR_BIAS, operands.epilogue.bias);
+    bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
+    bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
+    bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
     step.written_binding = BINDING_LINEAR_OUTPUT;
     if (!addressed) return choice.reason;
-    pass_address(plan, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t), operands.input);
-    pass_address(plan, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t),
+    pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
+                 operands.input);
+    pass_address(builder, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t),
                  operands.weight);
     return choice.reason;
 }
@@ -82,12 +84,14 @@ LinearProblem problem_of(const LinearOperands &operands) {
     return problem_of(push, 1, operands);
 }
 
-void add_linear(Plan &plan, const View &input, const View &weight, const View &output, const LinearEpilogue &epilogue) {
+void add_linear(PlanBuilder &builder, const View &input, const View &weight, const View &output,
+                const LinearEpilogue &epilogue) {
     const LinearOperands operands{input, weight, output, epilogue};
-    add_product(plan, problem_of(operands), operands);
+    add_product(builder, problem_of(operands), operands);
 }
 
-void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output) {
+void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
+                              const View &output) {
     const vkattn_tensor &x = input.tensor, &w = weight.tensor, &y = output.tensor;
     gpu::LinearPush push{};
     push.positions = word(x.shape[2]);
@@ -108,7 +112,7 @@ void add_latent_up_projection(Plan &plan, const View &input, const View &weight,
     push.output_strides[4] = word(y.strides[1]);
     LinearOperands operands{input, weight, output, {}};
     operands.epilogue.bias = bias;
-    add_product(plan, problem_of(push, x.shape[1], operands), operands);
+    add_product(builder, problem_of(push, x.shape[1], operands), operands);
 }
 
 LinearOperands check_linear(const vkattn_linear_desc &desc) {
@@ -134,9 +138,9 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     return operands;
 }
 
-void plan_linear(Plan &plan, const vkattn_linear_desc &desc) {
+void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
     const LinearOperands operands = check_linear(desc);
-    plan.set_choice(VKATTN_KERNEL_AUTO, add_product(plan, problem_of(operands), operands));
+    builder.set_choice(VKATTN_KERNEL_AUTO, add_product(builder, problem_of(operands), operands));
 }
 
 } // namespace vkattn

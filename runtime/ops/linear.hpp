@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/kernels/linear.hpp"
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 
 #include <string>
 
@@ -28,9 +28,9 @@ struct LinearOperands {
 LinearProblem problem_of(const LinearOperands &operands);
 
 // Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
-std::string add_product(Plan &plan, const LinearProblem &problem, const LinearOperands &operands);
+std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands);
 
-void add_linear(Plan &plan, const View &input, const View &weight, const View &output,
+void add_linear(PlanBuilder &builder, const View &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue = {});
 
 // A matrix of its own for each head: output[b,h,l,:] = weight[h] input[b,h,l,:] + bias[h].
@@ -38,10 +38,11 @@ void add_linear(Plan &plan, const View &input, const View &weight, const View &o
 // input [B,H,L,in], element stride 1 (a head stride of 0 feeds one input to every head); weight [H,out,in], any
 // strides; bias [H,out], element stride 1, may be absent; output [B,H,L,out]. Lifts latents to heads and folds heads
 // into latents.
-void add_latent_up_projection(Plan &plan, const View &input, const View &weight, const View &bias, const View &output);
+void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
+                              const View &output);
 
 // The caller's product. Fails, naming the member, where it is none.
 LinearOperands check_linear(const vkattn_linear_desc &desc);
-void plan_linear(Plan &plan, const vkattn_linear_desc &desc);
+void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc);
 
 } // namespace vkattn

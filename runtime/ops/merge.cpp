@@ -1,10 +1,11 @@
 #include "runtime/ops/merge.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/device/grid.hpp"
-#include "runtime/support/rounding.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "shaders/interface.h"
 
 #include <algorithm>
 
@@ -100,25 +101,25 @@ Merge checked(const vkattn_merge_desc &desc) {
 
 } // namespace
 
-void plan_merge(Plan &plan, const vkattn_merge_desc &desc) {
+void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     const Merge merge = checked(desc);
-    require_loops(plan.context().caps(), merge);
+    require_loops(builder.context().caps(), merge);
     gpu::MergeConstants constants;
     constants.PARTIAL_FORMAT = format_of(merge.partial_output);
     constants.OUTPUT_FORMAT = format_of(merge.output);
     constants.OUTPUT_PAIRS = in_pairs(merge.output);
     constants.ACCUMULATES = merge.accumulates;
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
-    Step &step = plan.add_step(plan.pipeline(Module::kMerge, constants), push_of(merge));
+    Step &step = builder.add_step(builder.pipeline(Module::kMerge, constants), push_of(merge));
     for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
-    require_fit(step.groups, plan.context().caps(), "merge");
-    bind(plan, step, BINDING_MERGE_PARTIAL_OUTPUT,
+    require_fit(step.groups, builder.context().caps(), "merge");
+    bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,
          region_of(merge.partial_output, merge.partial_output_stride, merge.parts, VKATTN_ROLE_PARTIAL_OUTPUT));
-    bind(plan, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,
+    bind(builder, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,
          region_of(merge.partial_log_sum_exp, merge.partial_log_sum_exp_stride, merge.parts,
                    VKATTN_ROLE_PARTIAL_LOG_SUM_EXP));
-    bind(plan, step, BINDING_MERGE_OUTPUT, role_view(merge.output, VKATTN_ROLE_OUTPUT));
-    bind(plan, step, BINDING_MERGE_LOG_SUM_EXP, role_view(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP));
+    bind(builder, step, BINDING_MERGE_OUTPUT, role_view(merge.output, VKATTN_ROLE_OUTPUT));
+    bind(builder, step, BINDING_MERGE_LOG_SUM_EXP, role_view(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP));
     step.written_binding = BINDING_MERGE_OUTPUT;
 }
 

@@ -1,14 +1,15 @@
 #include "runtime/ops/norm.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "shaders/interface.h"
 
 #include <cmath>
 
 namespace vkattn {
 
-void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
+void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
               const View &output) {
     gpu::NormPush push{};
     push.features = static_cast<uint32_t>(input.tensor.shape[2]);
@@ -24,16 +25,16 @@ void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const Vie
     constants.BIAS_FORMAT = format_of(bias.tensor);
     constants.OUTPUT_FORMAT = format_of(output.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
-    Step &step = plan.add_step(plan.pipeline(Module::kNorm, constants), push);
-    set_token_grid(plan, step, input.tensor, "norm");
-    bind(plan, step, BINDING_NORM_INPUT, input);
-    bind(plan, step, BINDING_NORM_WEIGHT, weight);
-    bind(plan, step, BINDING_NORM_BIAS, bias);
-    bind(plan, step, BINDING_NORM_OUTPUT, output);
+    Step &step = builder.add_step(builder.pipeline(Module::kNorm, constants), push);
+    set_token_grid(builder, step, input.tensor, "norm");
+    bind(builder, step, BINDING_NORM_INPUT, input);
+    bind(builder, step, BINDING_NORM_WEIGHT, weight);
+    bind(builder, step, BINDING_NORM_BIAS, bias);
+    bind(builder, step, BINDING_NORM_OUTPUT, output);
     step.written_binding = BINDING_NORM_OUTPUT;
 }
 
-void plan_norm(Plan &plan, const vkattn_norm_desc &desc) {
+void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
     require(desc.kind == VKATTN_NORM_RMS || desc.kind == VKATTN_NORM_LAYER, "kind: ", static_cast<int>(desc.kind),
             ", expected a vkattn_norm_kind");
     require(std::isfinite(desc.epsilon) && desc.epsilon >= 0, "epsilon: ", desc.epsilon,
@@ -45,7 +46,7 @@ void plan_norm(Plan &plan, const vkattn_norm_desc &desc) {
     const vkattn_tensor output = checked_output_tokens(desc.output, input.shape[0], input.shape[1], features);
     const bool rms = desc.kind == VKATTN_NORM_RMS;
     const float epsilon = desc.epsilon != 0 ? desc.epsilon : rms ? 1e-6f : 1e-5f;
-    add_norm(plan, rms ? Norm::kRms : Norm::kLayer, epsilon, role_view(input, VKATTN_ROLE_INPUT),
+    add_norm(builder, rms ? Norm::kRms : Norm::kLayer, epsilon, role_view(input, VKATTN_ROLE_INPUT),
              role_view(checked_vector(weight, "weight", features), VKATTN_ROLE_WEIGHT),
              role_view(checked_vector(desc.bias, "bias", features), VKATTN_ROLE_BIAS),
              role_view(output, VKATTN_ROLE_OUTPUT));

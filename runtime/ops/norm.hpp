@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 
 namespace vkattn {
 
@@ -8,10 +8,10 @@ enum class Norm { kRms, kLayer };
 
 // Normalises each token of input [B,L,N] into output [B,L,N], which may be the same view; last strides 1. weight [N];
 // bias [N] may be absent. F32, F16 or BF16 each.
-void add_norm(Plan &plan, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
+void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
               const View &output);
 
 // The caller's norm, checked.
-void plan_norm(Plan &plan, const vkattn_norm_desc &desc);
+void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc);
 
 } // namespace vkattn

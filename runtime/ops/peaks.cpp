@@ -1,10 +1,11 @@
 #include "runtime/ops/peaks.hpp"
 
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/plan/builder.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submit.hpp"
-#include "runtime/plan/plan.hpp"
-#include "runtime/problem/tensor.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -41,14 +42,14 @@ View view_of(const Buffer &buffer, uint64_t bytes) {
             {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}};
 }
 
-Step &add_step(Plan &plan, Module module, const gpu::PeakConstants &constants, uint32_t trips, uint32_t groups,
-               const Buffer &output) {
+Step &add_step(PlanBuilder &builder, Module module, const gpu::PeakConstants &constants, uint32_t trips,
+               uint32_t groups, const Buffer &output) {
     gpu::PeakPush push{};
     push.trips = trips;
-    Step &step = plan.add_step(plan.pipeline(module, constants), push);
+    Step &step = builder.add_step(builder.pipeline(module, constants), push);
     step.groups[0] = groups;
     step.written_binding = BINDING_PEAK_OUTPUT;
-    bind(plan, step, BINDING_PEAK_OUTPUT, view_of(output, output.bytes()));
+    bind(builder, step, BINDING_PEAK_OUTPUT, view_of(output, output.bytes()));
     return step;
 }
 
@@ -66,9 +67,10 @@ double flops_per_second(Context &context, const Arithmetic &kernel) {
     const uint64_t range = context.caps().max_storage_buffer_range;
     for (uint32_t groups = kFirstGroups;; groups *= 2) {
         const Buffer sums(context, groups * kernel.numbers_of_group * sizeof(float));
-        Plan plan(context);
-        add_step(plan, kernel.module, kernel.constants, kArithmeticTrips, groups, sums);
-        const double seconds = fewest_seconds([&] { return plan.run({}); });
+        PlanBuilder builder(context);
+        add_step(builder, kernel.module, kernel.constants, kArithmeticTrips, groups, sums);
+        const auto plan = builder.build();
+        const double seconds = fewest_seconds([&] { return plan->run({}); });
         if (seconds >= kEnoughSeconds || 2 * groups > most_groups || 2 * sums.bytes() > range)
             return kernel.flops_of_group * kArithmeticTrips * groups / seconds;
     }
@@ -81,10 +83,9 @@ double fma_flops_per_second(Context &context) {
 
 // Of the shape that the kernels prefer.
 double matrix_flops_per_second(Context &context) {
-    const DeviceCaps caps = context.judged_caps();
+    const DeviceCaps caps = *context.judged_caps();
     const vkattn_matrix_shape *shape = largest_matrix_shape(caps, VKATTN_KERNEL_COOPMAT, VKATTN_TYPE_F16);
-    if (!is_supported(caps, VKATTN_KERNEL_COOPMAT) ||
-        !matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, VKATTN_TYPE_F16).empty())
+    if (!can_run(VKATTN_KERNEL_COOPMAT, caps) || !matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, VKATTN_TYPE_F16).empty())
         return 0.0;
     const uint32_t subgroups = std::min(kMatrixSubgroups, caps.max_workgroup_invocations / caps.subgroup_size);
     const double products = 1.0 * subgroups * MATRICES_OF_PEAK_TRIP;
@@ -95,13 +96,14 @@ double matrix_flops_per_second(Context &context) {
 }
 
 double seconds_to_read(Context &context, Module module, const Buffer &input, const Buffer &output, uint32_t groups) {
-    Plan plan(context);
-    Step &step = add_step(plan, module, {}, kStreamTrips, groups, output);
+    PlanBuilder builder(context);
+    Step &step = add_step(builder, module, {}, kStreamTrips, groups, output);
     const View view = view_of(input, input.bytes());
-    bind(plan, step, BINDING_PEAK_INPUT, view);
+    bind(builder, step, BINDING_PEAK_INPUT, view);
     constexpr uint32_t kAddressWord = offsetof(gpu::PeakPush, input_address) / sizeof(uint32_t);
-    if (module == Module::kPeakStreamAddresses) pass_address(plan, step.addresses[0], kAddressWord, view);
-    return fewest_seconds([&] { return plan.run({}); });
+    if (module == Module::kPeakStreamAddresses) pass_address(builder, step.addresses[0], kAddressWord, view);
+    const auto plan = builder.build();
+    return fewest_seconds([&] { return plan->run({}); });
 }
 
 double seconds_to_copy(Context &context, const Buffer &from, const Buffer &to) {

@@ -1,7 +1,7 @@
 #include "runtime/ops/prewarm.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/support/error.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -17,9 +17,9 @@ void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uin
     const auto work = [&] {
         for (size_t i = next++; i < descs.size(); i = next++) {
             try {
-                Plan plan(context); // pipelines stay with the context
+                PlanBuilder builder(context); // pipelines stay with the context
                 const AttentionProblem problem = check_attention(descs[i]);
-                add_attention(plan, problem, roles_of(problem));
+                add_attention(builder, problem, roles_of(problem));
             } catch (const Error &error) {
                 errors[i].emplace(error.result(), text("descs[", i, "]: ", error.what()));
             } catch (const std::bad_alloc &) {

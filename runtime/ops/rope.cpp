@@ -1,7 +1,8 @@
 #include "runtime/ops/rope.hpp"
 
+#include "runtime/kernels/elementwise.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/ops/elementwise.hpp"
+#include "shaders/interface.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-void add_rope(Plan &plan, const View &input, const View &output, const View &frequencies, bool interleaved,
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const View &frequencies, bool interleaved,
               uint32_t offset, const View &past_lengths) {
     gpu::RopePush push{};
     for (uint32_t dim = 0; dim < 3; ++dim) {
@@ -105,12 +106,12 @@ void add_rope(Plan &plan, const View &input, const View &output, const View &fre
     gpu::RopeConstants constants;
     constants.INTERLEAVED = interleaved;
     constants.HAS_PAST_LENGTHS = present(past_lengths);
-    Step &step = plan.add_step(plan.pipeline(Module::kRope, constants), push);
-    set_elementwise_grid(plan, step, uint64_t{push.positions} * push.pairs, input.tensor, "rope");
-    bind(plan, step, BINDING_ROPE_INPUT, input);
-    bind(plan, step, BINDING_ROPE_OUTPUT, output);
-    bind(plan, step, BINDING_ROPE_FREQUENCIES, frequencies);
-    bind(plan, step, BINDING_ROPE_PAST_LENGTHS, past_lengths);
+    Step &step = builder.add_step(builder.pipeline(Module::kRope, constants), push);
+    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, input.tensor, "rope");
+    bind(builder, step, BINDING_ROPE_INPUT, input);
+    bind(builder, step, BINDING_ROPE_OUTPUT, output);
+    bind(builder, step, BINDING_ROPE_FREQUENCIES, frequencies);
+    bind(builder, step, BINDING_ROPE_PAST_LENGTHS, past_lengths);
     step.written_binding = BINDING_ROPE_OUTPUT;
 }
 

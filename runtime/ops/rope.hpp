@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 
 #include <vector>
 
@@ -22,7 +22,7 @@ void check_rope_scaling(const vkattn_rope_scaling &scaling);
 
 // Rotates token l of input [B,H,L,D] by position offset + l (past_lengths[b] + l, if that view is present) into output,
 // which may be the same view. F32, element stride 1. frequencies: an F32 view of 3 words a pair.
-void add_rope(Plan &plan, const View &input, const View &output, const View &frequencies, bool interleaved,
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const View &frequencies, bool interleaved,
               uint32_t offset, const View &past_lengths);
 
 } // namespace vkattn

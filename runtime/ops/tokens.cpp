@@ -1,9 +1,9 @@
 #include "runtime/ops/tokens.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/device/grid.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
 
 #include <algorithm>
 
@@ -45,9 +45,9 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
     return tensor;
 }
 
-void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op) {
+void set_token_grid(const PlanBuilder &builder, Step &step, const vkattn_tensor &tokens, const char *op) {
     step.groups = {tiles(tokens.shape[1], 1), tiles(tokens.shape[0], 1), 1};
-    require_fit(step.groups, plan.context().caps(), op);
+    require_fit(step.groups, builder.context().caps(), op);
 }
 
 } // namespace vkattn

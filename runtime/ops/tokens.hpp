@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 
 namespace vkattn {
 
@@ -19,6 +19,6 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
 
 // The grid of a kernel that gives each token of [B,L,N] a workgroup. Fails, naming the operator, where the device's
 // workgroup counts are too small.
-void set_token_grid(const Plan &plan, Step &step, const vkattn_tensor &tokens, const char *op);
+void set_token_grid(const PlanBuilder &builder, Step &step, const vkattn_tensor &tokens, const char *op);
 
 } // namespace vkattn

@@ -1,14 +1,13 @@
 #include "runtime/plan/plan.hpp"
 
-#include "runtime/device/bindable.hpp"
-#include "runtime/layers/cache.hpp"
-#include "runtime/vulkan/memory.hpp"
-#include "runtime/vulkan/submit.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
-#include "runtime/problem/tensor.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/vulkan/submit.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace vkattn {
 namespace {
@@ -122,66 +121,18 @@ const char *role_name(vkattn_role role) {
     return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
 }
 
-static Step::Bound bound_of(Plan &plan, const View &view) {
-    if (view.source.kind == Source::Kind::kRole) plan.use_role(view.source.role);
-    const vkattn_tensor &tensor = view.tensor;
-    return {view.source, bytes_of(tensor.type, tensor.offset), bytes_of(tensor.type, span_elements(tensor))};
-}
-
-void bind(Plan &plan, Step &step, uint32_t binding, const View &view) {
-    if (!present(view)) return;
-    step.bound[binding] = bound_of(plan, view);
-    require_bindable(plan.context().caps(), view.tensor, role_name(view.source.role));
-}
-
-void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view) {
-    address = {bound_of(plan, view), push_word};
-}
-
 Plan::~Plan() {
     for (const UniformSlot &slot : uniforms_) context_.uniforms().give_back(slot);
 }
 
-void Plan::require_room_for_step() const {
-    constexpr size_t kMostSteps = 1 << 16;
-    if (steps_.size() >= kMostSteps)
-        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
-}
-
-void Plan::use_role(vkattn_role role) { roles_[static_cast<size_t>(role)] = true; }
-
-uint64_t Plan::descriptor_alignment() const {
-    return std::max(kBindingAlignment, context_.caps().min_storage_buffer_offset_alignment);
-}
-
-Source Plan::reserve_workspace(uint64_t bytes) {
-    // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
-    const uint64_t alignment = descriptor_alignment();
-    const uint64_t start = round_up(workspace_next_, alignment);
-    workspace_next_ = start + bytes;
-    workspace_bytes_ = std::max(workspace_bytes_, workspace_next_);
-    return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
-}
-
-void Plan::reuse_workspace(uint64_t from) {
-    workspace_next_ = from;
-    barrier();
-}
-
-void Plan::set_choice(vkattn_kernel kernel, std::string reason) {
-    kernel_ = kernel;
-    reason_ = std::move(reason);
-}
-
-void Plan::set_appended(Cache &cache, uint32_t tokens) {
-    cache_ = &cache;
-    appended_tokens_ = tokens;
+uint64_t descriptor_alignment(const DeviceCaps &caps) {
+    return std::max(kBindingAlignment, caps.min_storage_buffer_offset_alignment);
 }
 
 vkattn_requirements Plan::requirements() const {
     vkattn_requirements result{};
     result.workspace_bytes = workspace_bytes_;
-    result.workspace_alignment = descriptor_alignment();
+    result.workspace_alignment = descriptor_alignment(context_.caps());
     if (context_.caps().push_descriptors != 0) return result;
     result.descriptor_sets = static_cast<uint32_t>(steps_.size());
     for (const Step &step : steps_) {
@@ -202,7 +153,8 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
         require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
-        const uint64_t alignment = role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment() : kBindingAlignment;
+        const uint64_t alignment =
+            role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : kBindingAlignment;
         require(binding.offset % alignment == 0, "bindings: role ", name, " has offset ", binding.offset,
                 ", expected a multiple of ", alignment);
         regions[role] = &binding;
@@ -263,7 +215,7 @@ void Plan::describe(const Step &step, const Regions &regions, VkDescriptorSet se
     for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {
         const bool used = step.bound[binding].bytes != 0;
         const Region region = region_of(step.bound[used ? binding : step.written_binding], regions);
-        const Place place = place_of(region.buffer, region.offset, region.bytes, descriptor_alignment());
+        const Place place = place_of(region.buffer, region.offset, region.bytes, descriptor_alignment(context_.caps()));
         if (used) set_base(push, binding, place.residue);
         descriptors.add(set, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, place.info);
     }
@@ -309,11 +261,7 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
         all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
     }
     match(all); // before anything is created
-    std::optional<InChange> alone;
-    if (cache_ != nullptr) {
-        alone.emplace(cache_->usage());
-        cache_->reserve(appended_tokens_);
-    }
+    const std::unique_ptr<RunHold> hold = hold_ ? hold_() : nullptr;
     try {
         const TemporaryPool pool(context_, requirements());
         return submit_and_time(context_, [&](VkCommandBuffer commands) {
@@ -321,8 +269,7 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
         });
     } catch (const std::exception &error) { // nothing was submitted, unless the device was lost on the way
         const auto *known = dynamic_cast<const Error *>(&error);
-        if (cache_ != nullptr && (known == nullptr || known->result() != VKATTN_ERROR_DEVICE_LOST))
-            cache_->release(appended_tokens_);
+        if (hold != nullptr && (known == nullptr || known->result() != VKATTN_ERROR_DEVICE_LOST)) hold->not_submitted();
         throw;
     }
 }

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "runtime/device/grid.hpp"
 #include "runtime/vulkan/context.hpp"
 #include "runtime/vulkan/uniforms.hpp"
-#include "runtime/device/grid.hpp"
-#include "shaders/interface.h"
 
 #include <array>
-#include <optional>
+#include <functional>
+#include <memory>
 #include <vector>
 
 namespace vkattn {
@@ -57,63 +57,27 @@ struct Step {
     bool barrier_before = false;        // against the plan's earlier steps
 };
 
-class Cache;
 struct Descriptors;
 
-// A checked problem as a list of dispatches. Immutable after building; recorded from any thread.
+// What holds something while a plan runs.
+class RunHold {
+  public:
+    virtual ~RunHold() = default;
+    virtual void not_submitted() = 0; // what it counted did not happen
+};
+
+// A checked problem as a list of dispatches. Immutable; recorded from any thread. Made by PlanBuilder.
 class Plan {
   public:
-    // kMeasure: to learn what the plan would take; nothing is compiled or allocated, and it cannot be recorded.
-    enum class Purpose { kRun, kMeasure };
-
-    explicit Plan(Context &context, Purpose purpose = Purpose::kRun) : context_(context), purpose_(purpose) {}
     ~Plan();
     Plan(const Plan &) = delete;
     Plan &operator=(const Plan &) = delete;
 
     void record(const vkattn_record_info &info) const;
-    double run(std::span<const vkattn_binding> bindings) const; // milliseconds, negative without timestamps
+    // Records, submits and waits, with a workspace of its own where none is bound. Milliseconds, negative without
+    // timestamps.
+    double run(std::span<const vkattn_binding> bindings) const;
     vkattn_requirements requirements() const;
-
-    // Building. A role's region must hold `bytes`.
-    void use_role(vkattn_role role);
-    Source reserve_workspace(uint64_t bytes);
-    // What is reserved between two calls of it is given to whoever reserves next, after a barrier.
-    void reuse_workspace(uint64_t from);
-    uint64_t reserved_workspace() const { return workspace_next_; }
-    void set_choice(vkattn_kernel kernel, std::string reason);
-    // Every run appends so many tokens to every sequence of the cache, which must outlive the plan.
-    void set_appended(Cache &cache, uint32_t tokens);
-
-    template <class Constants>
-    const Pipeline &pipeline(Module module, const Constants &constants) const {
-        static const Pipeline none{};
-        return purpose_ == Purpose::kMeasure ? none : context_.pipelines().get(module, constants);
-    }
-    template <class Push>
-    Step &add_step(const Pipeline &pipeline, const Push &push) {
-        static_assert(sizeof(Push) <= sizeof(Step::push));
-        require_room_for_step();
-        Step &step = steps_.emplace_back();
-        step.pipeline = &pipeline;
-        const auto *words = reinterpret_cast<const uint32_t *>(&push);
-        std::copy(words, words + sizeof(Push) / sizeof(uint32_t), step.push.begin());
-        step.push_bytes = sizeof(Push);
-        step.barrier_before = barrier_pending_;
-        barrier_pending_ = false;
-        return step;
-    }
-    // A copy of the block on the device, for as long as the plan lives.
-    template <class Block>
-    UniformSlot keep_uniforms(const Block &block) {
-        static_assert(sizeof(Block) <= Uniforms::kSlotBytes);
-        if (purpose_ == Purpose::kMeasure) return {};
-        uniforms_.reserve(uniforms_.size() + 1);
-        uniforms_.push_back(context_.uniforms().take(&block, sizeof(Block)));
-        return uniforms_.back();
-    }
-    // What is added next waits for what was added before.
-    void barrier() { barrier_pending_ = !steps_.empty(); }
 
     Context &context() const { return context_; }
     vkattn_kernel kernel() const { return kernel_; }
@@ -121,7 +85,8 @@ class Plan {
     const std::vector<Step> &steps() const { return steps_; }
 
   private:
-    void require_room_for_step() const;
+    friend class PlanBuilder;
+    explicit Plan(Context &context) : context_(context) {}
 
     using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
     struct Region {
@@ -130,7 +95,6 @@ class Plan {
         uint64_t bytes;
     };
 
-    uint64_t descriptor_alignment() const; // what the offset of a descriptor must be a multiple of
     Regions match(std::span<const vkattn_binding> bindings) const;
     // One for each step; none where the device has push descriptors.
     std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
@@ -142,26 +106,19 @@ class Plan {
     void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;
 
     Context &context_;
-    Purpose purpose_;
     std::vector<Step> steps_;
     std::vector<UniformSlot> uniforms_;
     std::array<bool, VKATTN_ROLE_COUNT> roles_{};
     uint64_t workspace_bytes_ = 0;
-    uint64_t workspace_next_ = 0;
-    bool barrier_pending_ = false;
-    Cache *cache_ = nullptr;
-    uint32_t appended_tokens_ = 0;
+    std::function<std::unique_ptr<RunHold>()> hold_; // called before each run; empty: nothing is held
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
     std::string reason_;
 };
 
+// What the offset of a descriptor must be a multiple of.
+uint64_t descriptor_alignment(const DeviceCaps &caps);
+
 // "query", "attn_mask" ...
 const char *role_name(vkattn_role role);
-
-// Binds a view at a binding number of a step; fails as require_bindable does.
-void bind(Plan &plan, Step &step, uint32_t binding, const View &view);
-
-// Puts the device address of a view's first element into push words `push_word` and the next.
-void pass_address(Plan &plan, Step::Address &address, uint32_t push_word, const View &view);
 
 } // namespace vkattn

@@ -1,9 +1,9 @@
 #include "runtime/problem/attention_problem.hpp"
 
-#include "runtime/support/error.hpp"
-#include "runtime/support/rounding.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/device/tunings.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tiles.hpp"
 
 namespace vkattn {
 

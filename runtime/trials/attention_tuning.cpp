@@ -1,10 +1,8 @@
 #include "runtime/trials/tuning.hpp"
 
-#include "runtime/kernels/choose.hpp"
-#include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/trials/trials.hpp"
 
 #include <algorithm>
@@ -14,8 +12,15 @@
 namespace vkattn {
 namespace {
 
-std::array<vkattn_kernel, 4> kernels_for(const AttentionProblem &problem) {
-    return {VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_FLASH, decode_of(problem)};
+// What tuning tries: all that serves but unfused.
+std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {
+    std::vector<vkattn_kernel> kernels;
+    for (const AttentionKernel *row : attention_kernels()) {
+        const bool other_decode =
+            row->kernel == (problem.value_in_key ? VKATTN_KERNEL_DECODE : VKATTN_KERNEL_LATENT_DECODE);
+        if (row->kernel != VKATTN_KERNEL_UNFUSED && !other_decode) kernels.push_back(row->kernel);
+    }
+    return kernels;
 }
 
 // Every sequence as long as there is room for, from the tensor's first element on.
@@ -74,22 +79,19 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     return buffers;
 }
 
-AttentionProblem first_part(Context &context, const AttentionProblem &problem) {
-    return split_to_bind(problem, context.judged_caps()).front();
-}
-
 AttentionChoice choose(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
-    return plan_attention(first_part(context, divided(problem, tile)), context.judged_caps());
+    const AttentionProblem first = split_to_bind(problem, context.caps()).front();
+    return choose_attention(divided(first, tile), *context.judged_caps());
 }
 
 Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
-    const AttentionChoice::Dispatch &dispatch = choice.dispatches[0];
-    Trial trial{std::make_unique<Plan>(context), choice.kernel, static_cast<uint32_t>(choice.kernel),
-                tile_text(choice)};
-    trial.code = code_of(choice.kernel, choice.body, choice.parts, dispatch.groups, dispatch.constants);
-    add_attention(*trial.plan, divided(problem, tile), roles_of(problem));
-    return trial;
+    const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
+    const vkattn_kernel kernel = choice.kernel->kernel;
+    PlanBuilder builder(context);
+    add_attention(builder, divided(problem, tile), roles_of(problem));
+    return {builder.build(), kernel, static_cast<uint32_t>(kernel), tile_text(choice),
+            code_of(kernel, dispatch.module, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.
@@ -99,7 +101,7 @@ class Search {
         : context_(context), problem_(problem),
           tiles_(buffers_of(context, problem),
                  [&](const AttentionTile &tile) { return make_trial(context, problem, tile); },
-                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).kernel)}) {}
+                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).kernel->kernel)}) {}
 
     void try_kernels();
     void try_tiles();
@@ -115,13 +117,13 @@ class Search {
 
 void Search::try_kernels() {
     for (vkattn_kernel kernel : kernels_for(problem_)) {
-        if (is_supported(context_.judged_caps(), kernel)) context_.verdicts().test_before_use(kernel);
+        if (can_run(kernel, *context_.judged_caps())) context_.verdicts().test_before_use(kernel);
         tiles_.attempt({.kernel = static_cast<uint32_t>(kernel)});
     }
 }
 
 void Search::vary_parts(vkattn_kernel kernel) {
-    const uint32_t parts = choose(context_, problem_, tiles_.fastest_of(kernel)).parts;
+    const uint32_t parts = choose(context_, problem_, tiles_.fastest_of(kernel)).shape.parts;
     const uint32_t others[] = {std::max(parts / 4, 1u), std::max(parts / 2, 1u), parts * 2, parts * 4};
     if (kernel != VKATTN_KERNEL_FLASH) tiles_.vary(kernel, &AttentionTile::parts, others);
 }
@@ -130,7 +132,8 @@ void Search::try_tiles() {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
     for (vkattn_kernel kernel : kernels_for(problem_)) {
         if (!tiles_.trials().is_near(kernel)) continue;
-        if (is_coopmat(kernel)) tiles_.vary_matrix_shapes(kernel, context_.caps());
+        if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
+            tiles_.vary_matrix_shapes(kernel, context_.caps());
         tiles_.vary(kernel, &AttentionTile::rows, kRows);
         tiles_.vary(kernel, &AttentionTile::keys, kKeys);
         tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);

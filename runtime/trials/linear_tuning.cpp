@@ -1,4 +1,4 @@
-#include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/trials/tuning.hpp"
 
 #include <array>
@@ -31,11 +31,11 @@ TrialBuffers buffers_of(Context &context, const LinearOperands &operands) {
 }
 
 Trial make_trial(Context &context, const LinearOperands &operands, const LinearProblem &problem) {
-    const LinearChoice choice = choose_linear(problem, context.judged_caps());
-    Trial trial{std::make_unique<Plan>(context), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice)};
-    trial.code = code_of(choice.module, choice.groups, choice.constants);
-    add_product(*trial.plan, problem, operands);
-    return trial;
+    const LinearChoice choice = choose_linear(problem, *context.judged_caps());
+    PlanBuilder builder(context);
+    add_product(builder, problem, operands);
+    return {builder.build(), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice),
+            code_of(choice.module, choice.groups, choice.constants)};
 }
 
 } // namespace
@@ -44,12 +44,12 @@ std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kBlocks[] = {1, 2, 4}, kSubgroups[] = {1, 2, 8},
                               kMatrices[] = {1, 2, 4};
     const LinearProblem problem = problem_of(operands);
-    if (is_supported(context.judged_caps(), VKATTN_KERNEL_COOPMAT))
+    if (can_run(VKATTN_KERNEL_COOPMAT, *context.judged_caps()))
         context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
     TileSearch<LinearTile> tiles(
         buffers_of(context, operands),
         [&](const LinearTile &tile) { return make_trial(context, operands, divided(problem, tile)); },
-        {.shader = word(choose_linear(problem, context.judged_caps()).shader)});
+        {.shader = word(choose_linear(problem, *context.judged_caps()).shader)});
     for (const LinearShader shader : kShaders) tiles.attempt({.shader = word(shader)});
     for (const LinearShader shader : {LinearShader::kMatrices, LinearShader::kAddresses}) {
         if (!tiles.trials().is_near(word(shader))) continue;

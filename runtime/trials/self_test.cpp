@@ -1,14 +1,12 @@
 #include "runtime/trials/self_test.hpp"
 
-#include "runtime/kernels/choose.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/vulkan/memory.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/linear.hpp"
-#include "runtime/plan/plan.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
+#include "runtime/vulkan/memory.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -109,15 +107,15 @@ std::string check_attention_numbers(Context &context, const AttentionTile &tile,
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
     desc.kernel = kernel;
-    Plan plan(context);
+    PlanBuilder builder(context);
     AttentionProblem problem = check_attention(desc);
     problem.tile = tile;
-    add_attention(plan, problem, roles_of(problem));
+    add_attention(builder, problem, roles_of(problem));
     const vkattn_binding bindings[] = {{VKATTN_ROLE_QUERY, query.buffer.handle(), 0},
                                        {VKATTN_ROLE_KEY, key.buffer.handle(), 0},
                                        {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0},
                                        {VKATTN_ROLE_VALUE, value.buffer.handle(), 0}};
-    plan.run(std::span(bindings).first(value_in_key ? 3 : 4));
+    builder.build()->run(std::span(bindings).first(value_in_key ? 3 : 4));
     const std::vector<double> expected = value_in_key ? attend(s, query.values, key.values, key.values, s.head_dim)
                                                       : attend(s, query.values, key.values, value.values, s.v_head_dim);
     return compare(output.read(), expected, s.type);
@@ -135,10 +133,10 @@ std::string check_linear_numbers(Context &context, vkattn_type type, uint64_t ro
     TrialNumbers numbers;
     const Input input(context, numbers, type, {1, rows, kIn}), weight(context, numbers, type, {kOut, kIn});
     Output output(context, {1, rows, kOut});
-    Plan plan(context);
-    add_linear(plan, owned(input.tensor, input.buffer), owned(weight.tensor, weight.buffer),
+    PlanBuilder builder(context);
+    add_linear(builder, owned(input.tensor, input.buffer), owned(weight.tensor, weight.buffer),
                owned(output.tensor, output.buffer));
-    plan.run({});
+    builder.build()->run({});
     std::vector<double> expected(rows * kOut);
     for (uint64_t i = 0; i < expected.size(); ++i)
         for (uint64_t k = 0; k < kIn; ++k)
@@ -189,23 +187,6 @@ void judge(Verdicts &verdicts, vkattn_kernel kernel, const std::vector<Check> &c
         verdicts.pass(kernel);
 }
 
-struct Outcome {
-    std::vector<Check> all;
-    std::vector<Check> last; // of them: what counts
-};
-
-// Where something fails and buffers have addresses, once more without: the body that needs none may be right.
-Outcome check_without_addresses_too(Context &context, const std::function<std::vector<Check>()> &run) {
-    Outcome outcome;
-    outcome.all = outcome.last = run();
-    if (first_failure(outcome.last) == nullptr || context.judged_caps().buffers_have_addresses == 0) return outcome;
-    context.verdicts().rule_out_addresses();
-    for (Check &check : outcome.all) check.name += ", through addresses";
-    outcome.last = run();
-    outcome.all.insert(outcome.all.end(), outcome.last.begin(), outcome.last.end());
-    return outcome;
-}
-
 std::vector<Check> check_linear(Context &context) {
     std::vector<Check> checks;
     for (const uint64_t rows : {uint64_t{1}, kManyRows})
@@ -214,19 +195,30 @@ std::vector<Check> check_linear(Context &context) {
     return checks;
 }
 
+// Where something fails and buffers have addresses, once more without: the shader that needs none may be right.
+std::vector<Check> check_linear_with_and_without_addresses(Context &context) {
+    std::vector<Check> checks = check_linear(context);
+    if (first_failure(checks) == nullptr || context.judged_caps()->buffers_have_addresses == 0) return checks;
+    context.verdicts().rule_out_addresses();
+    for (Check &check : checks) check.name += ", through addresses";
+    const std::vector<Check> without = check_linear(context);
+    checks.insert(checks.end(), without.begin(), without.end());
+    return checks;
+}
+
 std::string name_of(const vkattn_matrix_shape &shape) {
     return text(shape.m, "x", shape.n, "x", shape.k, shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16");
 }
 
 // Attention with matrices of one shape, and linear layers where they take that one.
-std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t place) {
-    const vkattn_matrix_shape shape = context.caps().matrix_shapes[place];
+std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t index) {
+    const vkattn_matrix_shape shape = context.caps().matrix_shapes[index];
     const std::string name = name_of(shape);
-    const AttentionTile tile{.kernel = static_cast<uint32_t>(kernel), .matrix_shape = 1 + place};
+    const AttentionTile tile{.kernel = static_cast<uint32_t>(kernel), .matrix_shape = 1 + index};
     std::vector<Check> checks = check_tile(context, tile, shape.type, ", " + name);
-    const DeviceCaps caps = context.judged_caps();
+    const DeviceCaps caps = *context.judged_caps();
     if (kernel == VKATTN_KERNEL_COOPMAT && caps.traits.matrix_units != 0 &&
-        largest_matrix_shape(caps, kernel, shape.type) == &caps.matrix_shapes[place])
+        largest_matrix_shape(caps, kernel, shape.type) == &caps.matrix_shapes[index])
         checks.push_back(checked(text("linear on matrix units, ", name),
                                  [&] { return check_linear_numbers(context, shape.type, kManyRows); }));
     return checks;
@@ -235,17 +227,17 @@ std::vector<Check> check_shape(Context &context, vkattn_kernel kernel, uint32_t 
 // Of one type the shapes that plans may take until one passes, or every shape. What has failed before stays off.
 std::vector<Check> check_shapes(Context &context, vkattn_kernel kernel, vkattn_type type, bool every_shape) {
     std::vector<Check> all;
-    for (const uint32_t place : usable_shapes(context.caps(), kernel, type)) {
-        if (!is_usable_shape(context.judged_caps(), kernel, type, place)) {
-            const std::string name = name_of(context.caps().matrix_shapes[place]);
+    for (const uint32_t index : usable_shapes(context.caps(), kernel, type)) {
+        if (!is_usable_shape(*context.judged_caps(), kernel, type, index)) {
+            const std::string name = name_of(context.caps().matrix_shapes[index]);
             all.push_back({text(vkattn_kernel_name(kernel), ", ", name), "has failed before", 0.0});
             continue;
         }
-        const std::vector<Check> checks = check_shape(context, kernel, place);
+        const std::vector<Check> checks = check_shape(context, kernel, index);
         all.insert(all.end(), checks.begin(), checks.end());
         const Check *failure = first_failure(checks);
         if (failure != nullptr)
-            context.verdicts().rule_out_matrix_shape(kernel, place, failure->name + ": " + failure->reason);
+            context.verdicts().rule_out_matrix_shape(kernel, index, failure->name + ": " + failure->reason);
         else if (!every_shape)
             break;
     }
@@ -260,24 +252,21 @@ std::vector<Check> check_matrices(Context &context, vkattn_kernel kernel, bool e
         const std::vector<Check> checks = check_shapes(context, kernel, type, every_shape);
         all.insert(all.end(), checks.begin(), checks.end());
     }
-    const DeviceCaps judged = context.judged_caps();
+    const DeviceCaps judged = *context.judged_caps();
     const auto is_off = [&](vkattn_type type) { return !matrix_obstacle(judged, kernel, type).empty(); };
     if (!is_off(VKATTN_TYPE_F16) || !is_off(VKATTN_TYPE_BF16))
         context.verdicts().pass(kernel);
-    else if (is_supported(judged, kernel))
+    else if (can_run(kernel, judged))
         judge(context.verdicts(), kernel, all);
     return all;
 }
 
 std::vector<Check> test_kernel(Context &context, vkattn_kernel kernel, bool every_shape) {
-    if (is_coopmat(kernel)) return check_matrices(context, kernel, every_shape);
-    Outcome outcome;
-    if (kernel == VKATTN_KERNEL_UNFUSED)
-        outcome.all = outcome.last = check_kernel(context, kernel);
-    else
-        outcome = check_without_addresses_too(context, [&] { return check_kernel(context, kernel); });
-    judge(context.verdicts(), kernel, outcome.last);
-    return outcome.all;
+    if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
+        return check_matrices(context, kernel, every_shape);
+    std::vector<Check> checks = check_kernel(context, kernel);
+    judge(context.verdicts(), kernel, checks);
+    return checks;
 }
 
 } // namespace
@@ -286,14 +275,13 @@ void self_test_kernel(Context &context, vkattn_kernel kernel) { test_kernel(cont
 
 std::vector<Check> self_test(Context &context) {
     std::vector<Check> all;
-    const DeviceCaps &caps = context.caps();
-    for (uint32_t i = 0; i < caps.kernel_count; ++i) {
-        if (caps.kernels[i].supported == 0) continue;
-        const std::vector<Check> checks = test_kernel(context, caps.kernels[i].kernel, true);
+    for (const AttentionKernel *kernel : attention_kernels()) {
+        if (!kernel->missing(context.caps()).empty()) continue;
+        const std::vector<Check> checks = test_kernel(context, kernel->kernel, true);
         all.insert(all.end(), checks.begin(), checks.end());
     }
     // no other kernel takes over from linear layers
-    const std::vector<Check> linear = check_without_addresses_too(context, [&] { return check_linear(context); }).all;
+    const std::vector<Check> linear = check_linear_with_and_without_addresses(context);
     all.insert(all.end(), linear.begin(), linear.end());
     return all;
 }

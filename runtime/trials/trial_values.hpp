@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/vulkan/memory.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/vulkan/memory.hpp"
 
 #include <span>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "runtime/trials/trials.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 
 #include <algorithm>
 #include <chrono>

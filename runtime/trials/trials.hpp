@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/support/error.hpp"
 #include "runtime/plan/plan.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
 
 #include <cstring>
@@ -45,7 +45,7 @@ class TrialBuffers {
 
 // A candidate, ready to run.
 struct Trial {
-    std::unique_ptr<Plan> plan;
+    std::unique_ptr<const Plan> plan;
     vkattn_kernel kernel;
     uint32_t family;               // of candidates that differ in numbers alone
     std::string tile;              // in words

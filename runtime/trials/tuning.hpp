@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/problem/attention_problem.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/problem/attention_problem.hpp"
 #include "runtime/trials/trials.hpp"
 
 #include <vector>

@@ -1,10 +1,11 @@
 #include "runtime/vulkan/context.hpp"
 
 #include "runtime/device/device_overrides.hpp"
-#include "runtime/vulkan/devices.hpp"
-#include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/vulkan/uniforms.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/device_features.hpp"
+#include "runtime/vulkan/device_query.hpp"
+#include "runtime/vulkan/devices.hpp"
+#include "runtime/vulkan/uniforms.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -55,7 +56,6 @@ Context::Context(const vkattn_context_info &info)
         else
             create_own(info);
         override_device(caps_, info.device_traits);
-        judge_kernels(caps_);
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };
             unlock_ = [info] { info.unlock_queue(info.lock_user); };
@@ -196,12 +196,6 @@ void Context::create_device() {
     create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());
     create.ppEnabledExtensionNames = enabled.data();
     check(vk_.vkCreateDevice(physical_device_, &create, nullptr, &device_), "vkCreateDevice");
-}
-
-DeviceCaps Context::judged_caps() const {
-    DeviceCaps caps = caps_;
-    verdicts_.apply(caps);
-    return caps;
 }
 
 void Context::warn(const std::string &message) const {

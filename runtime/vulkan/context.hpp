@@ -1,9 +1,9 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
-#include "runtime/vulkan/pipelines.hpp"
 #include "runtime/device/tunings.hpp"
 #include "runtime/device/verdicts.hpp"
+#include "runtime/vulkan/pipelines.hpp"
 
 #include <functional>
 #include <memory>
@@ -22,7 +22,8 @@ class Context {
 
     const Functions &vk() const { return vk_; }
     const DeviceCaps &caps() const { return caps_; }
-    DeviceCaps judged_caps() const; // less what tests have ruled out: what kernels are chosen by
+    // With what tests have shown: what kernels are chosen by.
+    std::shared_ptr<const DeviceCaps> judged_caps() const { return verdicts_.apply(caps_); }
     Verdicts &verdicts() { return verdicts_; }
     Tunings &tunings() { return tunings_; }
     void warn(const std::string &message) const; // to the caller's message_callback

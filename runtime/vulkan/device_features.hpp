@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/device/device_features.hpp"
 #include "runtime/vulkan/functions.hpp"
 
 #include <span>
@@ -7,26 +8,6 @@
 #include <vector>
 
 namespace vkattn {
-
-// The Vulkan features that kernels can use: as a device has them, as an application enabled them, or as a device of our
-// own is made with them.
-struct DeviceFeatures {
-    bool buffer_device_address = false;
-    bool vulkan_memory_model = false; // with device scope
-    bool shader_float16 = false;
-    bool shader_int8 = false;
-    bool storage_16bit = false;
-    bool storage_8bit = false;
-    bool integer_dot_product = false;
-    bool maintenance4 = false;          // workgroup sizes by specialisation in modules of Vulkan 1.3
-    bool subgroup_size_control = false; // and computeFullSubgroups
-    bool cooperative_matrix = false;
-    bool cooperative_matrix_reductions =
-        false;                      // and conversions and per-element operations, of VK_NV_cooperative_matrix2
-    bool flexible_matrices = false; // multiples of a granularity for dimensions, of VK_NV_cooperative_matrix2
-    bool bfloat16_cooperative_matrix = false;
-    bool pipeline_executable_info = false; // what the driver's compiler says of pipelines can be asked for
-};
 
 bool has_extension(std::span<const std::string> extensions, const char *name);
 

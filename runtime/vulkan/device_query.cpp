@@ -1,6 +1,7 @@
-#include "runtime/device/device_caps.hpp"
+#include "runtime/vulkan/device_query.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/device_features.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -192,10 +193,6 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.traits = device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     return caps;
-}
-
-std::string on_bounded_loops(const DeviceCaps &caps) {
-    return text("on ", caps.name, ", whose shaders end a loop after ", caps.max_loop_iterations, " trips");
 }
 
 } // namespace vkattn

@@ -1,7 +1,7 @@
 #include "runtime/vulkan/devices.hpp"
 
-#include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/device_query.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -112,7 +112,6 @@ std::vector<ListedDevice> list_devices(const Functions &vk, VkInstance instance)
         const uint32_t version = std::min(loader_version, properties.apiVersion);
         const std::vector<std::string> extensions = device_extensions(vk, handle);
         devices.push_back({handle, read_device_caps(vk, handle, version, extensions)});
-        judge_kernels(devices.back().caps);
         const auto families = queue_families(vk, handle);
         devices.back().caps.timestamps = std::any_of(families.begin(), families.end(), [](const auto &family) {
             return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && family.timestampValidBits != 0;

@@ -1,6 +1,11 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
+#include "runtime/vulkan/functions.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
 
 namespace vkattn {
 

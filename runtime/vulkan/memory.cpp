@@ -1,7 +1,7 @@
 #include "runtime/vulkan/memory.hpp"
 
-#include "runtime/vulkan/submit.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/submit.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -5,111 +5,7 @@
 
 #include <chrono>
 
-#include "vkattn_shaders/advance_lengths.spv.hpp"
-#include "vkattn_shaders/coopmat.spv.hpp"
-#include "vkattn_shaders/coopmat2.spv.hpp"
-#include "vkattn_shaders/coopmat2_bf16.spv.hpp"
-#include "vkattn_shaders/coopmat2_rolled.spv.hpp"
-#include "vkattn_shaders/coopmat_bf16.spv.hpp"
-#include "vkattn_shaders/coopmat_rolled.spv.hpp"
-#include "vkattn_shaders/embedding.spv.hpp"
-#include "vkattn_shaders/flash.spv.hpp"
-#include "vkattn_shaders/flash_addresses.spv.hpp"
-#include "vkattn_shaders/kv_append.spv.hpp"
-#include "vkattn_shaders/linear.spv.hpp"
-#include "vkattn_shaders/linear_addresses.spv.hpp"
-#include "vkattn_shaders/linear_coopmat.spv.hpp"
-#include "vkattn_shaders/linear_coopmat_bf16.spv.hpp"
-#include "vkattn_shaders/linear_vector.spv.hpp"
-#include "vkattn_shaders/masked_softmax.spv.hpp"
-#include "vkattn_shaders/merge.spv.hpp"
-#include "vkattn_shaders/merge_parts.spv.hpp"
-#include "vkattn_shaders/norm.spv.hpp"
-#include "vkattn_shaders/peak_fma.spv.hpp"
-#include "vkattn_shaders/peak_matrix.spv.hpp"
-#include "vkattn_shaders/peak_stream.spv.hpp"
-#include "vkattn_shaders/peak_stream_addresses.spv.hpp"
-#include "vkattn_shaders/qk_scores.spv.hpp"
-#include "vkattn_shaders/rope.spv.hpp"
-#include "vkattn_shaders/weighted_values.spv.hpp"
-
 namespace vkattn {
-namespace {
-
-#define VKATTN_CONSTANT_NAME(id, NAME, default_value) #NAME,
-constexpr const char *kAttentionConstants[] = {ATTENTION_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kLinearConstants[] = {LINEAR_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kEmbeddingConstants[] = {EMBEDDING_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kNormConstants[] = {NORM_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kRopeConstants[] = {ROPE_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kAppendConstants[] = {APPEND_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kMergeConstants[] = {MERGE_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kPeakConstants[] = {PEAK_CONSTANTS(VKATTN_CONSTANT_NAME)};
-#undef VKATTN_CONSTANT_NAME
-
-struct ModuleInfo {
-    const char *name;
-    std::span<const uint32_t> code;
-    std::span<const char *const> constants;
-    uint32_t bindings;
-    uint32_t push_bytes;
-    uint32_t uniform_bytes;
-    bool full_subgroups = false; // of the device's subgroup size
-};
-
-constexpr uint32_t kAttentionPush = sizeof(gpu::AttentionPush);
-constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
-
-// In the order of enum Module.
-const ModuleInfo kModules[] = {
-    {"flash", flash_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"flash_addresses", flash_addresses_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
-     kAttentionUniforms},
-    {"coopmat", coopmat_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"coopmat_rolled", coopmat_rolled_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
-     true},
-    {"coopmat_bf16", coopmat_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
-     true},
-    {"coopmat2", coopmat2_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true},
-    {"coopmat2_rolled", coopmat2_rolled_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
-     kAttentionUniforms, true},
-    {"coopmat2_bf16", coopmat2_bf16_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms,
-     true},
-    {"merge_parts", merge_parts_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"merge", merge_spv, kMergeConstants, MERGE_BINDINGS, sizeof(gpu::MergePush), 0},
-    {"qk_scores", qk_scores_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"masked_softmax", masked_softmax_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms},
-    {"weighted_values", weighted_values_spv, kAttentionConstants, ATTENTION_BINDINGS, kAttentionPush,
-     kAttentionUniforms},
-    {"linear", linear_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_vector", linear_vector_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_addresses", linear_addresses_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0},
-    {"linear_coopmat", linear_coopmat_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true},
-    {"linear_coopmat_bf16", linear_coopmat_bf16_spv, kLinearConstants, LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0,
-     true},
-    {"embedding", embedding_spv, kEmbeddingConstants, EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0},
-    {"norm", norm_spv, kNormConstants, NORM_BINDINGS, sizeof(gpu::NormPush), 0},
-    {"rope", rope_spv, kRopeConstants, ROPE_BINDINGS, sizeof(gpu::RopePush), 0},
-    {"kv_append", kv_append_spv, kAppendConstants, APPEND_BINDINGS, sizeof(gpu::AppendPush), 0},
-    {"advance_lengths", advance_lengths_spv, {}, ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0},
-    {"peak_fma", peak_fma_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
-    {"peak_matrix", peak_matrix_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true},
-    {"peak_stream", peak_stream_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
-    {"peak_stream_addresses", peak_stream_addresses_spv, kPeakConstants, PEAK_BINDINGS, sizeof(gpu::PeakPush), 0},
-};
-static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
-
-const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(module)]; }
-
-} // namespace
-
-const char *module_name(Module module) { return info_of(module).name; }
-
-std::span<const uint32_t> module_code(Module module) { return info_of(module).code; }
-
-bool module_is_built(Module module) { return !info_of(module).code.empty(); }
-
-std::span<const char *const> module_constants(Module module) { return info_of(module).constants; }
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
                      vkattn_shader_capture capture)
@@ -152,7 +48,7 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     const auto [layout, key, entry] = entry_of(module, constants);
     const std::lock_guard lock(entry.mutex);
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
-        const ModuleInfo &info = info_of(module);
+        const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
         const VkPipeline made = create(layout, info.full_subgroups, constants);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
@@ -171,7 +67,7 @@ Pipelines::Found Pipelines::entry_of(Module module, std::span<const uint32_t> co
 
 const Pipelines::Layout &Pipelines::layout_of(Module module) {
     Layout &layout = layouts_[static_cast<size_t>(module)];
-    const ModuleInfo &info = info_of(module);
+    const ModuleLayout &info = module_layout(module);
     if (layout.set == VK_NULL_HANDLE) {
         std::vector<VkDescriptorSetLayoutBinding> bindings(info.bindings);
         for (uint32_t i = 0; i < info.bindings; ++i)
@@ -199,8 +95,8 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
     if (layout.module == VK_NULL_HANDLE) {
         VkShaderModuleCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-        create.codeSize = info.code.size_bytes();
-        create.pCode = info.code.data();
+        create.codeSize = module_code(module).size_bytes();
+        create.pCode = module_code(module).data();
         check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
     }
     return layout;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
+#include "runtime/vulkan/functions.hpp"
+#include "runtime/vulkan/modules.hpp"
 
 #include <cstddef>
 #include <map>
@@ -9,49 +11,6 @@
 #include <vector>
 
 namespace vkattn {
-
-// The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
-enum class Module : uint32_t {
-    kFlash,
-    kFlashAddresses,
-    kCoopmat,
-    kCoopmatRolled,
-    kCoopmatBf16,
-    kCoopmat2,
-    kCoopmat2Rolled,
-    kCoopmat2Bf16,
-    kMergeParts,
-    kMerge,
-    kQkScores,
-    kMaskedSoftmax,
-    kWeightedValues,
-    kLinear,
-    kLinearVector,
-    kLinearAddresses,
-    kLinearCoopmat,
-    kLinearCoopmatBf16,
-    kEmbedding,
-    kNorm,
-    kRope,
-    kKvAppend,
-    kAdvanceLengths,
-    kPeakFma,
-    kPeakMatrix,
-    kPeakStream,
-    kPeakStreamAddresses,
-    kCount
-};
-
-const char *module_name(Module module);
-
-// The SPIR-V; empty where it was not built.
-std::span<const uint32_t> module_code(Module module);
-
-// Whether the build's GLSL compiler knew the extensions of the module.
-bool module_is_built(Module module);
-
-// The names of the specialisation constants, in the order of their ids.
-std::span<const char *const> module_constants(Module module);
 
 struct Pipeline {
     VkPipeline pipeline;

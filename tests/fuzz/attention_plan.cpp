@@ -1,11 +1,10 @@
 // Any description on any device: whatever plan comes of it stays inside its buffers, its workspace and the device's
 // limits, by a calculation of its own.
-#include "runtime/kernels/choose.hpp"
 #include "runtime/device/bindable.hpp"
-#include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/support/error.hpp"
+#include "runtime/kernels/choose.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
 #include "tests/fuzz/expect.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 
@@ -119,7 +118,6 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     caps.traits.parallel_workgroups = data.ConsumeIntegralInRange(1u, 4096u);
     caps.traits.max_dispatch_megaflops = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
     caps.traits.unroll_matrices = data.ConsumeBool();
-    judge_kernels(caps);
     return caps;
 }
 
@@ -160,21 +158,24 @@ std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c, bool in
 }
 
 void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps) {
-    for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) {
+    const vkattn_kernel kernel = choice.kernel->kernel;
+    const AttentionShape &shape = choice.shape;
+    for (const AttentionShape::Dispatch &dispatch : shape.dispatches) {
         if (dispatch.groups[0] == 0) continue;
         for (int axis = 0; axis < 3; ++axis)
             expect(dispatch.groups[axis] <= caps.max_workgroup_count[axis], "the grid fits the device");
         expect(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations, "the workgroup fits the device");
     }
-    if (choice.kernel == VKATTN_KERNEL_UNFUSED) return;
-    const gpu::AttentionConstants &c = choice.dispatches[0].constants;
+    if (kernel == VKATTN_KERNEL_UNFUSED) return;
+    const gpu::AttentionConstants &c = shape.dispatches[0].constants;
+    const bool tiles = shape.dispatches[0].module == Module::kFlash;
+    const bool matrices = kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
     expect(c.WORKGROUP_SIZE > 0, "a workgroup has invocations");
-    if (choice.body == FlashBody::kTiles)
-        expect(shared_bytes_of_tiles(c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
-    if (choice.body == FlashBody::kMatrices)
-        expect(shared_bytes_of_matrices(c, choice.kernel == VKATTN_KERNEL_COOPMAT2) <= caps.max_shared_memory_bytes,
+    if (tiles) expect(shared_bytes_of_tiles(c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
+    if (matrices)
+        expect(shared_bytes_of_matrices(c, kernel == VKATTN_KERNEL_COOPMAT2) <= caps.max_shared_memory_bytes,
                "matrices fit into shared memory");
-    if (choice.body == FlashBody::kTiles) expect(c.WORKGROUP_SIZE % 8 == 0 && c.ROWS > 0, "a tile has whole rows");
+    if (tiles) expect(c.WORKGROUP_SIZE % 8 == 0 && c.ROWS > 0, "a tile has whole rows");
 }
 
 // Rows that are loaded sixteen bytes at a time begin and end at such.
@@ -191,27 +192,28 @@ void expect_vectors(const vkattn_tensor &tensor, bool promised) {
 bool can_be_bound(const AttentionProblem &problem, const AttentionChoice &choice, const DeviceCaps &caps) {
     for (const vkattn_tensor *tensor :
          {&problem.query, &problem.key, &problem.value, &problem.output, &problem.log_sum_exp, &problem.attn_mask,
-          &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.scores, &choice.staged_key,
-          &choice.staged_value})
+          &problem.block_mask, &problem.key_padding_mask, &problem.attn_weights, &choice.shape.scores,
+          &choice.shape.staged_key, &choice.shape.staged_value})
         if (!is_bindable(caps, *tensor)) return false;
     return true;
 }
 
 void expect_room(const AttentionProblem &problem, const AttentionChoice &choice) {
-    if (choice.kernel == VKATTN_KERNEL_UNFUSED) {
+    if (choice.kernel->kernel == VKATTN_KERNEL_UNFUSED) {
         const std::uint64_t scores =
             std::uint64_t{problem.batch} * problem.query_heads * problem.q_len * problem.kv_len;
-        expect(present(problem.attn_weights) || extent_elements(choice.scores) >= scores,
+        expect(present(problem.attn_weights) || extent_elements(choice.shape.scores) >= scores,
                "there is room for the scores");
         return;
     }
-    expect(choice.keys_per_dispatch > 0 && choice.groups_per_dispatch > 0 && choice.parts > 0,
+    expect(choice.shape.keys_per_dispatch > 0 && choice.shape.groups_per_dispatch > 0 && choice.shape.parts > 0,
            "a dispatch does something");
-    const bool several = choice.keys_per_dispatch < problem.kv_len;
-    if (choice.parts > 1 || several) {
+    const bool several = choice.shape.keys_per_dispatch < problem.kv_len;
+    if (choice.shape.parts > 1 || several) {
         const std::uint64_t rows = std::uint64_t{problem.batch} * problem.query_heads * problem.q_len;
         const std::uint64_t state = 4 + up(problem.v_head_dim, 4);
-        expect(present(choice.scores) && extent_elements(choice.scores) >= rows * choice.parts * state,
+        expect(present(choice.shape.scores) &&
+                   extent_elements(choice.shape.scores) >= rows * choice.shape.parts * state,
                "there is room for the parts' states");
     }
 }
@@ -225,13 +227,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
         AttentionProblem problem = check_attention(some_description(data));
         problem.tile = some_tile(data);
         std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
-        const std::vector<AttentionProblem> apart = split_by_queries(problem, caps);
-        if (apart.size() > 1) parts = apart;
+        if (const std::optional<AttentionProblem> decodes = decodes_of(problem)) parts.push_back(*decodes);
         for (const AttentionProblem &part : parts) {
-            const AttentionChoice choice = plan_attention(part, caps);
+            const AttentionChoice choice = choose_attention(part, caps);
             if (!can_be_bound(part, choice, caps)) return 0; // which binding says
             expect_within_limits(choice, caps);
-            const std::uint32_t features = choice.dispatches[0].constants.FEATURES;
+            const std::uint32_t features = choice.shape.dispatches[0].constants.FEATURES;
             expect_vectors(part.query, (features & FEATURE_QUERY_ALIGNED) != 0);
             expect_vectors(part.key, (features & FEATURE_KEY_ALIGNED) != 0);
             expect_vectors(part.value, (features & FEATURE_VALUE_ALIGNED) != 0);

@@ -1,7 +1,7 @@
 // Any layer of any sizes and any call of it: whatever plan comes of it stays inside the call's tensors, the workspace and
 // the device's limits.
-#include "runtime/support/error.hpp"
 #include "runtime/layers/layer.hpp"
+#include "runtime/support/error.hpp"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 
@@ -171,10 +171,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
         Context &context = context_of_limits(data);
         const Layer layer(context, some_config(data));
         const vkattn_layer_call call = some_call(data, layer.config());
-        Plan plan(context, Plan::Purpose::kMeasure);
-        plan_layer(plan, layer, call);
-        expect_within_limits(plan);
-        expect_inside_tensors(plan, layer, call);
+        PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
+        plan_layer(builder, layer, {call, nullptr});
+        const auto plan = builder.build();
+        expect_within_limits(*plan);
+        expect_inside_tensors(*plan, layer, call);
     } catch (const Error &error) {
         expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
                "what is refused is refused as a wrong or an unserved request");

@@ -1,11 +1,11 @@
 // Any description of linear, norm, embedding, kv_append and merge: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
-#include "runtime/support/error.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/support/error.hpp"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 
@@ -53,7 +53,7 @@ void expect_strides(const vkattn_tensor &tensor, std::initializer_list<std::uint
     }
 }
 
-void linear(FuzzedDataProvider &data, Plan &plan) {
+std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), in = some_size(data), out = some_size(data);
     const auto tokens = [&](std::uint64_t width) {
         return some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
@@ -66,8 +66,9 @@ void linear(FuzzedDataProvider &data, Plan &plan) {
     if (data.ConsumeBool()) desc.multiplier = tokens(out);
     if (data.ConsumeBool()) desc.residual = tokens(out);
     desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
-    plan_linear(plan, desc);
-    const Step &step = plan.steps().front();
+    plan_linear(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const Step &step = plan->steps().front();
     const auto push = push_of<gpu::LinearPush>(step);
     const LinearOperands operands = check_linear(desc);
     const vkattn_tensor &x = operands.input.tensor;
@@ -91,9 +92,10 @@ void linear(FuzzedDataProvider &data, Plan &plan) {
     expect_inside(step, BINDING_LINEAR_WEIGHT, operands.weight.tensor.type,
                   {{push.out_features, push.weight_strides[0]}, {push.in_features, push.weight_strides[1]}});
     if (present(desc.bias)) expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{push.out_features, 1}});
+    return plan;
 }
 
-void norm(FuzzedDataProvider &data, Plan &plan) {
+std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), features = some_size(data);
     vkattn_norm_desc desc{};
     desc.input = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
@@ -102,8 +104,9 @@ void norm(FuzzedDataProvider &data, Plan &plan) {
     if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {features});
     desc.kind = static_cast<vkattn_norm_kind>(data.ConsumeIntegralInRange(0, 2));
     desc.epsilon = data.ConsumeFloatingPoint<float>();
-    plan_norm(plan, desc);
-    const Step &step = plan.steps().front();
+    plan_norm(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const Step &step = plan->steps().front();
     const auto push = push_of<gpu::NormPush>(step);
     const std::uint64_t rows = step.groups[0], batches = step.groups[1];
     expect_inside(step, BINDING_NORM_INPUT, desc.input.type,
@@ -114,16 +117,18 @@ void norm(FuzzedDataProvider &data, Plan &plan) {
     if (present(desc.bias)) expect_inside(step, BINDING_NORM_BIAS, desc.bias.type, {{push.features, 1}});
     expect_strides(normalised(desc.input, "input"), {push.input_strides[0], push.input_strides[1]});
     expect_strides(normalised(desc.output, "output"), {push.output_strides[0], push.output_strides[1]});
+    return plan;
 }
 
-void embedding(FuzzedDataProvider &data, Plan &plan) {
+std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), rows = some_size(data), width = some_size(data);
     vkattn_embedding_desc desc{};
     desc.tokens = some_tensor(data, VKATTN_TYPE_I32, {batch, len});
     desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {rows, width});
     desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
-    plan_embedding(plan, desc);
-    const Step &step = plan.steps().front();
+    plan_embedding(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const Step &step = plan->steps().front();
     const auto push = push_of<gpu::EmbeddingPush>(step);
     expect(push.rows == desc.weight.shape[0], "every row can be found");
     expect_inside(step, BINDING_EMBEDDING_TOKENS, VKATTN_TYPE_I32,
@@ -132,6 +137,7 @@ void embedding(FuzzedDataProvider &data, Plan &plan) {
     expect_inside(
         step, BINDING_EMBEDDING_OUTPUT, desc.output.type,
         {{step.groups[1], push.output_strides[0]}, {step.groups[0], push.output_strides[1]}, {push.features, 1}});
+    return plan;
 }
 
 vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
@@ -153,10 +159,11 @@ vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
     return desc;
 }
 
-void kv_append(FuzzedDataProvider &data, Plan &plan) {
+std::unique_ptr<const Plan> kv_append(FuzzedDataProvider &data, PlanBuilder &builder) {
     const vkattn_kv_append_desc desc = some_append(data);
-    plan_kv_append(plan, desc);
-    const Step &step = plan.steps().front();
+    plan_kv_append(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const Step &step = plan->steps().front();
     const auto push = push_of<gpu::AppendPush>(step);
     const bool packed = present(desc.cu_seqlens), paged = present(desc.block_table);
     const std::uint64_t sequences = step.groups[2], heads = step.groups[1], size = desc.source.shape[3];
@@ -182,9 +189,10 @@ void kv_append(FuzzedDataProvider &data, Plan &plan) {
     expect_inside(step, BINDING_APPEND_PAST_LENGTHS, VKATTN_TYPE_I32, {{sequences, 1}});
     expect_inside(step, BINDING_APPEND_CU_SEQLENS, VKATTN_TYPE_I32, {{sequences + 1, 1}});
     if (paged) expect_inside(step, BINDING_APPEND_BLOCK_TABLE, VKATTN_TYPE_I32, {{sequences * push.table_pages, 1}});
+    return plan;
 }
 
-void merge(FuzzedDataProvider &data, Plan &plan) {
+std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data), size = some_size(data);
     vkattn_merge_desc desc{};
     desc.part_count = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 16u) : data.ConsumeIntegral<std::uint32_t>();
@@ -198,8 +206,9 @@ void merge(FuzzedDataProvider &data, Plan &plan) {
     desc.partial_output_stride = some_stride();
     desc.partial_log_sum_exp_stride = some_stride();
     desc.accumulate = data.ConsumeBool();
-    plan_merge(plan, desc);
-    const Step &step = plan.steps().front();
+    plan_merge(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const Step &step = plan->steps().front();
     const auto push = push_of<gpu::MergePush>(step);
     const std::uint64_t rows = step.groups[0], step_heads = step.groups[1], batches = step.groups[2];
     expect(push.parts == 1 || (push.part_stride == desc.partial_output_stride &&
@@ -222,17 +231,18 @@ void merge(FuzzedDataProvider &data, Plan &plan) {
                    {rows, push.output_strides[2]},
                    {push.dims, push.output_strides[3]}});
     expect_inside(step, BINDING_MERGE_LOG_SUM_EXP, VKATTN_TYPE_F32, {{batches * step_heads * rows, 1}});
+    return plan;
 }
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
     FuzzedDataProvider data(bytes, size);
-    constexpr void (*kOperators[])(FuzzedDataProvider &, Plan &) = {linear, norm, embedding, kv_append, merge};
+    constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &,
+                                                          PlanBuilder &) = {linear, norm, embedding, kv_append, merge};
     try {
-        Plan plan(context_of_limits(data), Plan::Purpose::kMeasure);
-        data.PickValueInArray(kOperators)(data, plan);
-        expect_within_limits(plan);
+        PlanBuilder builder(context_of_limits(data), PlanBuilder::Purpose::kMeasure);
+        expect_within_limits(*data.PickValueInArray(kOperators)(data, builder));
     } catch (const Error &error) {
         expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
                "what is refused is refused as a wrong or an unserved request");

@@ -1,7 +1,7 @@
 // Plans that are measured, not run, on a device whose limits the input lowers or lifts. Needs a device to begin with.
 #pragma once
 
-#include "runtime/plan/plan.hpp"
+#include "runtime/plan/builder.hpp"
 #include "tests/fuzz/expect.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>

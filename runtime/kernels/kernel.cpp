@@ -1,0 +1,78 @@
+#include "runtime/kernels/kernel.hpp"
+
+#include "runtime/support/error.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace vkattn {
+namespace {
+
+constexpr const AttentionKernel *kKernels[] = {&kCoopmat2, &kCoopmat,      &kAddresses, &kFlash,
+                                               &kDecode,   &kLatentDecode, &kUnfused};
+static_assert(std::size(kKernels) == VKATTN_KERNEL_COUNT - 1);
+
+} // namespace
+
+std::span<const AttentionKernel *const> attention_kernels() { return kKernels; }
+
+const AttentionKernel &kernel_named(vkattn_kernel kernel) {
+    return **std::ranges::find(kKernels, kernel, &AttentionKernel::kernel);
+}
+
+std::string why_off(const AttentionKernel &kernel, const DeviceCaps &caps) {
+    if (std::string missing = kernel.missing(caps); !missing.empty()) return missing;
+    const KernelVerdict &verdict = caps.verdicts[static_cast<size_t>(kernel.kernel)];
+    return verdict.passed ? "" : "self-test: " + verdict.reason;
+}
+
+bool can_run(vkattn_kernel kernel, const DeviceCaps &caps) { return why_off(kernel_named(kernel), caps).empty(); }
+
+void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
+    facts.kernel_count = 0;
+    for (const AttentionKernel *kernel : kKernels) {
+        vkattn_kernel_support &support = facts.kernels[facts.kernel_count++];
+        std::string reason = why_off(*kernel, caps);
+        support.kernel = kernel->kernel;
+        support.supported = reason.empty() ? 1 : 0;
+        const std::string &found = caps.verdicts[static_cast<size_t>(kernel->kernel)].reason; // of a matrix shape
+        if (reason.empty() && !found.empty()) reason = "self-test: " + found;
+        std::snprintf(support.reason, sizeof support.reason, "%s", reason.c_str());
+    }
+}
+
+std::string obstacle_of_bindings(const DeviceCaps &caps) {
+    if (caps.max_storage_buffers_per_stage >= ATTENTION_BINDINGS) return "";
+    return text("maxPerStageDescriptorStorageBuffers is ", caps.max_storage_buffers_per_stage, ", expected at least ",
+                ATTENTION_BINDINGS);
+}
+
+std::string obstacle_of_arrays(const DeviceCaps &caps) {
+    if (std::string bindings = obstacle_of_bindings(caps); !bindings.empty()) return bindings;
+    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
+}
+
+} // namespace vkattn
+
+const char *vkattn_kernel_name(vkattn_kernel kernel) {
+    switch (kernel) {
+    case VKATTN_KERNEL_AUTO:
+        return "auto";
+    case VKATTN_KERNEL_UNFUSED:
+        return "unfused";
+    case VKATTN_KERNEL_FLASH:
+        return "flash";
+    case VKATTN_KERNEL_DECODE:
+        return "decode";
+    case VKATTN_KERNEL_LATENT_DECODE:
+        return "latent_decode";
+    case VKATTN_KERNEL_COOPMAT:
+        return "coopmat";
+    case VKATTN_KERNEL_COOPMAT2:
+        return "coopmat2";
+    case VKATTN_KERNEL_ADDRESSES:
+        return "addresses";
+    default:
+        return "unknown";
+    }
+}

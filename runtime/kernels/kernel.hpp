@@ -1,0 +1,72 @@
+#pragma once
+
+#include "runtime/device/device_caps.hpp"
+#include "runtime/device/grid.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/vulkan/modules.hpp"
+#include "shaders/interface.h"
+
+#include <array>
+#include <span>
+#include <string>
+
+namespace vkattn {
+
+struct AttentionCall;
+
+// What a kernel makes of a problem: all that its dispatches need but the pipelines.
+struct AttentionShape {
+    struct Dispatch {
+        Module module;
+        gpu::AttentionConstants constants;
+        Grid groups;
+    };
+    // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
+    std::array<Dispatch, 3> dispatches;
+    gpu::AttentionParameters parameters;
+    uint32_t keys_per_dispatch;
+    uint32_t groups_per_dispatch; // of dispatches[0]'s first axis
+    uint32_t parts;               // of a row's keys
+    // f32 copies of one dispatch's keys in the workspace, where K and V do not suit the kernel; absent: not needed
+    vkattn_tensor staged_key, staged_value;
+    vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]
+};
+
+// A kernel: a row here, a file beside this one, and a file in shaders/, all of one name. Pure but for emit.
+struct AttentionKernel {
+    vkattn_kernel kernel; // what callers name it by
+    const char *merit;    // why it is chosen where it is the best
+    // What the device lacks for it; "": nothing.
+    std::string (*missing)(const DeviceCaps &caps);
+    // Why it cannot serve the problem on a device that lacks nothing; "": it serves.
+    std::string (*obstacle)(const AttentionProblem &problem, const DeviceCaps &caps);
+    // Among the kernels that serve, the one with the highest is the best.
+    uint32_t (*rank)(const AttentionProblem &problem, const DeviceCaps &caps);
+    // Fails with VKATTN_ERROR_UNSUPPORTED where a grid is beyond the device.
+    AttentionShape (*shape)(const AttentionProblem &problem, const DeviceCaps &caps);
+    // "16x16x16 matrices, 4 x 1 subgroups, 64 keys".
+    std::string (*describe)(const AttentionShape &shape);
+    void (*emit)(const AttentionCall &call);
+};
+
+extern const AttentionKernel kCoopmat2, kCoopmat, kAddresses, kLatentDecode, kDecode, kFlash, kUnfused;
+
+// Every kernel there is.
+std::span<const AttentionKernel *const> attention_kernels();
+
+// The row that callers name so. kernel must be one of the enumeration, and not AUTO.
+const AttentionKernel &kernel_named(vkattn_kernel kernel);
+
+// What the device lacks for the kernel, or what the self-test found wrong with it; "": it can run.
+std::string why_off(const AttentionKernel &kernel, const DeviceCaps &caps);
+bool can_run(vkattn_kernel kernel, const DeviceCaps &caps);
+
+// Fills in the facts' list of kernels.
+void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
+
+// What every kernel of attention needs.
+std::string obstacle_of_bindings(const DeviceCaps &caps);
+// The same of those whose arrays are sized by specialisation constants.
+std::string obstacle_of_arrays(const DeviceCaps &caps);
+
+} // namespace vkattn

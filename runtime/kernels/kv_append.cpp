@@ -1,0 +1,70 @@
+#include "runtime/kernels/kv_append.hpp"
+
+#include "runtime/kernels/elementwise.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/rounding.hpp"
+#include "shaders/interface.h"
+
+namespace vkattn {
+namespace {
+
+gpu::AppendPush push_of(const RowsToAppend &rows) {
+    const vkattn_tensor &from = rows.source.tensor, &to = rows.cache.tensor;
+    gpu::AppendPush push{};
+    for (uint32_t dim = 0; dim < 4; ++dim) {
+        push.source_strides[dim] = static_cast<uint32_t>(from.strides[dim]);
+        push.cache_strides[dim] = static_cast<uint32_t>(to.strides[dim]);
+    }
+    push.positions = rows.positions != 0 ? rows.positions : static_cast<uint32_t>(from.shape[2]);
+    push.capacity = static_cast<uint32_t>(to.shape[2]);
+    push.offset = rows.offset;
+    push.first = rows.first;
+    push.source_total = static_cast<uint32_t>(from.shape[2]);
+    push.beyond = rows.beyond;
+    if (!present(rows.block_table)) return push;
+    push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
+    push.table_pages = static_cast<uint32_t>(rows.block_table.tensor.shape[1]);
+    if (!rows.gathers) push.capacity *= push.table_pages;
+    return push;
+}
+
+gpu::AppendConstants constants_of(const RowsToAppend &rows) {
+    gpu::AppendConstants constants;
+    constants.SOURCE_FORMAT = format_of(rows.source.tensor);
+    constants.CACHE_FORMAT = format_of(rows.cache.tensor);
+    constants.CACHE_PAIRS = in_pairs(rows.cache.tensor);
+    constants.HEAD_DIM = static_cast<uint32_t>(rows.source.tensor.shape[3]);
+    constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
+    constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
+    constants.HAS_LENGTHS = present(rows.lengths);
+    if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
+    if (!present(rows.block_table)) return constants;
+    constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;
+    constants.PAGE_SIZE = static_cast<uint32_t>((rows.gathers ? rows.source : rows.cache).tensor.shape[2]);
+    return constants;
+}
+
+} // namespace
+
+void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
+    const gpu::AppendPush push = push_of(rows);
+    const gpu::AppendConstants constants = constants_of(rows);
+    const uint64_t elements = // of an invocation
+        is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK
+        : constants.IN_BLOCKS != 0           ? 4
+                                             : 2;
+    Step &step = builder.add_step(builder.pipeline(Module::kKvAppend, constants), push);
+    vkattn_tensor grid = rows.source.tensor;
+    if (rows.batch != 0) grid.shape[0] = rows.batch;
+    set_elementwise_grid(builder, step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), grid,
+                         "kv_append");
+    bind(builder, step, BINDING_APPEND_SOURCE, rows.source);
+    bind(builder, step, BINDING_APPEND_CACHE, rows.cache);
+    bind(builder, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);
+    bind(builder, step, BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens);
+    bind(builder, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
+    bind(builder, step, BINDING_APPEND_LENGTHS, rows.lengths);
+    step.written_binding = BINDING_APPEND_CACHE;
+}
+
+} // namespace vkattn

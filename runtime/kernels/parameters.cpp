@@ -1,0 +1,136 @@
+#include "runtime/kernels/parameters.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr double kLog2E = 1.44269504088896340736;
+constexpr double kTwoTo32 = 4294967296.0;
+constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
+
+static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
+
+// See FEATURE_KEY_ALIGNED.
+bool rows_are_aligned(const vkattn_tensor &tensor) {
+    constexpr uint32_t kElements = 8;
+    bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
+                   tensor.offset % kElements == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
+    return aligned;
+}
+
+uint32_t features_of(const AttentionProblem &problem) {
+    uint32_t features = 0;
+    const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
+    set(problem.causal, FEATURE_CAUSAL);
+    set(problem.windowed, FEATURE_WINDOW);
+    set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
+    set(present(problem.key_lengths), FEATURE_KEY_LENGTHS);
+    set(present(problem.past_lengths), FEATURE_PAST_LENGTHS);
+    set(present(problem.key_padding_mask), FEATURE_KEY_PADDING);
+    set(present(problem.alibi_slopes), FEATURE_ALIBI);
+    set(problem.softcap > 0, FEATURE_SOFTCAP);
+    set(problem.dropout_p > 0, FEATURE_DROPOUT);
+    set(present(problem.sinks), FEATURE_SINKS);
+    set(present(problem.log_sum_exp), FEATURE_LOG_SUM_EXP);
+    set(present(problem.attn_weights), FEATURE_ATTN_WEIGHTS);
+    set(present(problem.qk_matmul_output), FEATURE_QK_MATMUL_OUTPUT);
+    set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
+    set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
+    set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
+    set(rows_are_aligned(problem.query), FEATURE_QUERY_ALIGNED);
+    set(rows_are_aligned(problem.key), FEATURE_KEY_ALIGNED);
+    set(rows_are_aligned(problem.value), FEATURE_VALUE_ALIGNED);
+    set(rows_start_even(problem.output), FEATURE_OUTPUT_PAIRS);
+    set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
+    set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);
+    set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);
+    set(present(problem.block_mask), FEATURE_BLOCK_MASK);
+    set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
+    return features;
+}
+
+uint32_t dim_stride(const vkattn_tensor &tensor) {
+    return tensor.shape[3] == 1 ? 1 : static_cast<uint32_t>(tensor.strides[3]);
+}
+
+} // namespace
+
+gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
+    gpu::AttentionConstants constants;
+    constants.WORKGROUP_SIZE = workgroup_size;
+    constants.HEAD_DIM = problem.head_dim;
+    constants.V_HEAD_DIM = problem.v_head_dim;
+    constants.GROUP = problem.query_heads / problem.kv_heads;
+    constants.KV_HEAD_MAPPING = static_cast<uint32_t>(problem.kv_head_mapping);
+    constants.FEATURES = features_of(problem);
+    constants.QUERY_FORMAT = format_of(problem.query);
+    constants.KEY_FORMAT = format_of(problem.key);
+    constants.VALUE_FORMAT = format_of(problem.value);
+    constants.OUTPUT_FORMAT = format_of(problem.output);
+    constants.MASK_FORMAT = format_of(problem.attn_mask);
+    constants.SCORE_STAGE = static_cast<uint32_t>(problem.score_stage);
+    constants.QUERY_DIM_STRIDE = dim_stride(problem.query);
+    constants.KEY_DIM_STRIDE = dim_stride(problem.key);
+    constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
+    constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
+    if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
+    if (present(problem.block_mask)) {
+        constants.BLOCK_Q_LEN = problem.block_q_len;
+        constants.BLOCK_KV_LEN = problem.block_kv_len;
+    }
+    return constants;
+}
+
+namespace {
+
+void copy_strides(const vkattn_tensor &tensor, gpu::uvec4 &strides) {
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        strides[dim] = tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim]);
+}
+
+int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::min(width, kUnboundedWindow); }
+
+} // namespace
+
+gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
+    gpu::AttentionParameters parameters{};
+    copy_strides(problem.query, parameters.query_strides);
+    copy_strides(problem.key, parameters.key_strides);
+    copy_strides(problem.value, parameters.value_strides);
+    copy_strides(problem.output, parameters.output_strides);
+    if (present(problem.attn_mask)) {
+        copy_strides(problem.attn_mask, parameters.mask_strides);
+        parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
+    }
+    if (present(problem.block_mask)) copy_strides(problem.block_mask, parameters.block_strides);
+    if (present(problem.key_padding_mask) && problem.batch > 1)
+        parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
+    parameters.q_len = problem.q_len;
+    parameters.kv_len = problem.kv_len;
+    parameters.kv_heads = problem.kv_heads;
+    parameters.q_total = static_cast<uint32_t>(problem.query.shape[2]);
+    parameters.kv_total = static_cast<uint32_t>(problem.key.shape[2]);
+    if (present(problem.block_table)) {
+        parameters.pool_pages = static_cast<uint32_t>(problem.key.shape[0]);
+        parameters.table_pages = static_cast<uint32_t>(problem.block_table.shape[1]);
+    }
+    parameters.offset = problem.offset;
+    parameters.window_left = window_of(problem.window_left);
+    parameters.window_right = window_of(problem.window_right);
+    parameters.scale_log2 = static_cast<float>(static_cast<double>(problem.scale) * kLog2E);
+    parameters.first_batch = problem.first_batch;
+    parameters.first_query_head = problem.first_query_head;
+    parameters.dropout_seed_low = static_cast<uint32_t>(problem.dropout_seed);
+    parameters.dropout_seed_high = static_cast<uint32_t>(problem.dropout_seed >> 32);
+    parameters.dropout_threshold = static_cast<uint32_t>(static_cast<double>(problem.dropout_p) * kTwoTo32);
+    parameters.dropout_scale = 1.0f / (1.0f - problem.dropout_p);
+    parameters.fewest_queries = problem.fewest_queries;
+    parameters.most_queries = problem.most_queries == 0 ? UINT32_MAX : problem.most_queries;
+    parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
+    return parameters;
+}
+
+} // namespace vkattn

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "runtime/problem/attention_problem.hpp"
+#include "shaders/interface.h"
+
+namespace vkattn {
+
+// The problem's part of a dispatch's constants; its kernel adds the tile's.
+gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
+
+// The uniform block of a problem's dispatches.
+gpu::AttentionParameters parameters_of(const AttentionProblem &problem);
+
+} // namespace vkattn

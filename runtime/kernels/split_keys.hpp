@@ -1,0 +1,32 @@
+#pragma once
+
+#include "runtime/kernels/kernel.hpp"
+
+namespace vkattn {
+
+// How keys are shared out: over dispatches one after the other, and over workgroups side by side, whose states
+// merge_parts joins.
+
+// Keys that a workgroup attends in one dispatch on a device that ends a shader's loops: few enough for the largest heads.
+constexpr uint32_t kKeysOfBoundedLoops = 256;
+
+// Keys that a workgroup may attend in one dispatch, whole tiles of so many. Masks in blocks take a loop for each pair of
+// blocks, and so one tile where loops are bounded.
+uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
+
+// Parts of each row's keys that fill the device with so many workgroups a part; none above what a dispatch may attend.
+uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
+                       uint32_t keys_of_tile);
+
+// As many parts as tuning found best or else the rule says, and as many as are needed.
+uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
+
+// Fewer keys are not worth a part of their own.
+constexpr uint32_t kFewestKeysOfPart = 256;
+
+// What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states and merge, and what one
+// dispatch may hold. shares_grid: several dispatches may share the first axis of the grid.
+void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel, bool shares_grid,
+                  AttentionShape &shape);
+
+} // namespace vkattn

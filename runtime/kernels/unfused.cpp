@@ -1,0 +1,63 @@
+// Scores, softmax and weighted values as three dispatches: the only kernel that keeps weights and scores, for dense
+// sequences.
+#include "runtime/kernels/emit.hpp"
+#include "runtime/kernels/parameters.hpp"
+#include "runtime/support/error.hpp"
+
+namespace vkattn {
+namespace {
+
+std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table))
+        return "has no packed or paged sequences";
+    if (problem.batch_invariant) return "is not batch-invariant";
+    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
+    if (most_keys == 0 || problem.kv_len <= most_keys) return "";
+    return text(problem.kv_len, " keys, expected at most ", most_keys, " ", on_bounded_loops(caps));
+}
+
+uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 10; }
+
+AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
+    const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
+    const gpu::AttentionConstants constants = constants_of(problem, UNFUSED_WORKGROUP_SIZE);
+    AttentionShape shape{};
+    shape.parameters = parameters_of(problem);
+    shape.parts = 1;
+    shape.dispatches = {{{Module::kQkScores,
+                          constants,
+                          {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)}},
+                         {Module::kMaskedSoftmax, constants, {problem.q_len, problem.query_heads, problem.batch}},
+                         {Module::kWeightedValues,
+                          constants,
+                          {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}}}};
+    for (const AttentionShape::Dispatch &dispatch : shape.dispatches) require_fit(dispatch.groups, caps, "unfused");
+    shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+    return shape;
+}
+
+std::string describe(const AttentionShape &) { return ""; }
+
+void emit(const AttentionCall &call) {
+    const View scores = reserve(call.builder, call.shape.scores);
+    const UniformSlot parameters = call.builder.keep_uniforms(call.shape.parameters);
+    for (size_t number = 0; number < call.shape.dispatches.size(); ++number) {
+        if (number > 0) call.builder.barrier();
+        Step &step = add_dispatch(call, call.shape.dispatches[number], {}, parameters, scores);
+        step.written_binding = number == 2 ? BINDING_OUTPUT : BINDING_SCORES;
+    }
+}
+
+} // namespace
+
+const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
+                                  .merit = "attention weights or scores are asked for, which flash does not keep",
+                                  .missing = obstacle_of_bindings,
+                                  .obstacle = obstacle,
+                                  .rank = rank,
+                                  .shape = shape,
+                                  .describe = describe,
+                                  .emit = emit};
+
+} // namespace vkattn

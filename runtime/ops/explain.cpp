@@ -1,0 +1,45 @@
+#include "runtime/ops/explain.hpp"
+
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/attention_split.hpp"
+#include "runtime/support/error.hpp"
+
+namespace vkattn {
+namespace {
+
+uint32_t dispatches_of(Context &context, const AttentionProblem &problem, const AttentionChoice &choice) {
+    PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
+    const AttentionSources sources = roles_of(problem);
+    choice.kernel->emit({builder, problem, sources, choice.shape});
+    return static_cast<uint32_t>(builder.build()->steps().size());
+}
+
+Explanation explain(Context &context, AttentionProblem problem, const KernelOption &option) {
+    Explanation explanation{option.kernel->kernel, false, "", 0, option.obstacle};
+    if (!option.obstacle.empty()) return explanation;
+    problem.kernel = option.kernel->kernel;
+    try {
+        const AttentionChoice choice = choose_attention(problem, *context.judged_caps());
+        explanation.shape = tile_text(choice);
+        explanation.dispatches = dispatches_of(context, problem, choice);
+    } catch (const Error &error) { // a grid beyond the device's
+        if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
+        explanation.obstacle = error.what();
+    }
+    return explanation;
+}
+
+} // namespace
+
+std::vector<Explanation> explain_attention(Context &context, const vkattn_attention_desc &desc) {
+    AttentionProblem problem = split_to_bind(check_attention(desc), context.caps()).front();
+    const vkattn_kernel chosen = choose_tested(context, problem).kernel->kernel;
+    std::vector<Explanation> explanations;
+    for (const KernelOption &option : options_for(problem, *context.judged_caps())) {
+        explanations.push_back(explain(context, problem, option));
+        explanations.back().chosen = option.kernel->kernel == chosen;
+    }
+    return explanations;
+}
+
+} // namespace vkattn

@@ -1,0 +1,69 @@
+#include "runtime/plan/builder.hpp"
+
+#include "runtime/device/bindable.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+Step::Bound bound_of(PlanBuilder &builder, const View &view) {
+    if (view.source.kind == Source::Kind::kRole) builder.use_role(view.source.role);
+    const vkattn_tensor &tensor = view.tensor;
+    return {view.source, bytes_of(tensor.type, tensor.offset), bytes_of(tensor.type, span_elements(tensor))};
+}
+
+} // namespace
+
+Source PlanBuilder::reserve_workspace(uint64_t bytes) {
+    // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
+    const uint64_t start = round_up(workspace_next_, descriptor_alignment(context().caps()));
+    workspace_next_ = start + bytes;
+    plan_->workspace_bytes_ = std::max(plan_->workspace_bytes_, workspace_next_);
+    return {Source::Kind::kRole, VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, start};
+}
+
+void PlanBuilder::reuse_workspace(uint64_t from) {
+    workspace_next_ = from;
+    barrier();
+}
+
+void PlanBuilder::set_choice(vkattn_kernel kernel, std::string reason) {
+    plan_->kernel_ = kernel;
+    plan_->reason_ = std::move(reason);
+}
+
+Step &PlanBuilder::new_step(const Pipeline &pipeline) {
+    constexpr size_t kMostSteps = 1 << 16;
+    std::vector<Step> &steps = plan_->steps_;
+    if (steps.size() >= kMostSteps)
+        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
+    Step &step = steps.emplace_back();
+    step.pipeline = &pipeline;
+    step.barrier_before = barrier_pending_;
+    barrier_pending_ = false;
+    return step;
+}
+
+UniformSlot PlanBuilder::keep_bytes(const void *data, uint64_t bytes) {
+    if (purpose_ == Purpose::kMeasure) return {};
+    std::vector<UniformSlot> &slots = plan_->uniforms_;
+    slots.reserve(slots.size() + 1);
+    slots.push_back(context().uniforms().take(data, bytes));
+    return slots.back();
+}
+
+void bind(PlanBuilder &builder, Step &step, uint32_t binding, const View &view) {
+    if (!present(view)) return;
+    step.bound[binding] = bound_of(builder, view);
+    require_bindable(builder.context().caps(), view.tensor, role_name(view.source.role));
+}
+
+void pass_address(PlanBuilder &builder, Step::Address &address, uint32_t push_word, const View &view) {
+    address = {bound_of(builder, view), push_word};
+}
+
+} // namespace vkattn

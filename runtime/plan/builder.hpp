@@ -1,0 +1,70 @@
+#pragma once
+
+#include "runtime/plan/plan.hpp"
+
+namespace vkattn {
+
+// Makes a plan, dispatch by dispatch.
+class PlanBuilder {
+  public:
+    // kMeasure: to learn what the plan would take; nothing is compiled or allocated, and it cannot be recorded.
+    enum class Purpose { kRun, kMeasure };
+
+    explicit PlanBuilder(Context &context, Purpose purpose = Purpose::kRun)
+        : plan_(new Plan(context)), purpose_(purpose) {}
+
+    // The plan; nothing may be added after it.
+    std::unique_ptr<const Plan> build() { return std::move(plan_); }
+
+    // A role's region must hold what is bound to it.
+    void use_role(vkattn_role role) { plan_->roles_[static_cast<size_t>(role)] = true; }
+    Source reserve_workspace(uint64_t bytes);
+    // What is reserved between two calls of it is given to whoever reserves next, after a barrier.
+    void reuse_workspace(uint64_t from);
+    uint64_t reserved_workspace() const { return workspace_next_; }
+    void set_choice(vkattn_kernel kernel, std::string reason);
+    // What every run holds: what `hold` makes before it.
+    void set_hold(std::function<std::unique_ptr<RunHold>()> hold) { plan_->hold_ = std::move(hold); }
+
+    template <class Constants>
+    const Pipeline &pipeline(Module module, const Constants &constants) const {
+        static const Pipeline none{};
+        return purpose_ == Purpose::kMeasure ? none : context().pipelines().get(module, constants);
+    }
+    template <class Push>
+    Step &add_step(const Pipeline &pipeline, const Push &push) {
+        static_assert(sizeof(Push) <= sizeof(Step::push));
+        Step &step = new_step(pipeline);
+        const auto *words = reinterpret_cast<const uint32_t *>(&push);
+        std::copy(words, words + sizeof(Push) / sizeof(uint32_t), step.push.begin());
+        step.push_bytes = sizeof(Push);
+        return step;
+    }
+    // A copy of the block on the device, for as long as the plan lives.
+    template <class Block>
+    UniformSlot keep_uniforms(const Block &block) {
+        static_assert(sizeof(Block) <= Uniforms::kSlotBytes);
+        return keep_bytes(&block, sizeof(Block));
+    }
+    // What is added next waits for what was added before.
+    void barrier() { barrier_pending_ = !plan_->steps_.empty(); }
+
+    Context &context() const { return plan_->context_; }
+
+  private:
+    Step &new_step(const Pipeline &pipeline);
+    UniformSlot keep_bytes(const void *data, uint64_t bytes);
+
+    std::unique_ptr<Plan> plan_;
+    Purpose purpose_;
+    uint64_t workspace_next_ = 0;
+    bool barrier_pending_ = false;
+};
+
+// Binds a view at a binding number of a step; fails as require_bindable does.
+void bind(PlanBuilder &builder, Step &step, uint32_t binding, const View &view);
+
+// Puts the device address of a view's first element into push words `push_word` and the next.
+void pass_address(PlanBuilder &builder, Step::Address &address, uint32_t push_word, const View &view);
+
+} // namespace vkattn

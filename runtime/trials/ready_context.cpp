@@ -1,0 +1,32 @@
+#include "runtime/trials/ready_context.hpp"
+
+#include "runtime/support/error.hpp"
+#include "runtime/trials/saved_state.hpp"
+#include "runtime/trials/self_test.hpp"
+
+namespace vkattn {
+namespace {
+
+SavedState saved_state_of(const vkattn_context_info &info, const Context &context) {
+    if (info.saved_bytes == 0) return {};
+    require(info.saved_data != nullptr, "saved_data: NULL, expected a pointer");
+    SavedState saved = read_state({static_cast<const std::byte *>(info.saved_data), info.saved_bytes}, context.caps());
+    if (!saved.reason.empty()) context.warn("vkattn: saved_data: " + saved.reason + ", ignored");
+    return saved;
+}
+
+} // namespace
+
+std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
+    auto context = std::make_unique<Context>(info);
+    const SavedState saved = saved_state_of(info, *context);
+    context->verdicts().load(saved.verdicts);
+    context->tunings().attention.load(saved.attention_tunings);
+    context->tunings().linear.load(saved.linear_tunings);
+    context->pipelines().load(saved.pipelines);
+    if (context->caps().traits.self_test != 0)
+        context->verdicts().set_test([own = context.get()](vkattn_kernel kernel) { self_test_kernel(*own, kernel); });
+    return context;
+}
+
+} // namespace vkattn

@@ -1,0 +1,133 @@
+#include "runtime/vulkan/modules.hpp"
+
+#include "shaders/interface.h"
+
+#include "vkattn_shaders/advance_lengths.spv.hpp"
+#include "vkattn_shaders/coopmat.spv.hpp"
+#include "vkattn_shaders/coopmat2.spv.hpp"
+#include "vkattn_shaders/coopmat2_bf16.spv.hpp"
+#include "vkattn_shaders/coopmat2_rolled.spv.hpp"
+#include "vkattn_shaders/coopmat_bf16.spv.hpp"
+#include "vkattn_shaders/coopmat_rolled.spv.hpp"
+#include "vkattn_shaders/embedding.spv.hpp"
+#include "vkattn_shaders/flash.spv.hpp"
+#include "vkattn_shaders/flash_addresses.spv.hpp"
+#include "vkattn_shaders/kv_append.spv.hpp"
+#include "vkattn_shaders/linear.spv.hpp"
+#include "vkattn_shaders/linear_addresses.spv.hpp"
+#include "vkattn_shaders/linear_coopmat.spv.hpp"
+#include "vkattn_shaders/linear_coopmat_bf16.spv.hpp"
+#include "vkattn_shaders/linear_vector.spv.hpp"
+#include "vkattn_shaders/masked_softmax.spv.hpp"
+#include "vkattn_shaders/merge.spv.hpp"
+#include "vkattn_shaders/merge_parts.spv.hpp"
+#include "vkattn_shaders/norm.spv.hpp"
+#include "vkattn_shaders/peak_fma.spv.hpp"
+#include "vkattn_shaders/peak_matrix.spv.hpp"
+#include "vkattn_shaders/peak_stream.spv.hpp"
+#include "vkattn_shaders/peak_stream_addresses.spv.hpp"
+#include "vkattn_shaders/qk_scores.spv.hpp"
+#include "vkattn_shaders/rope.spv.hpp"
+#include "vkattn_shaders/weighted_values.spv.hpp"
+
+namespace vkattn {
+namespace {
+
+#define VKATTN_CONSTANT_NAME(id, NAME, default_value) #NAME,
+constexpr const char *kAttentionConstants[] = {ATTENTION_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kLinearConstants[] = {LINEAR_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kEmbeddingConstants[] = {EMBEDDING_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kNormConstants[] = {NORM_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kRopeConstants[] = {ROPE_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kAppendConstants[] = {APPEND_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kMergeConstants[] = {MERGE_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kPeakConstants[] = {PEAK_CONSTANTS(VKATTN_CONSTANT_NAME)};
+#undef VKATTN_CONSTANT_NAME
+
+struct ModuleInfo {
+    const char *name;
+    std::span<const uint32_t> code;
+    std::span<const char *const> constants;
+    ModuleLayout layout;
+};
+
+constexpr uint32_t kAttentionPush = sizeof(gpu::AttentionPush);
+constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
+
+// In the order of enum Module.
+const ModuleInfo kModules[] = {
+    {"flash", flash_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"flash_addresses",
+     flash_addresses_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"coopmat", coopmat_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"coopmat_rolled",
+     coopmat_rolled_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"coopmat_bf16",
+     coopmat_bf16_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"coopmat2", coopmat2_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"coopmat2_rolled",
+     coopmat2_rolled_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"coopmat2_bf16",
+     coopmat2_bf16_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"merge_parts",
+     merge_parts_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"merge", merge_spv, kMergeConstants, {MERGE_BINDINGS, sizeof(gpu::MergePush), 0, false}},
+    {"qk_scores", qk_scores_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"masked_softmax",
+     masked_softmax_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"weighted_values",
+     weighted_values_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"linear", linear_spv, kLinearConstants, {LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, false}},
+    {"linear_vector", linear_vector_spv, kLinearConstants, {LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, false}},
+    {"linear_addresses", linear_addresses_spv, kLinearConstants, {LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, false}},
+    {"linear_coopmat", linear_coopmat_spv, kLinearConstants, {LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true}},
+    {"linear_coopmat_bf16",
+     linear_coopmat_bf16_spv,
+     kLinearConstants,
+     {LINEAR_BINDINGS, sizeof(gpu::LinearPush), 0, true}},
+    {"embedding", embedding_spv, kEmbeddingConstants, {EMBEDDING_BINDINGS, sizeof(gpu::EmbeddingPush), 0, false}},
+    {"norm", norm_spv, kNormConstants, {NORM_BINDINGS, sizeof(gpu::NormPush), 0, false}},
+    {"rope", rope_spv, kRopeConstants, {ROPE_BINDINGS, sizeof(gpu::RopePush), 0, false}},
+    {"kv_append", kv_append_spv, kAppendConstants, {APPEND_BINDINGS, sizeof(gpu::AppendPush), 0, false}},
+    {"advance_lengths", advance_lengths_spv, {}, {ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0, false}},
+    {"peak_fma", peak_fma_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
+    {"peak_matrix", peak_matrix_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true}},
+    {"peak_stream", peak_stream_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
+    {"peak_stream_addresses",
+     peak_stream_addresses_spv,
+     kPeakConstants,
+     {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
+};
+static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
+
+const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(module)]; }
+
+} // namespace
+
+const char *module_name(Module module) { return info_of(module).name; }
+
+std::span<const uint32_t> module_code(Module module) { return info_of(module).code; }
+
+bool module_is_built(Module module) { return !info_of(module).code.empty(); }
+
+std::span<const char *const> module_constants(Module module) { return info_of(module).constants; }
+
+const ModuleLayout &module_layout(Module module) { return info_of(module).layout; }
+
+} // namespace vkattn
