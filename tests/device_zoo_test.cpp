@@ -1,5 +1,6 @@
 // Plans on real devices that are not here, from the facts that their drivers report: what is chosen is within what the
 // device has, and stays what it was. VKATTN_REWRITE_CHOICES=1 writes devices/choices anew.
+#include "device.hpp"
 #include "device_zoo.hpp"
 #include "skips.hpp"
 #include "spirv_shared_memory.hpp"
