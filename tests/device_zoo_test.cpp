@@ -1,16 +1,12 @@
 // Plans on real devices that are not here, from the facts that their drivers report: what is chosen is within what the
 // device has, and stays what it was. VKATTN_REWRITE_CHOICES=1 writes devices/choices anew.
-#include "device.hpp"
 #include "device_zoo.hpp"
 #include "skips.hpp"
 #include "spirv_shared_memory.hpp"
 
 #include "runtime/kernels/choose.hpp"
-#include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/ops/attention.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/vulkan/pipelines.hpp"
 
 #include "text_file.hpp"
 
@@ -133,7 +129,8 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
     const vkattn_kernel kernel = choice.kernel->kernel;
     CHECK(vkattn::can_run(kernel, caps));
     if (kernel == VKATTN_KERNEL_ADDRESSES) CHECK(caps.buffers_have_addresses == 1);
-    if (is_matrix_kernel(kernel)) check_matrices(choice.shape.dispatches[0].constants, caps);
+    if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
+        check_matrices(choice.shape.dispatches[0].constants, caps);
     std::array dispatches = choice.shape.dispatches;
     if (kernel != VKATTN_KERNEL_UNFUSED) dispatches[0].groups[0] = choice.shape.groups_per_dispatch;
     for (const vkattn::AttentionShape::Dispatch &dispatch : dispatches)
