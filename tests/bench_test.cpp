@@ -39,7 +39,7 @@ BenchReport sweep() {
 TEST_SUITE_BEGIN("bench");
 
 TEST_CASE_FIXTURE(DeviceTest, "the peaks of the device are rates") {
-    const vkattn_peaks peaks = test_device().context().measure_peaks();
+    const Peaks peaks = measure_peaks(test_device().context());
     CHECK(std::isfinite(peaks.flops_per_second));
     CHECK(std::isfinite(peaks.bytes_per_second));
     CHECK(peaks.flops_per_second > 1e6);

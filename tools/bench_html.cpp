@@ -71,7 +71,7 @@ std::string device_section(const BenchReport &report) {
     return table_of({}, rows, 2) + table_of({"kernel", "runs here"}, kernels, 2);
 }
 
-Cells cells_of(const BenchPoint &point, const vkattn_peaks &peaks) {
+Cells cells_of(const BenchPoint &point, const Peaks &peaks) {
     const OperationTimes &times = point.times;
     Cells cells{times.kernel};
     for (const BenchSize &size : point.sizes) cells.push_back(std::to_string(size.value));
@@ -81,7 +81,7 @@ Cells cells_of(const BenchPoint &point, const vkattn_peaks &peaks) {
     return cells;
 }
 
-std::string sweep_section(const BenchReport &report, const vkattn_peaks &peaks) {
+std::string sweep_section(const BenchReport &report, const Peaks &peaks) {
     std::vector<Cells> rows;
     for (const BenchPoint &point : report.points) rows.push_back(cells_of(point, peaks));
     Cells head{"kernel"};
@@ -144,7 +144,7 @@ std::string html_page(const BenchPage &page) {
     std::string html = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>" + escaped(title) +
                        "</title><style>" + std::string(kStyle) + "</style></head><body>\n<h1>" + escaped(title) +
                        "</h1>\n";
-    const vkattn_peaks &peaks = *page.decode.peaks;
+    const Peaks &peaks = *page.decode.peaks;
     html += "<h2>Device and kernels</h2>\n" + device_section(page.decode);
     html += "<h2>Roofline</h2>\n" + svg::draw(roofline_chart(page));
     html += "<h2>Decode: few queries, ever more keys</h2>\n" + sweep_section(page.decode, peaks);

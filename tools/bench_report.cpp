@@ -13,7 +13,7 @@ namespace {
 constexpr double kGiga = 1e9;
 
 // Percent of what the peaks allow.
-double percent_of_roofline(const OperationTimes &times, const vkattn_peaks &peaks) {
+double percent_of_roofline(const OperationTimes &times, const Peaks &peaks) {
     return 100.0 * times.bound_seconds(peaks) / times.seconds();
 }
 
@@ -48,7 +48,7 @@ void print_times(std::ostream &out, const char *name, const Statistics &times) {
         << " ms, spread " << decimals(times.spread_percent(), 0) << " %\n";
 }
 
-std::string peaks_text(const vkattn_peaks &peaks) {
+std::string peaks_text(const Peaks &peaks) {
     const double matrices = peaks.matrix_flops_per_second / kGiga;
     return significant(peaks.flops_per_second / kGiga, 4) + " GFLOP/s" +
            (matrices > 0.0 ? ", " + significant(matrices, 4) + " on matrix units," : "") + " and " +

@@ -23,10 +23,10 @@ struct BenchPoint {
 
 struct BenchReport {
     vkattn_device_facts device{};
-    std::optional<vkattn_peaks> peaks; // measured for --roofline
-    std::string operation;             // "Attention"
-    std::string problem;               // in words, with the sizes that are not swept
-    std::vector<BenchPoint> points;    // at least one
+    std::optional<Peaks> peaks;     // measured for --roofline
+    std::string operation;          // "Attention"
+    std::string problem;            // in words, with the sizes that are not swept
+    std::vector<BenchPoint> points; // at least one
 };
 
 void print_text(std::ostream &out, const BenchReport &report); // one point at length, several as a table

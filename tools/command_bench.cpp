@@ -13,7 +13,7 @@ namespace {
 BenchReport begin_report(const Context &context, const BenchOptions &options) {
     BenchReport report;
     report.device = context.facts();
-    if (options.roofline) report.peaks = context.measure_peaks();
+    if (options.roofline) report.peaks = measure_peaks(context);
     return report;
 }
 
