@@ -11,15 +11,17 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan1)
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers, python3-matplotlib")
 
 include(CPack)
 
 option(VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS "Let source_package pack shaders that lack those for matrix units" OFF)
-add_custom_target(source_package
-    COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADERS=${PROJECT_BINARY_DIR}/generated/vkattn_shaders
-            -DOUTPUT=${PROJECT_BINARY_DIR} -DNAME=vkattn-${PROJECT_VERSION}
-            -DMAY_LACK_KERNELS=${VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS}
-            -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
-    COMMENT "Packing the source with compiled shaders" VERBATIM)
-add_dependencies(source_package vkattn_shaders)
+if(VKATTN_BUILD_TOOLS) # whose shaders a release holds too
+    add_custom_target(source_package
+        COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADERS=${PROJECT_BINARY_DIR}/generated/vkattn_shaders
+                -DOUTPUT=${PROJECT_BINARY_DIR} -DNAME=vkattn-${PROJECT_VERSION}
+                -DMAY_LACK_KERNELS=${VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS}
+                -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
+        COMMENT "Packing the source with compiled shaders" VERBATIM)
+    add_dependencies(source_package vkattn_shaders vkattn_peak_shaders)
+endif()

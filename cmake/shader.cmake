@@ -1,9 +1,9 @@
 # GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header.
 
 # A release holds the headers: see package.cmake.
-if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/compiled)
+if(EXISTS ${PROJECT_SOURCE_DIR}/shaders/compiled)
     message(STATUS "Shaders: compiled ones, of the release")
-    set(VKATTN_SHADER_INCLUDE_DIR ${CMAKE_CURRENT_SOURCE_DIR}/compiled PARENT_SCOPE)
+    set(VKATTN_SHADER_INCLUDE_DIR ${PROJECT_SOURCE_DIR}/shaders/compiled PARENT_SCOPE)
     function(vkattn_shader_extension)
     endfunction()
     function(vkattn_shader)

@@ -413,30 +413,6 @@ struct MergePush {
     uint dims;
 };
 
-/* ------------------------------------------------------------------ peaks */
-
-#define BINDING_PEAK_INPUT 0
-#define BINDING_PEAK_OUTPUT 1
-#define PEAK_BINDINGS 2
-
-#define PEAK_WORKGROUP_SIZE 64 /* of peak_fma */
-#define PEAK_ADDRESSES_WORKGROUP_SIZE 8
-#define PEAK_BLOCKS_OF_TRIP 64 /* of 16 bytes, of peak_stream */
-#define FMAS_OF_PEAK_TRIP 128
-#define MATRICES_OF_PEAK_TRIP 8
-/* of peak_matrix */
-#define PEAK_CONSTANTS(X)                                                                                              \
-    X(0, WORKGROUP_SIZE, 64)                                                                                           \
-    X(1, MATRIX_M, 16)                                                                                                 \
-    X(2, MATRIX_N, 16)                                                                                                 \
-    X(3, MATRIX_K, 16)
-
-struct PeakPush {
-    uint bases[4];
-    uint trips;
-    uint input_address[2]; /* low word first */
-};
-
 /* ------------------------------------------------------------------ advance_lengths */
 
 #define BINDING_ADVANCE_LENGTHS 0
@@ -470,9 +446,6 @@ struct AppendConstants {
 };
 struct MergeConstants {
     MERGE_CONSTANTS(VKATTN_CONSTANT)
-};
-struct PeakConstants {
-    PEAK_CONSTANTS(VKATTN_CONSTANT)
 };
 struct AdvanceConstants {
     uint UNUSED = 0; /* a pipeline's key is not empty */

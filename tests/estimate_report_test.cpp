@@ -267,23 +267,6 @@ TEST_CASE("the columns of the table line up") {
     for (std::size_t line = 2; line < 12; ++line) CHECK(lines[line].size() == lines[2].size());
 }
 
-TEST_CASE("the charts name every variant once and escape what XML would read") {
-    std::vector<Estimate> estimates = usual_estimates(2ULL << 30U, 32768);
-    estimates[0].model.name = "a<b&\"c\"";
-    for (const std::string &picture : {svg::draw(cache_chart(estimates)), svg::draw(variants_chart(estimates))}) {
-        CHECK(picture.starts_with("<svg "));
-        CHECK(picture.ends_with("</svg>\n"));
-        CHECK(contains(picture, ">a&lt;b&amp;&quot;c&quot;</text>"));
-        CHECK(!contains(picture, "a<b"));
-        CHECK(!contains(picture, "nan"));
-        for (const char *name : {"gqa-8", "gqa-4", "mqa", "mla"}) {
-            const std::string element = std::string(">") + name + "</text>";
-            CHECK(contains(picture, element));
-            CHECK(picture.find(element) == picture.rfind(element));
-        }
-    }
-}
-
 TEST_CASE("sizes are read and written in the units people use") {
     CHECK(parse_bytes("--memory", "2GiB") == 2ULL << 30U);
     CHECK(parse_bytes("--memory", "1.5G") == 3ULL << 29U);

@@ -1,6 +1,7 @@
 // What the benchmarks share: random values, timed runs and their statistics.
 #pragma once
 
+#include "peaks/peaks.hpp"
 #include "safetensors.hpp"
 
 #include <vkattn/vkattn.hpp>
@@ -67,14 +68,14 @@ struct OperationTimes {
     double seconds() const { return std::max(best.median, 1e-6) / 1e3; }
     double gflops() const { return flops / seconds() / 1e9; }
     double gbytes_per_s() const { return bytes / seconds() / 1e9; }
-    double peak_flops(const vkattn_peaks &peaks) const {
+    double peak_flops(const Peaks &peaks) const {
         return of_16_bits ? std::max(peaks.matrix_flops_per_second, peaks.flops_per_second) : peaks.flops_per_second;
     }
-    bool bound_by_memory(const vkattn_peaks &peaks) const {
+    bool bound_by_memory(const Peaks &peaks) const {
         return bytes / peaks.bytes_per_second > flops / peak_flops(peaks);
     }
     // What no kernel beats on a device of these peaks: the slower of arithmetic and memory.
-    double bound_seconds(const vkattn_peaks &peaks) const {
+    double bound_seconds(const Peaks &peaks) const {
         return std::max(flops / peak_flops(peaks), bytes / peaks.bytes_per_second);
     }
 };

@@ -13,8 +13,12 @@ namespace {
 constexpr double kGiga = 1e9;
 
 // Percent of what the peaks allow.
-double percent_of_roofline(const OperationTimes &times, const vkattn_peaks &peaks) {
+double percent_of_roofline(const OperationTimes &times, const Peaks &peaks) {
     return 100.0 * times.bound_seconds(peaks) / times.seconds();
+}
+
+const char *bound_text(const OperationTimes &times, const Peaks &peaks) {
+    return times.bound_by_memory(peaks) ? "memory" : "arithmetic";
 }
 
 nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &report) {
@@ -33,12 +37,18 @@ nlohmann::ordered_json json_of(const BenchPoint &point, const BenchReport &repor
                  {"gflops", times.gflops()},
                  {"gbytes_per_s", times.gbytes_per_s()},
                  {"first_dispatch_ms", times.first_dispatch_ms},
-                 {"workspace_bytes", times.workspace_bytes}});
+                 {"workspace_bytes", times.workspace_bytes},
+                 {"op", report.operation},
+                 {"problem", report.problem},
+                 {"flops", times.flops},
+                 {"bytes", times.bytes}});
     if (report.peaks) {
         json["peak_gflops"] = report.peaks->flops_per_second / kGiga;
         json["peak_matrix_gflops"] = report.peaks->matrix_flops_per_second / kGiga;
         json["peak_gbytes_per_s"] = report.peaks->bytes_per_second / kGiga;
         json["percent_of_roofline"] = percent_of_roofline(times, *report.peaks);
+        json["bound_ms"] = times.bound_seconds(*report.peaks) * 1e3;
+        json["bound_by"] = bound_text(times, *report.peaks);
     }
     return json;
 }
@@ -48,7 +58,7 @@ void print_times(std::ostream &out, const char *name, const Statistics &times) {
         << " ms, spread " << decimals(times.spread_percent(), 0) << " %\n";
 }
 
-std::string peaks_text(const vkattn_peaks &peaks) {
+std::string peaks_text(const Peaks &peaks) {
     const double matrices = peaks.matrix_flops_per_second / kGiga;
     return significant(peaks.flops_per_second / kGiga, 4) + " GFLOP/s" +
            (matrices > 0.0 ? ", " + significant(matrices, 4) + " on matrix units," : "") + " and " +
@@ -73,8 +83,7 @@ void print_point(std::ostream &out, const BenchReport &report) {
         << significant(times.gbytes_per_s(), 4) << " GB/s\n";
     if (report.peaks)
         out << padded("roofline", 12) << " " << decimals(percent_of_roofline(times, *report.peaks), 0)
-            << " %, bound by " << (times.bound_by_memory(*report.peaks) ? "memory" : "arithmetic") << ": "
-            << peaks_text(*report.peaks) << "\n";
+            << " %, bound by " << bound_text(times, *report.peaks) << ": " << peaks_text(*report.peaks) << "\n";
     out << padded("first", 12) << " " << decimals(times.first_dispatch_ms, 1) << " ms to plan and run once\n"
         << padded("workspace", 12) << " " << times.workspace_bytes << " bytes\n";
 }
@@ -90,7 +99,7 @@ Cells cells_of(const BenchPoint &point, const BenchReport &report) {
                                significant(times.gbytes_per_s(), 4), decimals(times.first_dispatch_ms, 1)});
     if (report.peaks) {
         cells.push_back(decimals(percent_of_roofline(times, *report.peaks), 0) + " %");
-        cells.push_back(times.bound_by_memory(*report.peaks) ? "memory" : "arithmetic");
+        cells.push_back(bound_text(times, *report.peaks));
     }
     return cells;
 }
@@ -117,14 +126,6 @@ void print_table(std::ostream &out, const BenchReport &report) {
     }
 }
 
-// Of the sizes of each point: the last that differs between the first and the last of them.
-std::size_t swept(const BenchReport &report) {
-    const std::vector<BenchSize> &first = report.points.front().sizes, &last = report.points.back().sizes;
-    std::size_t index = first.size() - 1;
-    while (index > 0 && first[index].value == last[index].value) --index;
-    return index;
-}
-
 } // namespace
 
 void print_text(std::ostream &out, const BenchReport &report) {
@@ -142,25 +143,6 @@ void print_csv(std::ostream &out, const BenchReport &report) {
     std::vector<nlohmann::ordered_json> rows;
     for (const BenchPoint &point : report.points) rows.push_back(json_of(point, report));
     write_csv(out, rows);
-}
-
-svg::LineChart bench_chart(const BenchReport &report) {
-    svg::LineChart chart;
-    const std::size_t index = swept(report);
-    const std::string &words = report.points.front().sizes[index].words;
-    chart.title = report.operation + " against the " + words;
-    chart.subtitle = std::string(report.device.name) + ", " + driver_text(report.device) + "; " + report.problem;
-    chart.x = {words, Unit::kTokens, svg::Scale::kLog};
-    chart.y = {"milliseconds, median", Unit::kPlain, svg::Scale::kLog};
-    svg::Series measured{"measured", {}}, bound{"roofline", {}};
-    for (const BenchPoint &point : report.points) {
-        const double x = point.sizes[index].value;
-        measured.points.push_back({x, point.times.seconds() * 1e3});
-        if (report.peaks) bound.points.push_back({x, point.times.bound_seconds(*report.peaks) * 1e3});
-    }
-    chart.series.push_back(std::move(measured));
-    if (report.peaks) chart.series.push_back(std::move(bound));
-    return chart;
 }
 
 } // namespace vkattn::tools

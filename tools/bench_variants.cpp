@@ -1,10 +1,12 @@
-#include "bench_variants.hpp"
-
+// Layers of the same width side by side, measured: a causal prefill and one decode step.
 #include "attention_shape.hpp"
+#include "bench_measure.hpp"
+#include "commands.hpp"
 #include "input_error.hpp"
 #include "progress.hpp"
 
 #include <nlohmann/json.hpp>
+#include <vkattn/estimate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +17,14 @@ namespace vkattn::tools {
 namespace {
 
 constexpr std::uint32_t kDefaultRepeat = 5;
+
+struct VariantResult {
+    std::string name;
+    vkattn_estimate_result estimate{};
+    Statistics prefill, decode; // milliseconds
+    std::string prefill_kernel, decode_kernel;
+    bool by_gpu = false;
+};
 
 vkattn_layer_config config_of(const std::string &name, const BenchOptions &options) {
     vkattn_layer_config config{};
@@ -198,8 +208,7 @@ void print_table(const std::vector<VariantResult> &results, const vkattn_device_
                   << "\n";
 }
 
-} // namespace
-
+// Fails, naming it, unless every one of options.variants is one that can be measured.
 void check_variants(const BenchOptions &options) {
     for (const std::string &name : options.variants) config_of(name, options);
     type_named("--dtype", options.shape.dtype);
@@ -218,6 +227,8 @@ std::vector<VariantResult> measure_variants(const Context &context, const BenchO
     }
     return results;
 }
+
+} // namespace
 
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     check_variants(options);

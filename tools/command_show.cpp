@@ -4,7 +4,8 @@
 #include "terminal.hpp"
 #include "text_file.hpp"
 #include "weights_map.hpp"
-#include "weights_picture.hpp"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -69,25 +70,60 @@ std::vector<std::uint32_t> heads_of(const ShowOptions &options, std::uint64_t he
     return chosen;
 }
 
-WeightsPicture picture_of(const Weights &weights, const ShowOptions &options, const std::string &title,
-                          const std::string &subtitle) {
-    WeightsPicture picture{title, subtitle, weights.queries(), weights.keys(), {}, {}, {}};
-    picture.key_labels = read_tokens(options.tokens_file, weights.keys());
-    if (picture.key_labels.size() >= weights.queries()) // the queries are the last of the sequence
-        picture.query_labels.assign(picture.key_labels.end() - static_cast<std::ptrdiff_t>(weights.queries()),
-                                    picture.key_labels.end());
+// The texts of the queries, which are the last of the sequence; none without texts for all.
+std::vector<std::string> query_labels(const std::vector<std::string> &key_labels, std::uint64_t queries) {
+    if (key_labels.size() < queries) return {};
+    return {key_labels.end() - static_cast<std::ptrdiff_t>(queries), key_labels.end()};
+}
+
+nlohmann::ordered_json panel(const std::string &title, const std::vector<double> &weights, std::uint64_t keys) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (auto row = weights.begin(); row != weights.end(); row += static_cast<std::ptrdiff_t>(keys))
+        rows.push_back(std::vector<double>(row, row + static_cast<std::ptrdiff_t>(keys)));
+    return {{"title", title}, {"weights", std::move(rows)}};
+}
+
+std::string mean_title(const Weights &weights) { return "mean of " + std::to_string(weights.heads()) + " heads"; }
+
+void print_json(const Weights &weights, const ShowOptions &options, const std::string &name, const std::string &kernel,
+                const vkattn_device_facts &device) {
+    const std::vector<std::string> tokens = read_tokens(options.tokens_file, weights.keys());
+    nlohmann::ordered_json json{{"name", name},
+                                {"device", device.name},
+                                {"driver", driver_text(device)},
+                                {"kernel", kernel},
+                                {"sequence", options.sequence},
+                                {"batch", weights.batch()},
+                                {"heads", weights.heads()},
+                                {"queries", weights.queries()},
+                                {"keys", weights.keys()},
+                                {"query_labels", query_labels(tokens, weights.queries())},
+                                {"key_labels", tokens}};
     if (weights.heads() > 1)
-        picture.panels.push_back(
-            {"mean of " + std::to_string(weights.heads()) + " heads", weights.mean(options.sequence)});
+        json["panels"].push_back(panel(mean_title(weights), weights.mean(options.sequence), weights.keys()));
     for (const std::uint32_t head : heads_of(options, weights.heads()))
-        picture.panels.push_back({"head " + std::to_string(head), weights.head(options.sequence, head)});
-    return picture;
+        json["panels"].push_back(
+            panel("head " + std::to_string(head), weights.head(options.sequence, head), weights.keys()));
+    // a line without indentation, which would make many more bytes of a matrix
+    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+void print_text(const Weights &weights, const ShowOptions &options, const std::string &name, const std::string &kernel,
+                const vkattn_device_facts &device) {
+    std::cout << name << ": " << weights.heads() << " heads, " << weights.queries() << " queries, " << weights.keys()
+              << " keys; sequence " << options.sequence << " of " << weights.batch() << "; kernel " << kernel << " on "
+              << device.name << "\n";
+    if (!is_terminal(stdout) && !options.map) return;
+    const std::vector<double> mean = weights.mean(options.sequence);
+    if (mean.empty()) return;
+    std::cout << "mean of the heads; rows are queries, columns keys, the darkest "
+              << significant(*std::ranges::max_element(mean), 3) << "\n"
+              << weights_map(mean, weights.queries(), weights.keys(), locale_is_utf8());
 }
 
 } // namespace
 
 int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation) {
-    if (!options.output_file.empty() && !can_draw_png()) draw_png({}); // says what is missing
     const CaseFile input = read_case(options.case_file);
     const Context context = make_context(common, validation);
     const CaseResult result =
@@ -99,19 +135,8 @@ int show_command(const CommonOptions &common, const ShowOptions &options, Valida
     if (options.sequence >= weights.batch())
         throw InputError("--sequence",
                          std::to_string(options.sequence) + ", expected less than " + std::to_string(weights.batch()));
-    const std::string title = clean_line(input.name());
-    const std::string subtitle = std::to_string(weights.heads()) + " heads, " + std::to_string(weights.queries()) +
-                                 " queries, " + std::to_string(weights.keys()) + " keys; sequence " +
-                                 std::to_string(options.sequence) + " of " + std::to_string(weights.batch()) +
-                                 "; kernel " + result.kernel + " on " + context.facts().name;
-    const WeightsPicture picture = picture_of(weights, options, title, subtitle);
-    if (!options.output_file.empty()) write_text(options.output_file, draw_png(picture));
-    std::cout << title << ": " << subtitle << "\n";
-    if (is_terminal(stdout) || options.map)
-        std::cout << "mean of the heads; rows are queries, columns keys, the darkest "
-                  << significant(*std::ranges::max_element(picture.panels[0].weights), 3) << "\n"
-                  << weights_map(picture.panels[0].weights, weights.queries(), weights.keys(), locale_is_utf8());
-    if (!options.output_file.empty()) std::cout << "written " << options.output_file << "\n";
+    (options.json ? print_json : print_text)(weights, options, clean_line(input.name()), result.kernel,
+                                             context.facts());
     return kExitSuccess;
 }
 

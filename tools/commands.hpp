@@ -56,11 +56,11 @@ struct CheckOptions {
 
 struct ShowOptions {
     std::string case_file;
-    std::string output_file; // PNG; "": none
     std::string tokens_file; // one token a line, for each key; "": numbers
     std::uint32_t sequence = 0;
     std::vector<std::uint32_t> heads; // none: the first ones
-    bool map = false;                 // also where the output is no terminal
+    bool json = false;
+    bool map = false; // also where the output is no terminal
 };
 
 struct SelftestOptions {
@@ -89,8 +89,6 @@ struct BenchOptions : OperationOptions, RepeatOptions {
     bool roofline = false;
     bool json = false;
     bool csv = false;
-    std::string svg_file;
-    std::string html_file;
 };
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation);

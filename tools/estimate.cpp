@@ -4,14 +4,11 @@
 #include "estimate_report.hpp"
 #include "estimate_workspace.hpp"
 #include "input_error.hpp"
-#include "text_file.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -104,18 +101,6 @@ void set_mla_form(const std::string &form, std::span<EstimateModel> models) {
     for (EstimateModel &model : models) model.config.mla_form = form == "naive" ? VKATTN_MLA_NAIVE : VKATTN_MLA_ABSORB;
 }
 
-void write_charts(const std::string &svg_file, std::span<const Estimate> estimates) {
-    if (svg_file.empty()) return;
-    const std::filesystem::path given(svg_file);
-    const auto write = [&](const char *suffix, const std::string &picture) {
-        const std::filesystem::path path = given.parent_path() / (given.stem().string() + suffix + ".svg");
-        write_text(path, picture);
-        std::cerr << "wrote " << path.string() << '\n';
-    };
-    if (std::ranges::any_of(estimates, &Estimate::has_cache)) write("-cache", svg::draw(cache_chart(estimates)));
-    write("-variants", svg::draw(variants_chart(estimates)));
-}
-
 void add_sizes(CLI::App &command, EstimateOptions &options) {
     command.add_option("model", options.models,
                        "config.json of Hugging Face, a JSON file with \"op\" and its keys, or a variant: mha, mqa, "
@@ -142,9 +127,6 @@ void add_use(CLI::App &command, EstimateOptions &options) {
 void add_output(CLI::App &command, EstimateOptions &options) {
     CLI::Option *json = command.add_flag("--json", options.json, "Print a JSON object");
     command.add_flag("--csv", options.csv, "Print comma-separated values")->excludes(json);
-    command.add_option("--svg", options.svg_file,
-                       "For NAME.svg: draw NAME-cache.svg (cache against length) and NAME-variants.svg (parameters and "
-                       "cache)");
 }
 
 } // namespace
@@ -164,7 +146,6 @@ int estimate_command(const EstimateOptions &options, const std::string &device) 
     set_mla_form(options.mla_form, models);
     std::vector<Estimate> estimates = estimate_all(models, use);
     if (!device.empty()) measure_workspaces(Context(device), estimates);
-    write_charts(options.svg_file, estimates);
     if (options.json)
         print_json(std::cout, estimates);
     else if (options.csv)

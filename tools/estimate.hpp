@@ -23,7 +23,6 @@ struct EstimateOptions {
     std::string kv_dtype;
     std::string memory; // "": nothing is asked to fit
     std::string mla_form;
-    std::string svg_file;
     bool with_biases = false;
     bool bidirectional = false;
     bool json = false;

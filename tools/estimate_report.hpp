@@ -1,8 +1,8 @@
-// The estimates of several layers, side by side: in words, figures and pictures.
+// The estimates of several layers, side by side: in words and figures.
 #pragma once
 
 #include "estimate_model.hpp"
-#include "svg.hpp"
+#include "units.hpp"
 
 #include <ostream>
 
@@ -32,8 +32,5 @@ std::string estimate_type_name(vkattn_type type);
 void print_table(std::ostream &out, std::span<const Estimate> estimates);
 void print_json(std::ostream &out, std::span<const Estimate> estimates);
 void print_csv(std::ostream &out, std::span<const Estimate> estimates);
-
-svg::LineChart cache_chart(std::span<const Estimate> estimates);
-svg::BarChart variants_chart(std::span<const Estimate> estimates);
 
 } // namespace vkattn::tools

@@ -81,6 +81,15 @@ void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint
         ->type_name("SIZES");
 }
 
+// Pictures are the business of vkattn-plot: says so where one is asked for.
+void refuse_picture(CLI::App &command, const std::string &names, const std::string &from, const std::string &kind) {
+    const auto refuse = [names, from, kind](const std::string &) {
+        throw CLI::ValidationError(names + ": draws nothing, expected 'vkattn " + from +
+                                   " --json' to a file, and 'vkattn-plot " + kind + "' to draw it");
+    };
+    command.add_option_function<std::string>(names, refuse)->group(""); // not in the help
+}
+
 void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
     command
@@ -130,14 +139,19 @@ void add_check(CLI::App &app, Options &options) {
 }
 
 void add_show(CLI::App &app, Options &options) {
-    CLI::App *command = app.add_subcommand("show", "Draw the attention weights of a case file");
+    CLI::App *command =
+        app.add_subcommand("show", "Show the attention weights of a case file: a map of characters, or JSON");
     ShowOptions &show = options.show;
     command->add_option("case", show.case_file, "Case file (.safetensors)")->required();
-    command->add_option("-o,--output", show.output_file, "Draw every head, and their mean, to this PNG file");
-    command->add_option("--tokens", show.tokens_file, "File of the keys' texts, one a line; default: numbers");
+    CLI::Option *json = command->add_flag("--json", show.json, "Print the weights as a JSON object");
+    command->add_option("--tokens", show.tokens_file, "File of the keys' texts, one a line; default: numbers")
+        ->needs(json);
     command->add_option("--sequence", show.sequence, "Sequence of the batch, from 0; default 0");
-    command->add_option("--heads", show.heads, "Heads to draw, such as 0,5; default: the first 15")->delimiter(',');
-    command->add_flag("--map", show.map, "Print a map of characters even if this is no terminal");
+    command->add_option("--heads", show.heads, "Heads in JSON beside the mean, such as 0,5; default: the first 15")
+        ->delimiter(',')
+        ->needs(json);
+    command->add_flag("--map", show.map, "Print a map of characters even if this is no terminal")->excludes(json);
+    refuse_picture(*command, "-o,--output", "show", "weights");
     add_common(*command, options.common);
 }
 
@@ -219,9 +233,8 @@ void add_bench(CLI::App &app, Options &options) {
     command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
     CLI::Option *json = command->add_flag("--json", bench.json, "Print a JSON object, of several lengths an array");
     command->add_flag("--csv", bench.csv, "Print comma-separated values")->excludes(json);
-    command->add_option("--svg", bench.svg_file, "Draw time against length to this file; for several lengths");
-    command->add_option("--html", bench.html_file,
-                        "Write one page: device, kernels, roofline, sweeps of keys and prompts, variants");
+    refuse_picture(*command, "--svg", "bench", "bench");
+    refuse_picture(*command, "--html", "bench", "report");
     command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');
     add_size(*command, "--d-model", bench.d_model, "Width of the variants; default 2048");
     add_size(*command, "--len", bench.len, "Prompt of the variants, and their cache at the decode step; default 2048");
@@ -273,7 +286,9 @@ int parse_and_run(int argc, char **argv) {
     add_shaders(app, options);
     add_tune(app, options);
     add_bench(app, options);
-    add_common(*add_estimate_command(app, options.estimate), options.common);
+    CLI::App *estimate = add_estimate_command(app, options.estimate);
+    refuse_picture(*estimate, "--svg", "estimate", "estimate");
+    add_common(*estimate, options.common);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {

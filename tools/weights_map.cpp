@@ -6,7 +6,9 @@
 #include <string_view>
 
 namespace vkattn::tools {
+namespace {
 
+// The largest weight of the queries and keys that share a cell, where rows x columns cells show [queries, keys] weights.
 double pooled_weight(std::span<const double> weights, std::size_t queries, std::size_t keys, std::size_t rows,
                      std::size_t columns, std::size_t row, std::size_t column) {
     double weight = 0;
@@ -15,6 +17,8 @@ double pooled_weight(std::span<const double> weights, std::size_t queries, std::
             weight = std::max(weight, weights[q * keys + k]);
     return weight;
 }
+
+} // namespace
 
 std::string weights_map(std::span<const double> weights, std::size_t queries, std::size_t keys, bool blocks) {
     constexpr std::size_t kMostColumns = 64, kMostRows = 32;

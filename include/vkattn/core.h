@@ -356,17 +356,6 @@ typedef struct vkattn_candidate {
 
 #define VKATTN_MAX_CANDIDATES 128
 
-/* What a device reaches at most, measured: the lines of a roofline (Williams, Waterman and Patterson, 2009). */
-typedef struct vkattn_peaks {
-    double flops_per_second;        /* of f32 multiply-adds outside matrix units, two operations each */
-    double matrix_flops_per_second; /* of matrix units, f16 factors and f32 sums; 0 without kernel coopmat */
-    double bytes_per_second;        /* read, or read and written, from memory that no cache holds */
-} vkattn_peaks;
-
-/* Measures the peaks on the context's queue and waits; takes some tenths of a second, and up to 512 MiB of device
- * memory while it runs. */
-VKATTN_API vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks);
-
 /* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be
  * NULL. */
 VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instance,

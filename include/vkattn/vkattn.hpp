@@ -349,13 +349,6 @@ class Context {
         return detail::returned(result, std::move(checks));
     }
 
-    // Measures what the device reaches at most.
-    Returned<vkattn_peaks> measure_peaks() const {
-        vkattn_peaks peaks{};
-        const vkattn_result result = vkattn_measure_peaks(get(), &peaks);
-        return detail::returned(result, peaks);
-    }
-
     // Creates a storage buffer of bytes > 0.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
 

@@ -13,7 +13,6 @@
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
-#include "runtime/ops/peaks.hpp"
 #include "runtime/ops/prewarm.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
@@ -212,14 +211,6 @@ vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_c
             std::snprintf(checks[i].reason, sizeof checks[i].reason, "%s", all[i].reason.c_str());
         }
         *count = static_cast<uint32_t>(all.size());
-    });
-}
-
-vkattn_result vkattn_measure_peaks(vkattn_context context, vkattn_peaks *peaks) {
-    return guard([&] {
-        require_given(context, "context");
-        require_given(peaks, "peaks");
-        *peaks = measure_peaks(context->context);
     });
 }
 

@@ -22,10 +22,6 @@
 #include "vkattn_shaders/merge.spv.hpp"
 #include "vkattn_shaders/merge_parts.spv.hpp"
 #include "vkattn_shaders/norm.spv.hpp"
-#include "vkattn_shaders/peak_fma.spv.hpp"
-#include "vkattn_shaders/peak_matrix.spv.hpp"
-#include "vkattn_shaders/peak_stream.spv.hpp"
-#include "vkattn_shaders/peak_stream_addresses.spv.hpp"
 #include "vkattn_shaders/qk_scores.spv.hpp"
 #include "vkattn_shaders/rope.spv.hpp"
 #include "vkattn_shaders/weighted_values.spv.hpp"
@@ -41,7 +37,6 @@ constexpr const char *kNormConstants[] = {NORM_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kRopeConstants[] = {ROPE_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kAppendConstants[] = {APPEND_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kMergeConstants[] = {MERGE_CONSTANTS(VKATTN_CONSTANT_NAME)};
-constexpr const char *kPeakConstants[] = {PEAK_CONSTANTS(VKATTN_CONSTANT_NAME)};
 #undef VKATTN_CONSTANT_NAME
 
 struct ModuleInfo {
@@ -106,13 +101,6 @@ const ModuleInfo kModules[] = {
     {"rope", rope_spv, kRopeConstants, {ROPE_BINDINGS, sizeof(gpu::RopePush), 0, false}},
     {"kv_append", kv_append_spv, kAppendConstants, {APPEND_BINDINGS, sizeof(gpu::AppendPush), 0, false}},
     {"advance_lengths", advance_lengths_spv, {}, {ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0, false}},
-    {"peak_fma", peak_fma_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
-    {"peak_matrix", peak_matrix_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, true}},
-    {"peak_stream", peak_stream_spv, kPeakConstants, {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
-    {"peak_stream_addresses",
-     peak_stream_addresses_spv,
-     kPeakConstants,
-     {PEAK_BINDINGS, sizeof(gpu::PeakPush), 0, false}},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 

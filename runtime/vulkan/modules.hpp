@@ -30,10 +30,6 @@ enum class Module : uint32_t {
     kRope,
     kKvAppend,
     kAdvanceLengths,
-    kPeakFma,
-    kPeakMatrix,
-    kPeakStream,
-    kPeakStreamAddresses,
     kCount
 };
 
