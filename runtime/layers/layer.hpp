@@ -1,21 +1,13 @@
 #pragma once
 
 #include "runtime/context/memory.hpp"
+#include "runtime/layers/layer_spec.hpp"
 #include "runtime/plan.hpp"
 
 #include <map>
 #include <string>
 
 namespace vkattn {
-
-struct CacheSizes;
-
-// What a layer kind expects of one weight.
-struct WeightSpec {
-    std::string name;
-    std::vector<uint64_t> shape;
-    bool optional = false;
-};
 
 // A layer: its sizes, and its weights on the device. Immutable after creation.
 class Layer {
@@ -44,18 +36,6 @@ class Layer {
     std::unique_ptr<Buffer> buffer_; // all weights, one after the other; none: only to be measured
     std::map<std::string, View> weights_;
 };
-
-// A config with its defaults filled in; fails, naming the member, if its sizes are impossible.
-vkattn_layer_config checked_config(const vkattn_layer_config &config);
-
-std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config);
-
-// A linear's weight and optional bias.
-void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
-                      uint64_t in_features);
-
-// Heads and widths of what the layer caches; fails for kinds that keep no cache. Batch, capacity and types are left 0.
-CacheSizes cache_sizes(const vkattn_layer_config &config);
 
 // Adds every dispatch of one use of the layer to the plan.
 void plan_layer(Plan &plan, const Layer &layer, const vkattn_layer_call &call);
