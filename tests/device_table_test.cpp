@@ -1,4 +1,4 @@
-// The table of devices: rows match by vendor, name and driver, and the more particular row comes first.
+// The table of devices: rows match by facts, and the more particular row comes first.
 #include "runtime/device/device_table.hpp"
 
 #include <doctest/doctest.h>
@@ -11,65 +11,117 @@ namespace {
 
 struct Device {
     std::uint32_t vendor;
-    const char *name, *driver, *info;
+    const char *name;
+    VkDriverId driver;
+    const char *info;
     VkPhysicalDeviceType type;
+    void (*set)(vkattn_device_facts &) = [](vkattn_device_facts &) {}; // other facts
 };
 
 vkattn::DeviceTraits traits_of(const Device &device) {
     vkattn_device_facts facts{};
     facts.vendor_id = device.vendor;
+    facts.driver_id = device.driver;
     facts.device_type = device.type;
     std::snprintf(facts.name, sizeof facts.name, "%s", device.name);
-    std::snprintf(facts.driver_name, sizeof facts.driver_name, "%s", device.driver);
     std::snprintf(facts.driver_info, sizeof facts.driver_info, "%s", device.info);
+    device.set(facts);
     return vkattn::device_traits(facts);
 }
 
 constexpr auto kDiscrete = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, kIntegrated = VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
                kCpu = VK_PHYSICAL_DEVICE_TYPE_CPU;
+constexpr auto kNone = static_cast<VkDriverId>(0);        // the driver does not tell
+constexpr auto kHoneykrisp = static_cast<VkDriverId>(26); // younger than Debian 12's headers
 
 } // namespace
 
 TEST_SUITE_BEGIN("device_table");
 
-TEST_CASE("matrix units are preferred where they are known to pay") {
+TEST_CASE("NVIDIA's own driver: Turing, of 32 warps a multiprocessor, is better off without matrix units") {
+    const auto matrix_units = [](const char *name, VkDriverId driver, void (*set)(vkattn_device_facts &)) {
+        return traits_of({0x10de, name, driver, "565.57", kDiscrete, set}).matrix_units;
+    };
+    constexpr auto kOwn = VK_DRIVER_ID_NVIDIA_PROPRIETARY;
+    const auto turing = [](vkattn_device_facts &facts) { facts.max_subgroups_per_core = 32; };
+    const auto ampere = [](vkattn_device_facts &facts) { facts.max_subgroups_per_core = 48; };
+    const auto hopper = [](vkattn_device_facts &facts) { facts.max_subgroups_per_core = 64; };
+    for (const char *name : {"NVIDIA GeForce RTX 2080 Ti", "NVIDIA GeForce GTX 1660 Ti", "Tesla T4", "Quadro RTX 4000"})
+        CHECK(matrix_units(name, kOwn, turing) == 0);
+    for (const char *name : {"NVIDIA GeForce RTX 2050", "NVIDIA RTX 2000 Ada Generation", "NVIDIA GeForce RTX 4070"})
+        CHECK(matrix_units(name, kOwn, ampere) == 1);
+    CHECK(matrix_units("NVIDIA H100 PCIe", kOwn, hopper) == 1);
+    CHECK(matrix_units("NVIDIA GeForce RTX 2080 (NVK TU104)", VK_DRIVER_ID_MESA_NVK, turing) == 1);
+}
+
+TEST_CASE("Intel: matrix units pay from Xe2 on, whose subgroups are 16 wide at least, whatever a driver calls it") {
+    const auto matrix_units = [](const char *name, VkDriverId driver, void (*set)(vkattn_device_facts &)) {
+        return traits_of({0x8086, name, driver, "", kIntegrated, set}).matrix_units;
+    };
+    const auto of_8 = [](vkattn_device_facts &facts) { facts.min_subgroup_size = 8; };
+    const auto of_16 = [](vkattn_device_facts &facts) { facts.min_subgroup_size = 16; };
+    const auto of_32 = [](vkattn_device_facts &facts) { facts.min_subgroup_size = 32; };
+    const auto untold = [](vkattn_device_facts &) {};
+    constexpr auto kMesa = VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA, kWindows = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS;
+    CHECK(matrix_units("Intel(R) Arc(tm) A770 Graphics (DG2)", kMesa, of_8) == 0);
+    CHECK(matrix_units("Intel(R) Arc(TM) A770 Graphics", kWindows, of_8) == 0);
+    CHECK(matrix_units("Intel(R) Arc(tm) B580 Graphics (BMG G21)", kMesa, of_16) == 1);
+    for (const char *lunar_lake : {"Intel(R) Arc(TM) 140V GPU (16GB)", "Intel(R) Arc(TM) 130V GPU (8GB)"})
+        CHECK(matrix_units(lunar_lake, kWindows, of_16) == 1);
+    CHECK(matrix_units("Intel(R) Graphics (LNL)", kMesa, of_16) == 1);
+    CHECK(matrix_units("Intel(R) A Future One", kMesa, of_16) == 1);
+    CHECK(matrix_units("Intel(R) A Future One", kWindows, of_32) == 1);
+    CHECK(matrix_units("Intel(R) A Future One", kWindows, untold) == 1);
+}
+
+TEST_CASE("AMD's own drivers: matrix units are real from RDNA3 on, which multiplies signed with unsigned bytes") {
+    const auto matrix_units = [](const char *name, VkDriverId driver, void (*set)(vkattn_device_facts &)) {
+        return traits_of({0x1002, name, driver, "24.10.1", kDiscrete, set}).matrix_units;
+    };
+    const auto rdna2 = [](vkattn_device_facts &) {};
+    const auto rdna3 = [](vkattn_device_facts &facts) { facts.mixed_integer_dot_product = 1; };
+    for (const VkDriverId own : {VK_DRIVER_ID_AMD_PROPRIETARY, VK_DRIVER_ID_AMD_OPEN_SOURCE}) {
+        CHECK(matrix_units("AMD Radeon RX 6800 XT", own, rdna2) == 0);
+        CHECK(matrix_units("AMD Radeon RX 7900 XTX", own, rdna3) == 1);
+        CHECK(matrix_units("AMD Radeon(TM) A Future One", own, rdna3) == 1);
+    }
+    CHECK(matrix_units("AMD Radeon RX 7900 XTX (RADV NAVI31)", VK_DRIVER_ID_MESA_RADV, rdna3) == 1);
+}
+
+TEST_CASE("matrix units of other vendors") {
     const auto matrix_units = [](const Device &device) { return traits_of(device).matrix_units; };
-    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 4070", "NVIDIA", "565.57", kDiscrete}) == 1);
-    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2080 Ti", "NVIDIA", "565.57", kDiscrete}) == 0);
-    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2060 with Max-Q Design", "NVIDIA", "565.57", kDiscrete}) == 0);
-    CHECK(matrix_units({0x10de, "NVIDIA GeForce GTX 1660 Ti", "NVIDIA", "565.57", kDiscrete}) == 0);
-    CHECK(matrix_units({0x10de, "NVIDIA GeForce RTX 2050", "NVIDIA", "565.57", kDiscrete}) == 1);
-    CHECK(matrix_units({0x10de, "NVIDIA RTX 2000 Ada Generation", "NVIDIA", "565.57", kDiscrete}) == 1);
-    CHECK(matrix_units({0x10de, "Tesla T40", "NVIDIA", "565.57", kDiscrete}) == 1);
-    CHECK(matrix_units({0x10de, "Tesla T4", "NVIDIA", "565.57", kDiscrete}) == 0);
-    CHECK(matrix_units({0x1002, "AMD Radeon RX 6800 XT", "AMD proprietary driver", "24.10.1", kDiscrete}) == 0);
-    CHECK(matrix_units({0x1002, "AMD Radeon RX 7900 XTX", "AMD proprietary driver", "24.10.1", kDiscrete}) == 1);
-    CHECK(matrix_units({0x1002, "AMD Radeon RX 7900 XTX (RADV NAVI31)", "radv", "Mesa 25.2.0", kDiscrete}) == 1);
-    CHECK(matrix_units({0x8086, "Intel(R) Arc(tm) A770 Graphics (DG2)", "Intel open-source Mesa driver", "Mesa 25.2.0",
-                        kDiscrete}) == 0);
-    CHECK(matrix_units({0x8086, "Intel(R) Arc(tm) B580 Graphics (BMG G21)", "Intel open-source Mesa driver",
-                        "Mesa 25.2.0", kDiscrete}) == 1);
-    CHECK(matrix_units({0x5143, "Adreno (TM) 750", "Qualcomm", "", kIntegrated}) == 0);
-    CHECK(matrix_units({0x13b5, "Mali-G720", "Mali", "", kIntegrated}) == 1);
+    CHECK(matrix_units({0x5143, "Adreno (TM) 750", VK_DRIVER_ID_QUALCOMM_PROPRIETARY, "", kIntegrated}) == 0);
+    CHECK(matrix_units({0x13b5, "Mali-G720", VK_DRIVER_ID_ARM_PROPRIETARY, "", kIntegrated}) == 1);
+}
+
+TEST_CASE("a device is filled by workgroups for each of its cores, where it tells their number") {
+    const auto parallel_workgroups = [](const char *name, VkPhysicalDeviceType type,
+                                        void (*set)(vkattn_device_facts &)) {
+        return traits_of({0x10de, name, VK_DRIVER_ID_NVIDIA_PROPRIETARY, "565.57", type, set}).parallel_workgroups;
+    };
+    CHECK(parallel_workgroups("A GPU", kDiscrete, [](vkattn_device_facts &facts) { facts.shader_cores = 132; }) == 528);
+    CHECK(parallel_workgroups("A GPU", kIntegrated, [](vkattn_device_facts &facts) { facts.shader_cores = 4; }) == 16);
+    CHECK(parallel_workgroups("A GPU", kDiscrete, [](vkattn_device_facts &) {}) == 512);
+    CHECK(parallel_workgroups("llvmpipe (LLVM 21.1.8, 256 bits)", kCpu, [](vkattn_device_facts &) {}) == 16);
 }
 
 TEST_CASE("MoltenVK, of whatever vendor, sizes arrays from 1.3 on") {
     const auto sizes = [](std::uint32_t vendor, const char *version) {
-        return traits_of({vendor, "Apple M1", "MoltenVK", version, kIntegrated}).specialised_arrays;
+        return traits_of({vendor, "Apple M1", VK_DRIVER_ID_MOLTENVK, version, kIntegrated}).specialised_arrays;
     };
     CHECK(sizes(0x106b, "1.2.11") == 0);
     CHECK(sizes(0x1002, "1.2.9") == 0);
     CHECK(sizes(0x106b, "1.3.0") == 1);
     CHECK(sizes(0x8086, "1.4.1") == 1);
     CHECK(sizes(0x106b, "2.0.0") == 1);
-    CHECK(traits_of({0x106b, "Apple M1", "MoltenVK", "1.4.1", kIntegrated}).matrix_units == 0);
-    CHECK(traits_of({0x106b, "Apple M1 (G13G B1)", "Honeykrisp", "Mesa 25.1", kIntegrated}).specialised_arrays == 1);
+    CHECK(traits_of({0x106b, "Apple M1", VK_DRIVER_ID_MOLTENVK, "1.4.1", kIntegrated}).matrix_units == 0);
+    CHECK(traits_of({0x106b, "Apple M1 (G13G B1)", kHoneykrisp, "Mesa 25.1", kIntegrated}).specialised_arrays == 1);
 }
 
 TEST_CASE("versions of a driver, and what is in no row") {
-    const Device newest{0x10005, "llvmpipe (LLVM 21.1.8, 256 bits)", "llvmpipe", "Mesa 26.1.6", kCpu};
-    const Device newer{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", "llvmpipe", "Mesa 25.0.7", kCpu};
-    const Device old{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", "llvmpipe", "Mesa 22.3.6", kCpu};
+    const Device newest{0x10005, "llvmpipe (LLVM 21.1.8, 256 bits)", VK_DRIVER_ID_MESA_LLVMPIPE, "Mesa 26.1.6", kCpu};
+    const Device newer{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", VK_DRIVER_ID_MESA_LLVMPIPE, "Mesa 25.0.7", kCpu};
+    const Device old{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", VK_DRIVER_ID_MESA_LLVMPIPE, "Mesa 22.3.6", kCpu};
     CHECK(traits_of(newest).scalar_address_loads == 1);
     CHECK(traits_of(newer).scalar_address_loads == 0);
     CHECK(traits_of(old).scalar_address_loads == 0);
@@ -82,10 +134,15 @@ TEST_CASE("versions of a driver, and what is in no row") {
     CHECK(traits_of(newest).unpacks_halves == 1);
     CHECK(traits_of(old).self_test == 0);
     CHECK(traits_of(old).max_dispatch_megaflops == 0);
-    const vkattn::DeviceTraits unknown = traits_of({0x1234, "A new one", "", "", kDiscrete});
+    const vkattn::DeviceTraits unknown = traits_of({0x1234, "A new one", kNone, "", kDiscrete});
     CHECK(unknown.max_loop_iterations == 0);
     CHECK(unknown.self_test == 1);
     CHECK(unknown.max_dispatch_megaflops > 0);
+    // in a virtual machine Venus stands between, and passes the host's name on
+    const Device guest{0x10005, "Virtio-GPU Venus (llvmpipe (LLVM 15.0.6, 256 bits))", VK_DRIVER_ID_MESA_VENUS,
+                       "Mesa 22.3.6", kCpu};
+    CHECK(traits_of(guest).max_loop_iterations == 65535);
+    CHECK(traits_of({0x1234, "allvmpipes", kNone, "", kDiscrete}).max_loop_iterations == 0); // no whole word
 }
 
 TEST_SUITE_END();

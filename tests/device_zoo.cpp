@@ -66,6 +66,10 @@ void set_limits(const json &device, vkattn_device_facts &facts) {
     for (std::size_t axis = 0; axis < 3; ++axis)
         facts.max_workgroup_count[axis] = device.at("max_workgroup_count").at(axis);
     facts.subgroup_size = device.at("subgroup_size");
+    facts.min_subgroup_size = device.at("min_subgroup_size");
+    facts.max_subgroup_size = device.at("max_subgroup_size");
+    facts.shader_cores = device.at("shader_cores");
+    facts.max_subgroups_per_core = device.at("max_subgroups_per_core");
     facts.subgroup_features = subgroup_features_of(device.at("subgroup_features"));
     for (const std::string shape : device.at("matrix_shapes"))
         facts.matrix_shapes[facts.matrix_shape_count++] = shape_of(shape);
@@ -80,6 +84,7 @@ void set_features(const json &features, vkattn_device_facts &facts) {
     facts.storage_8bit = flag("storage_8bit");
     facts.buffer_device_address = facts.buffers_have_addresses = flag("buffer_device_address");
     facts.integer_dot_product = flag("integer_dot_product");
+    facts.mixed_integer_dot_product = flag("mixed_integer_dot_product");
     facts.vulkan_memory_model = flag("vulkan_memory_model");
     facts.subgroup_size_control = flag("subgroup_size_control");
     facts.cooperative_matrix = flag("cooperative_matrix");
@@ -118,6 +123,7 @@ ZooDevice device_of(const std::filesystem::path &path) {
     caps.vendor_id = device.at("vendor_id");
     caps.device_id = device.at("device_id");
     caps.driver_version = device.at("driver_version");
+    caps.driver_id = device.at("driver_id");
     caps.api_version = version_of(device.at("api_version"));
     caps.device_type = type_of(device.at("type"));
     set_limits(device, caps);

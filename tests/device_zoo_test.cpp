@@ -183,6 +183,20 @@ TEST_CASE("shared memory is counted as a module declares it") {
     CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kLinear), {}) == 2 * 32 * 9 * 16);
 }
 
+TEST_CASE("drivers of AMD and NVIDIA tell the number of cores, and all that tell subgroup sizes tell sensible ones") {
+    constexpr std::uint32_t kAmd = 0x1002, kNvidia = 0x10de;
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        const vkattn::DeviceCaps &caps = device.caps;
+        CHECK(caps.driver_id != 0);
+        if (caps.vendor_id == kAmd || caps.vendor_id == kNvidia)
+            CHECK(caps.shader_cores * caps.max_subgroups_per_core > 0);
+        if (caps.max_subgroup_size == 0) continue;
+        CHECK(caps.min_subgroup_size <= caps.subgroup_size);
+        CHECK(caps.subgroup_size <= caps.max_subgroup_size);
+    }
+}
+
 TEST_CASE("kernels are judged from a device's facts as they were on the device") {
     const std::vector<ZooDevice> devices = device_zoo();
     CHECK(devices.size() >= 5);

@@ -36,6 +36,7 @@ vkattn_layer_config deepseek_v3() {
     config.qk_rope_head_dim = 64;
     config.v_head_dim = 128;
     config.mla_form = VKATTN_MLA_ABSORB;
+    config.rope_theta = 10000;
     return config;
 }
 
@@ -273,23 +274,26 @@ TEST_CASE("an absent description of the use is one of defaults") {
 TEST_CASE("a configuration that no layer could have is refused with the reason") {
     vkattn_layer_config config = named("mha", 64, 4);
     config.num_kv_heads = 3;
-    check_refused(config, {}, "multiple of num_kv_heads = 3");
+    check_refused(config, {}, "multiple of num_kv_heads 3");
     config = named("mha", 64, 4);
     config.embed_dim = 66;
-    check_refused(config, {}, "embed_dim is 66");
+    check_refused(config, {}, "embed_dim: 66");
     config.num_heads = 0;
-    check_refused(config, {}, "num_heads is 0");
+    check_refused(config, {}, "num_heads: 0");
     config = named("mla", 64, 4);
     config.qk_rope_head_dim = 3;
-    check_refused(config, {}, "qk_rope_head_dim is 3");
+    check_refused(config, {}, "qk_rope_head_dim: 3");
     config = named("mla", 64, 4);
     config.mla_form = static_cast<vkattn_mla_form>(9);
-    check_refused(config, {}, "mla_form is 9");
+    check_refused(config, {}, "mla_form: 9");
+    config = named("mla", 64, 4);
+    config.rope_theta = 0;
+    check_refused(config, {}, "rope_theta: 0");
     config = named("encoder_layer", 64, 4);
     config.ffn_dim = 0;
-    check_refused(config, {}, "ffn_dim is 0");
+    check_refused(config, {}, "ffn_dim: 0");
     config.kind = static_cast<vkattn_layer_kind>(40);
-    check_refused(config, {}, "kind is 40");
+    check_refused(config, {}, "kind: 40");
 }
 
 TEST_CASE("types and sizes that cannot be are refused with the reason") {
@@ -304,9 +308,10 @@ TEST_CASE("types and sizes that cannot be are refused with the reason") {
     info.context_len = std::numeric_limits<std::uint64_t>::max();
     check_refused(config, info, "64 bits");
     vkattn_layer_config huge = named("mha", 1U << 29U, 1);
-    huge.head_dim = std::numeric_limits<std::uint32_t>::max();
-    huge.embed_dim = std::numeric_limits<std::uint32_t>::max();
+    huge.num_heads = huge.num_kv_heads = huge.head_dim = 1U << 29U;
     check_refused(huge, {}, "64 bits");
+    huge.head_dim = std::numeric_limits<std::uint32_t>::max();
+    check_refused(huge, {}, "head_dim: 4294967295, expected at most 2^29");
 }
 
 TEST_SUITE_END();

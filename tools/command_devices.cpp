@@ -17,7 +17,7 @@ struct NamedFlag {
     std::uint32_t vkattn_device_facts::*member;
 };
 
-constexpr std::array<NamedFlag, 14> kFeatures{
+constexpr std::array<NamedFlag, 15> kFeatures{
     {{"push_descriptors", &vkattn_device_facts::push_descriptors},
      {"storage_16bit", &vkattn_device_facts::storage_16bit},
      {"shader_float16", &vkattn_device_facts::shader_float16},
@@ -25,6 +25,7 @@ constexpr std::array<NamedFlag, 14> kFeatures{
      {"shader_int8", &vkattn_device_facts::shader_int8},
      {"buffer_device_address", &vkattn_device_facts::buffer_device_address},
      {"integer_dot_product", &vkattn_device_facts::integer_dot_product},
+     {"mixed_integer_dot_product", &vkattn_device_facts::mixed_integer_dot_product},
      {"vulkan_memory_model", &vkattn_device_facts::vulkan_memory_model},
      {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
      {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
@@ -104,6 +105,7 @@ nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
             {"driver_name", facts.driver_name},
             {"driver_info", facts.driver_info},
             {"driver_version", facts.driver_version},
+            {"driver_id", facts.driver_id},
             {"api_version", version_text(facts.api_version)},
             {"vendor_id", facts.vendor_id},
             {"device_id", facts.device_id},
@@ -119,6 +121,10 @@ nlohmann::json to_json(const vkattn_device_facts &facts, vkattn_kernel kernel) {
             {"max_workgroup_invocations", facts.max_workgroup_invocations},
             {"max_workgroup_count", facts.max_workgroup_count},
             {"subgroup_size", facts.subgroup_size},
+            {"min_subgroup_size", facts.min_subgroup_size},
+            {"max_subgroup_size", facts.max_subgroup_size},
+            {"shader_cores", facts.shader_cores},
+            {"max_subgroups_per_core", facts.max_subgroups_per_core},
             {"subgroup_features", subgroup_features(facts)},
             {"matrix_shapes", matrix_shapes(facts)},
             {"max_loop_iterations", facts.max_loop_iterations},
@@ -143,6 +149,14 @@ void print_features(const vkattn_device_facts &facts) {
     std::cout << "   features  " << joined(present) << "\n   without   " << joined(absent) << "\n";
 }
 
+// "32" or, where a pipeline may have others, "32 (16 to 32)".
+std::string subgroup_sizes(const vkattn_device_facts &facts) {
+    std::string text = std::to_string(facts.subgroup_size);
+    if (facts.min_subgroup_size != facts.max_subgroup_size)
+        text += " (" + std::to_string(facts.min_subgroup_size) + " to " + std::to_string(facts.max_subgroup_size) + ")";
+    return text;
+}
+
 void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     std::cout << facts.index << ": " << facts.name << " (" << type_name(facts.device_type) << ")\n"
               << "   driver    " << driver_text(facts) << ", Vulkan " << version_text(facts.api_version) << "\n"
@@ -150,7 +164,13 @@ void print_device(const vkattn_device_facts &facts, vkattn_kernel kernel) {
               << mebibytes(facts.max_storage_buffer_range) << "\n"
               << "   workgroup " << facts.max_workgroup_invocations << " invocations, " << facts.max_shared_memory_bytes
               << " bytes shared, " << facts.max_push_constants_bytes << " bytes of push constants\n"
-              << "   subgroup  " << facts.subgroup_size << ": " << joined(subgroup_features(facts)) << "\n";
+              << "   subgroup  " << subgroup_sizes(facts) << ": " << joined(subgroup_features(facts)) << "\n";
+    if (facts.shader_cores != 0) {
+        std::cout << "   cores     " << facts.shader_cores;
+        if (facts.max_subgroups_per_core != 0)
+            std::cout << ", up to " << facts.max_subgroups_per_core << " subgroups on each";
+        std::cout << "\n";
+    }
     if (facts.matrix_shape_count != 0) std::cout << "   matrices  " << joined(matrix_shapes(facts)) << "\n";
     print_features(facts);
     for (const vkattn_kernel_support &support : kernels_of(facts, kernel))

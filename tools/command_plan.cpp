@@ -66,11 +66,11 @@ int plan_command(const CommonOptions &common, const PlanOptions &options, Valida
     for (const AttentionShape &shape : shapes_of(options)) {
         const ShapedProblem problem = problem_of(shape, kernel);
         const Plan plan = context.attention_plan(problem.desc);
-        Planned planned{shape_text(shape, "q_len " + std::to_string(shape.q_len) + ", kv_len " +
-                                              std::to_string(shape.kv_len)),
-                        plan.report(),
-                        plan.requirements(),
-                        {}};
+        Planned planned{
+            shape_text(shape, "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len)),
+            plan.report(),
+            plan.requirements(),
+            {}};
         if (options.explain) planned.options = context.explain(problem.desc);
         if (options.json)
             all.push_back(to_json(planned));

@@ -106,6 +106,7 @@ vkattn_layer_config latent_config(const HuggingFaceConfig &file) {
     config.qk_rope_head_dim = file.size("qk_rope_head_dim");
     config.v_head_dim = file.size("v_head_dim");
     config.mla_form = VKATTN_MLA_ABSORB;
+    config.rope_theta = 10000; // DeepSeek's; no cost depends on it, but the layer must have one
     config.rope_interleaved = 1;
     return config;
 }

@@ -166,7 +166,9 @@ typedef struct vkattn_matrix_shape {
     vkattn_type type; /* of the factors: F16 or BF16 */
 } vkattn_matrix_shape;
 
-/* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. */
+/* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use
+ * storage_16bit, storage_8bit, shader_int8, integer_dot_product, max_push_constants_bytes and portability_subset: they
+ * are told for your own shaders and reports. */
 typedef struct vkattn_device_facts {
     uint32_t index; /* position in the enumeration; 0 for a wrapped device */
     char name[256];
@@ -175,6 +177,7 @@ typedef struct vkattn_device_facts {
     uint32_t vendor_id;
     uint32_t device_id;
     uint32_t driver_version; /* as the driver packs it */
+    uint32_t driver_id;      /* VkDriverId, of VK_KHR_driver_properties or Vulkan 1.2; 0: the driver does not tell */
     uint32_t api_version;    /* VK_API_VERSION_* packing; what the context may use */
     VkPhysicalDeviceType device_type;
     uint8_t device_uuid[16];
@@ -188,8 +191,19 @@ typedef struct vkattn_device_facts {
     uint32_t max_shared_memory_bytes;
     uint32_t max_workgroup_invocations;
     uint32_t max_workgroup_count[3];
-    uint32_t subgroup_size;     /* invocations */
+    uint32_t subgroup_size; /* invocations */
+    /* Invocations: the range of subgroup sizes, of VK_EXT_subgroup_size_control or Vulkan 1.3; 0: unknown. */
+    uint32_t min_subgroup_size;
+    uint32_t max_subgroup_size;
     uint32_t subgroup_features; /* VkSubgroupFeatureFlags in the compute stage, 0 if none */
+    /* The number of shader cores, and of subgroups that one core keeps at a time; 0: unknown, the device has none of
+     * these extensions.
+     *   VK_NV_shader_sm_builtins       streaming multiprocessors, and their warps
+     *   VK_AMD_shader_core_properties  compute units, and their wavefronts; the active ones alone with
+     *                                  VK_AMD_shader_core_properties2
+     *   VK_ARM_shader_core_builtins    shader cores, and their warps */
+    uint32_t shader_cores;
+    uint32_t max_subgroups_per_core;
     uint32_t push_descriptors;
     uint32_t storage_16bit;
     uint32_t shader_float16;
@@ -198,6 +212,10 @@ typedef struct vkattn_device_facts {
     uint32_t buffer_device_address;
     uint32_t buffers_have_addresses; /* 1: kernels may read bound buffers through them; see vkattn_context_info */
     uint32_t integer_dot_product;
+    /* 1: dot products of four signed with four unsigned bytes are accelerated
+     * (integerDotProduct4x8BitPackedMixedSignednessAccelerated of VK_KHR_shader_integer_dot_product or Vulkan 1.3): AMD's
+     * are from RDNA3 on. 0: not, or unknown */
+    uint32_t mixed_integer_dot_product;
     uint32_t vulkan_memory_model;   /* with device scope */
     uint32_t subgroup_size_control; /* full subgroups of a size that the pipeline asks for */
     uint32_t cooperative_matrix;

@@ -8,16 +8,18 @@ namespace vkattn {
 namespace {
 
 constexpr uint32_t kAmd = 0x1002, kIntel = 0x8086, kNvidia = 0x10de, kQualcomm = 0x5143; // PCI; Khronos' for no PCI
-constexpr uint32_t kMesaSoftware = 0x10005;
-constexpr uint32_t kGoogle = 0x1ae0;
-constexpr uint32_t kAnyVendor = 0;
+constexpr uint32_t kAny = 0;
 
+using Predicate = bool (*)(const vkattn_device_facts &facts);
+
+// A row matches by what the device says of itself; by a name only where nothing else tells.
 struct Row {
-    uint32_t vendor;
-    std::string_view name;   // what the device's name contains, in whole words; with a * behind, the last one begins so
-    std::string_view driver; // what the driver's name contains
-    std::string_view info;   // what the driver's information begins with, up to its version
-    uint32_t first_version;
+    uint32_t vendor = kAny;
+    uint32_t driver = kAny;     // VkDriverId
+    Predicate says = nullptr;   // of its other facts
+    std::string_view name = ""; // whole words of the device's name
+    std::string_view info = ""; // what the driver's information begins with, up to its version
+    uint32_t first_version = 0;
     DeviceTraits traits;
 };
 
@@ -36,71 +38,66 @@ constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads) {
             .matrix_outputs = 8};
 }
 
+// Intel's Xe2 and later have subgroups of 16 and 32; those before of 8, too: Mesa's drivers of the GPUs in tests/devices.
+// A driver that does not tell is taken for a later one.
+bool is_before_xe2(const vkattn_device_facts &facts) {
+    return facts.min_subgroup_size != 0 && facts.min_subgroup_size < 16;
+}
+
+// AMD's own two drivers, on a GPU before RDNA3. RDNA3 brought both the matrix instructions and V_DOT4_I32_IU8, which
+// multiplies signed with unsigned bytes (the ISA documents of RDNA2 and RDNA3).
+bool is_emulated_by_amd(const vkattn_device_facts &facts) {
+    const bool of_amd =
+        facts.driver_id == VK_DRIVER_ID_AMD_PROPRIETARY || facts.driver_id == VK_DRIVER_ID_AMD_OPEN_SOURCE;
+    return of_amd && facts.mixed_integer_dot_product == 0;
+}
+
+// A multiprocessor of Turing keeps 32 warps, of Volta 64, of all later ones 48 or 64 (CUDA programming guide, compute
+// capabilities).
+bool is_turing(const vkattn_device_facts &facts) { return facts.max_subgroups_per_core == 32; }
+
 constexpr Row kTable[] = {
     // Other projects' experience, not measured here: before 1.3, MoltenVK silently gave arrays whose sizes are
     // specialisation constants their default sizes (its issue 2423). Sizes of cooperative matrices must be constants
     // for it.
-    {kAnyVendor, "", "MoltenVK", "1.", 3, {.matrix_units = 0}},
-    {kAnyVendor, "", "MoltenVK", "1.", 0, {.specialised_arrays = 0, .matrix_units = 0}},
-    {kAnyVendor, "", "MoltenVK", "", 0, {.matrix_units = 0}},
+    {.driver = VK_DRIVER_ID_MOLTENVK, .info = "1.", .first_version = 3, .traits = {.matrix_units = 0}},
+    {.driver = VK_DRIVER_ID_MOLTENVK, .info = "1.", .traits = {.specialised_arrays = 0, .matrix_units = 0}},
+    {.driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 0}},
 
+    // llvmpipe is matched by name: a guest that sees it through Venus gets the host's name, and Venus' driver_id.
+    //
     // Mesa 26's llvmpipe: attention of 64 wide heads runs at 114 GFLOP/s through addresses, at 98 % of what it
     // multiplies and adds at most, and at 4 through bound buffers. The loop limit is that of all llvmpipes, below. A
     // 64-bit value that differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on
     // the stack, and cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to
     // compile.
-    {kMesaSoftware, "llvmpipe", "", "Mesa ", 26, llvmpipe_traits(1)},
-    // llvmpipe ends a shader's loops, silently, after so many trips in all, nested ones included
+    {.name = "llvmpipe", .info = "Mesa ", .first_version = 26, .traits = llvmpipe_traits(1)},
+    // llvmpipe ends a shader's loops, silently, after so many iterations in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 26 uniform loads inside loops are made once a lane.
-    {kMesaSoftware, "llvmpipe", "", "", 0, llvmpipe_traits(0)},
+    {.name = "llvmpipe", .traits = llvmpipe_traits(0)},
     // SwiftShader: linear layers (512 to 512 features, f16) of one row run at 0.06 GFLOP/s through addresses and at 0.02
     // in shared memory, of 4 at 0.14 and 0.02, of 64 at 0.18 and 0.34.
-    {kGoogle, "SwiftShader", "", "", 0, {.most_addressed_linear_rows = 16}},
+    {.driver = VK_DRIVER_ID_GOOGLE_SWIFTSHADER, .traits = {.most_addressed_linear_rows = 16}},
 
     // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than
-    // plain arithmetic or wrong. Rows of devices that are well stand before their vendor's.
+    // plain arithmetic or wrong. Any other device's are preferred: the self-test judges their numbers.
     //
-    // Intel: Xe2 (Battlemage, Lunar Lake) and later are well; before, cooperative matrices do not pay.
-    {kIntel, "BMG", "", "", 0, {}},
-    {kIntel, "Arc(TM) B*", "", "", 0, {}},
-    {kIntel, "Arc(tm) B*", "", "", 0, {}},
-    {kIntel, "LNL", "", "", 0, {}},
-    {kIntel, "Lunar Lake", "", "", 0, {}},
-    {kIntel, "PTL", "", "", 0, {}},
-    {kIntel, "Panther Lake", "", "", 0, {}},
-    {kIntel, "", "", "", 0, {.matrix_units = 0}},
-    // AMD's own drivers list them on GPUs that emulate them; RDNA3 and later have them.
-    {kAmd, "RX 7*", "", "", 0, {}},
-    {kAmd, "RX 9*", "", "", 0, {}},
-    {kAmd, "PRO W7*", "", "", 0, {}},
-    {kAmd, "AI PRO", "", "", 0, {}},
-    {kAmd, "740M", "", "", 0, {}},
-    {kAmd, "760M", "", "", 0, {}},
-    {kAmd, "780M", "", "", 0, {}},
-    {kAmd, "840M", "", "", 0, {}},
-    {kAmd, "860M", "", "", 0, {}},
-    {kAmd, "880M", "", "", 0, {}},
-    {kAmd, "890M", "", "", 0, {}},
-    {kAmd, "8050S", "", "", 0, {}},
-    {kAmd, "8060S", "", "", 0, {}},
-    {kAmd, "", "AMD proprietary", "", 0, {.matrix_units = 0}},
-    // Turing, whose names other generations share the beginnings of (RTX 2050, RTX 2000 Ada).
-    {kNvidia, "RTX 2060", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "RTX 2070", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "RTX 2080", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "GTX 16*", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "Quadro RTX", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "TITAN RTX", "", "", 0, {.matrix_units = 0}},
-    {kNvidia, "Tesla T4", "", "", 0, {.matrix_units = 0}},
-    // Adreno.
-    {kQualcomm, "", "", "", 0, {.matrix_units = 0}},
+    // llama.cpp (ggml_vk_khr_cooperative_matrix_support): Xe2 gains by them, an Arc A770 loses.
+    {.vendor = kIntel, .says = is_before_xe2, .traits = {.matrix_units = 0}},
+    // The same place: AMD's own drivers list them on all GPUs, and emulate them.
+    {.vendor = kAmd, .says = is_emulated_by_amd, .traits = {.matrix_units = 0}},
+    // llama.cpp, pull request 19290: flash attention leaves them alone on Turing, for a bug of NVIDIA's compiler. Mesa's
+    // driver has a compiler of its own.
+    {.vendor = kNvidia, .driver = VK_DRIVER_ID_NVIDIA_PROPRIETARY, .says = is_turing, .traits = {.matrix_units = 0}},
+    // Adreno: nothing tells GPUs apart on which they would pay, and nobody that we know of has found one.
+    {.vendor = kQualcomm, .traits = {.matrix_units = 0}},
 };
 
-// The number that `info` goes on with behind `prefix`; -1 where it does not.
-int64_t version_behind(std::string_view info, std::string_view prefix) {
+// The number that follows `prefix` at the beginning of `info`, 0 if none does; -1 if `info` does not begin so.
+int64_t version_after(std::string_view info, std::string_view prefix) {
     if (!info.starts_with(prefix)) return -1;
-    int64_t version = 0; // where there is no number
+    int64_t version = 0;
     std::from_chars(info.data() + prefix.size(), info.data() + info.size(), version);
     return version;
 }
@@ -122,22 +119,31 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
-// Whether a device's name contains the words of a row.
+// Whether a device's name contains the words of a row, whole.
 bool names_device(std::string_view words, std::string_view name) {
     if (words.empty()) return true;
-    const bool is_beginning = words.back() == '*';
-    if (is_beginning) words.remove_suffix(1);
     for (size_t at = name.find(words); at != std::string_view::npos; at = name.find(words, at + 1)) {
         const size_t end = at + words.size();
-        const bool begins = at == 0 || !is_alphanumeric(name[at - 1]);
-        if (begins && (is_beginning || end == name.size() || !is_alphanumeric(name[end]))) return true;
+        if ((at == 0 || !is_alphanumeric(name[at - 1])) && (end == name.size() || !is_alphanumeric(name[end])))
+            return true;
     }
     return false;
 }
 
 bool matches(const Row &row, const vkattn_device_facts &facts) {
-    return (row.vendor == kAnyVendor || facts.vendor_id == row.vendor) && names_device(row.name, facts.name) &&
-           contains(facts.driver_name, row.driver) && version_behind(facts.driver_info, row.info) >= row.first_version;
+    const auto is = [](uint32_t wanted, uint32_t actual) { return wanted == kAny || wanted == actual; };
+    return is(row.vendor, facts.vendor_id) && is(row.driver, facts.driver_id) &&
+           (row.says == nullptr || row.says(facts)) && names_device(row.name, facts.name) &&
+           version_after(facts.driver_info, row.info) >= row.first_version;
+}
+
+// Four workgroups of decode, of 128 invocations, on each core. FlashAttention and llama.cpp split keys for two, of more
+// invocations. A single query has workgroups of one subgroup, and four times as many: 16 are the most that Turing and
+// most Amperes keep at a time (CUDA programming guide), and no GPU of tests/devices keeps fewer than 32 subgroups. The
+// rest would wait, and their parts be merged for nothing. Where the number of cores is unknown: enough for 128.
+uint32_t workgroups_that_fill(uint32_t shader_cores) {
+    constexpr uint32_t kWorkgroupsOfCore = 4, kUnknown = 512;
+    return shader_cores == 0 ? kUnknown : shader_cores * kWorkgroupsOfCore;
 }
 
 } // namespace
@@ -147,6 +153,7 @@ DeviceTraits device_traits(const vkattn_device_facts &facts) {
     DeviceTraits traits = row == std::end(kTable) ? DeviceTraits{} : row->traits;
     if (kCompilesForArm64 && contains(facts.name, "llvmpipe (LLVM 15")) traits.unpacks_halves = 0;
     if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts.device_type);
+    if (traits.parallel_workgroups == 0) traits.parallel_workgroups = workgroups_that_fill(facts.shader_cores);
     if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
     return traits;
 }

@@ -15,9 +15,8 @@ struct DeviceTraits {
     // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost
     // less than shared memory; 0: it is not to be used.
     uint32_t most_addressed_linear_rows = 0;
-    // Workgroups that fill the device: what decode splits keys for. A GPU has some ten to some hundred cores, and wants
-    // several workgroups on each.
-    uint32_t parallel_workgroups = 512;
+    // Workgroups that fill the device: what decode splits keys for. 0 in the table: by the number of its cores.
+    uint32_t parallel_workgroups = 0;
     // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end
     // what keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
@@ -40,7 +39,7 @@ struct DeviceTraits {
 };
 
 // The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's
-// type.
+// type and its cores.
 DeviceTraits device_traits(const vkattn_device_facts &facts);
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/layers/cache_sizes.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/support/usage.hpp"
 #include "runtime/vulkan/memory.hpp"
@@ -7,17 +8,6 @@
 #include <span>
 
 namespace vkattn {
-
-// The sizes of a cache; specified in vkattn.h at vkattn_cache_info.
-struct CacheSizes {
-    uint32_t batch;
-    uint32_t capacity; // tokens
-    uint32_t heads;
-    uint32_t key_width;   // elements of a token and head
-    uint32_t value_width; // 0: the values are part of the keys
-    vkattn_type key_type;
-    vkattn_type value_type;
-};
 
 // Keys and values of earlier tokens on the device, and how many there are of each sequence: on the device, where
 // recorded commands read and advance it, and on the host, which refuses appends beyond the capacity beforehand.

@@ -36,10 +36,12 @@ View add_decompression(PlanBuilder &builder, const Layer &layer, const View &lat
 
 vkattn_layer_config checked_compressed_kv_config(const vkattn_layer_config &config) {
     vkattn_layer_config checked = config;
-    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
-    require(config.num_heads >= 1 && config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+    check_size("embed_dim", config.embed_dim);
+    check_size("num_heads", config.num_heads);
+    require(config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
             ", expected a divisor of embed_dim ", config.embed_dim);
-    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
+    check_size("latent_dim", config.latent_dim);
+    check_size("decompress_lora_rank", config.decompress_lora_rank, 0);
     checked.head_dim = config.embed_dim / config.num_heads;
     require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "embed_dim, num_heads: head size ", checked.head_dim,
             ", expected an even number for the rotary embedding");
@@ -48,16 +50,23 @@ vkattn_layer_config checked_compressed_kv_config(const vkattn_layer_config &conf
 
 std::vector<WeightSpec> compressed_kv_weights(const vkattn_layer_config &config) {
     const uint64_t width = config.embed_dim, latent = config.latent_dim, rank = config.decompress_lora_rank;
+    // the latents of K and of V share their matrices: two uses for a token
+    constexpr uint32_t kLatentsOfToken = 2;
+    constexpr MatrixUse kLifts{.rows = MultipliedRows::kEveryKey, .times = kLatentsOfToken};
     std::vector<WeightSpec> specs;
     add_linear_specs(specs, "uqkv_proj", width + 2 * latent, width);
-    add_linear_specs(specs, "latent_proj", latent, latent);
+    add_linear_specs(specs, "latent_proj", latent, latent, {.times = kLatentsOfToken});
     add_linear_specs(specs, "out_proj", width, width);
-    specs.push_back({"decompress_matrix", {latent, width}});
+    specs.push_back({"decompress_matrix", {latent, width}, false, kLifts});
     if (rank > 0) {
-        specs.push_back({"decompress_lora_a", {latent, rank}});
-        specs.push_back({"decompress_lora_b", {rank, width}});
+        specs.push_back({"decompress_lora_a", {latent, rank}, false, kLifts});
+        specs.push_back({"decompress_lora_b", {rank, width}, false, kLifts});
     }
     return specs;
+}
+
+AttentionSizes compressed_kv_attention(const vkattn_layer_config &config) {
+    return {.query_heads = config.num_heads, .head_dim = config.head_dim, .v_head_dim = config.head_dim};
 }
 
 void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {

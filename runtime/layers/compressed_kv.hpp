@@ -10,6 +10,7 @@ namespace vkattn {
 
 vkattn_layer_config checked_compressed_kv_config(const vkattn_layer_config &config);
 std::vector<WeightSpec> compressed_kv_weights(const vkattn_layer_config &config);
+AttentionSizes compressed_kv_attention(const vkattn_layer_config &config);
 void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 
 } // namespace vkattn

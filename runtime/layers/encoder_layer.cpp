@@ -31,7 +31,7 @@ void add_feed_forward(PlanBuilder &builder, const Layer &layer, const View &inpu
 } // namespace
 
 vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config) {
-    require(config.ffn_dim >= 1, "ffn_dim: 0, expected at least 1");
+    check_size("ffn_dim", config.ffn_dim);
     require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
             "activation: ", static_cast<int>(config.activation), ", expected a vkattn_activation");
     return checked_mha_config(config);

@@ -6,10 +6,11 @@
 namespace vkattn {
 
 vkattn_layer_config checked_latent_mha_config(const vkattn_layer_config &config) {
-    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
-    require(config.num_heads >= 1 && config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+    check_size("embed_dim", config.embed_dim);
+    check_size("num_heads", config.num_heads);
+    require(config.embed_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
             ", expected a divisor of embed_dim ", config.embed_dim);
-    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
+    check_size("latent_dim", config.latent_dim);
     return config;
 }
 
@@ -17,8 +18,13 @@ std::vector<WeightSpec> latent_mha_weights(const vkattn_layer_config &config) {
     std::vector<WeightSpec> specs;
     add_linear_specs(specs, "q_proj", uint64_t{config.num_heads} * config.latent_dim, config.embed_dim);
     add_linear_specs(specs, "kv_proj", uint64_t{2} * config.latent_dim, config.embed_dim);
+    // each head lifts its own latent with its own rows: together one use of the whole matrix
     add_linear_specs(specs, "up_proj", config.embed_dim, config.latent_dim);
     return specs;
+}
+
+AttentionSizes latent_mha_attention(const vkattn_layer_config &config) {
+    return {.query_heads = config.num_heads, .head_dim = config.latent_dim, .v_head_dim = config.latent_dim};
 }
 
 void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {

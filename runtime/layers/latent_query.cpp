@@ -5,22 +5,32 @@
 namespace vkattn {
 
 vkattn_layer_config checked_latent_query_config(const vkattn_layer_config &config) {
-    require(config.input_dim >= 1, "input_dim: 0, expected at least 1");
-    require(config.latent_dim >= 1, "latent_dim: 0, expected at least 1");
-    require(config.num_latents >= 1, "num_latents: 0, expected at least 1");
-    require(config.num_heads >= 1 && config.latent_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
+    check_size("input_dim", config.input_dim);
+    check_size("latent_dim", config.latent_dim);
+    check_size("num_latents", config.num_latents);
+    check_size("num_heads", config.num_heads);
+    require(config.latent_dim % config.num_heads == 0, "num_heads: ", config.num_heads,
             ", expected a divisor of latent_dim ", config.latent_dim);
     return config;
 }
 
 std::vector<WeightSpec> latent_query_weights(const vkattn_layer_config &config) {
+    constexpr MatrixUse kOfLatents{.rows = MultipliedRows::kLatents, .times = 1};
     std::vector<WeightSpec> specs;
     specs.push_back({"latents", {config.num_latents, config.latent_dim}});
-    add_linear_specs(specs, "q_proj", config.latent_dim, config.latent_dim);
+    add_linear_specs(specs, "q_proj", config.latent_dim, config.latent_dim, kOfLatents);
     add_linear_specs(specs, "k_proj", config.latent_dim, config.input_dim);
     add_linear_specs(specs, "v_proj", config.latent_dim, config.input_dim);
-    add_linear_specs(specs, "out_proj", config.latent_dim, config.latent_dim);
+    add_linear_specs(specs, "out_proj", config.latent_dim, config.latent_dim, kOfLatents);
     return specs;
+}
+
+AttentionSizes latent_query_attention(const vkattn_layer_config &config) {
+    const uint64_t head_dim = config.latent_dim / config.num_heads;
+    return {.query_heads = config.num_heads,
+            .head_dim = head_dim,
+            .v_head_dim = head_dim,
+            .latent_queries = config.num_latents};
 }
 
 void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {

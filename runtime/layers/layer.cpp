@@ -133,9 +133,14 @@ View Layer::weight(const std::string &name) const {
 }
 
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
-                      uint64_t in_features) {
-    specs.push_back({name + ".weight", {out_features, in_features}});
+                      uint64_t in_features, MatrixUse use) {
+    specs.push_back({name + ".weight", {out_features, in_features}, false, use});
     specs.push_back({name + ".bias", {out_features}, true});
+}
+
+void check_size(const char *name, uint32_t size, uint32_t least) {
+    require(size >= least, name, ": ", size, ", expected at least ", least);
+    require(size <= kLargestSize, name, ": ", size, ", expected at most 2^29");
 }
 
 namespace {
@@ -144,8 +149,10 @@ namespace {
 struct LayerKind {
     vkattn_layer_config (*check)(const vkattn_layer_config &);
     std::vector<WeightSpec> (*weights)(const vkattn_layer_config &);
+    AttentionSizes (*attention)(const vkattn_layer_config &);
     void (*plan)(PlanBuilder &, const Layer &, const LayerCall &);
-    CacheSizes (*cache)(const vkattn_layer_config &); // heads and widths; NULL: keeps none
+    CacheSizes (*cache)(const vkattn_layer_config &);  // heads and widths; NULL: keeps none
+    CacheSizes (*decode)(const vkattn_layer_config &); // of what decode steps keep; NULL: it takes none
 };
 
 std::vector<WeightSpec> mha_weights(const vkattn_layer_config &config) {
@@ -181,15 +188,17 @@ CacheSizes two_latents_cache(const vkattn_layer_config &config) {
     return sizes;
 }
 
-// In the order of vkattn_layer_kind.
+// In the order of vkattn_layer_kind. The two caches differ where a layer cannot do what its kind is for: LATENT_MHA takes
+// no cache here, yet its latents are what the method keeps; ENCODER takes one, but is meant for whole sequences.
 constexpr LayerKind kKinds[] = {
-    {checked_mha_config, mha_weights, plan_mha, head_cache},
-    {checked_latent_mha_config, latent_mha_weights, plan_latent_mha, nullptr},
-    {checked_latent_query_config, latent_query_weights, plan_latent_query, nullptr},
-    {checked_mla_config, mla_weights, plan_mla, latent_cache},
-    {checked_compressed_kv_config, compressed_kv_weights, plan_compressed_kv, two_latents_cache},
-    {checked_encoder_config, encoder_weights, plan_encoder, head_cache},
-    {checked_mla_block_config, mla_block_weights, plan_mla_block, latent_cache},
+    {checked_mha_config, mha_weights, mha_attention, plan_mha, head_cache, head_cache},
+    {checked_latent_mha_config, latent_mha_weights, latent_mha_attention, plan_latent_mha, nullptr, two_latents_cache},
+    {checked_latent_query_config, latent_query_weights, latent_query_attention, plan_latent_query, nullptr, nullptr},
+    {checked_mla_config, mla_weights, mla_attention, plan_mla, latent_cache, latent_cache},
+    {checked_compressed_kv_config, compressed_kv_weights, compressed_kv_attention, plan_compressed_kv,
+     two_latents_cache, two_latents_cache},
+    {checked_encoder_config, encoder_weights, mha_attention, plan_encoder, head_cache, nullptr},
+    {checked_mla_block_config, mla_block_weights, mla_attention, plan_mla_block, latent_cache, latent_cache},
 };
 static_assert(std::size(kKinds) == VKATTN_LAYER_KIND_COUNT);
 
@@ -215,6 +224,13 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
 }
 
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }
+
+AttentionSizes attention_sizes(const vkattn_layer_config &config) { return kind_of(config).attention(config); }
+
+std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) {
+    const auto decode = kind_of(config).decode;
+    return decode == nullptr ? std::optional<CacheSizes>() : decode(config);
+}
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_kind kind = layer.config().kind;

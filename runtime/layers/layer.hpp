@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/layers/layer_spec.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"
 
@@ -9,18 +10,10 @@
 namespace vkattn {
 
 class Cache;
-struct CacheSizes;
 
 // A call, with the cache object behind its handle.
 struct LayerCall : vkattn_layer_call {
     Cache *object; // NULL: none
-};
-
-// What a layer kind expects of one weight.
-struct WeightSpec {
-    std::string name;
-    std::vector<uint64_t> shape;
-    bool optional = false;
 };
 
 // A layer: its sizes, and its weights on the device. Immutable after creation.
@@ -51,19 +44,7 @@ class Layer {
     std::map<std::string, View> weights_;
 };
 
-// A config with its defaults filled in; fails, naming the member, if its sizes are impossible.
-vkattn_layer_config checked_config(const vkattn_layer_config &config);
-
-std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config);
-
-// A linear's weight and optional bias.
-void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
-                      uint64_t in_features);
-
-// Heads and widths of what the layer caches; fails for kinds that keep no cache. Batch, capacity and types are left 0.
-CacheSizes cache_sizes(const vkattn_layer_config &config);
-
-// Those of a cache that is asked for: layer NULL: of the description's own heads and widths; else of the layer's, which
+// Sizes of a cache that is asked for. layer NULL: of the description's own heads and widths; else of the layer's, which
 // must be of the same context.
 CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context);
 

@@ -68,8 +68,8 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
 
 vkattn_layer_config checked_mha_config(const vkattn_layer_config &config) {
     vkattn_layer_config checked = config;
-    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
-    require(config.num_heads >= 1, "num_heads: 0, expected at least 1");
+    check_size("embed_dim", config.embed_dim);
+    check_size("num_heads", config.num_heads);
     if (checked.num_kv_heads == 0) checked.num_kv_heads = config.num_heads;
     require(config.num_heads % checked.num_kv_heads == 0, "num_heads: ", config.num_heads,
             ", expected a multiple of num_kv_heads ", checked.num_kv_heads);
@@ -78,6 +78,7 @@ vkattn_layer_config checked_mha_config(const vkattn_layer_config &config) {
                 ", expected a multiple of num_heads ", config.num_heads, ", or head_dim to be given");
         checked.head_dim = config.embed_dim / config.num_heads;
     }
+    check_size("head_dim", checked.head_dim);
     require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "head_dim: ", checked.head_dim,
             ", expected an even number for the rotary embedding");
     return checked;
@@ -92,6 +93,10 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "out_proj", config.embed_dim, query_width);
     specs.push_back({prefix + "q_norm.weight", {config.head_dim}, true});
     specs.push_back({prefix + "k_norm.weight", {config.head_dim}, true});
+}
+
+AttentionSizes mha_attention(const vkattn_layer_config &config) {
+    return {.query_heads = config.num_heads, .head_dim = config.head_dim, .v_head_dim = config.head_dim};
 }
 
 void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const MhaParts &parts) {

@@ -10,6 +10,7 @@ vkattn_layer_config checked_mha_config(const vkattn_layer_config &config);
 
 // prefix: what stands before each name, for instance "self_attn.".
 void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix);
+AttentionSizes mha_attention(const vkattn_layer_config &config);
 
 // The whole layer. Self attention of `tokens` if that view is present (an encoder's normalised input), else of the
 // call's query, key and value. output [B,L,embed_dim]; residual, if present, is added to it.

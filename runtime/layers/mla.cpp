@@ -152,13 +152,15 @@ bool may_absorb(const Mla &mla) {
 } // namespace
 
 vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
-    require(config.embed_dim >= 1, "embed_dim: 0, expected at least 1");
-    require(config.num_heads >= 1, "num_heads: 0, expected at least 1");
-    require(config.qk_nope_head_dim >= 1, "qk_nope_head_dim: 0, expected at least 1");
+    check_size("embed_dim", config.embed_dim);
+    check_size("num_heads", config.num_heads);
+    check_size("qk_nope_head_dim", config.qk_nope_head_dim);
     require(config.qk_rope_head_dim >= 2 && config.qk_rope_head_dim % 2 == 0,
             "qk_rope_head_dim: ", config.qk_rope_head_dim, ", expected an even number of at least 2");
-    require(config.v_head_dim >= 1, "v_head_dim: 0, expected at least 1");
-    require(config.kv_lora_rank >= 1, "kv_lora_rank: 0, expected at least 1");
+    check_size("qk_rope_head_dim", config.qk_rope_head_dim);
+    check_size("v_head_dim", config.v_head_dim);
+    check_size("kv_lora_rank", config.kv_lora_rank);
+    check_size("q_lora_rank", config.q_lora_rank, 0);
     require(config.rope_theta > 0, "rope_theta: ", config.rope_theta, ", expected a number above 0");
     require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB,
             "mla_form: ", static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
@@ -177,8 +179,19 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     }
     add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim);
     specs.push_back({prefix + "kv_norm.weight", {rank}});
-    add_linear_specs(specs, prefix + "wkv_b", heads * (nope + values), rank);
+    // Absorbed, its key rows multiply the new queries and its value rows the new outputs: one use for a token.
+    const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
+    add_linear_specs(specs, prefix + "wkv_b", heads * (nope + values), rank,
+                     {.rows = absorb ? MultipliedRows::kNewTokens : MultipliedRows::kEveryKey, .times = 1});
     add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
+}
+
+AttentionSizes mla_attention(const vkattn_layer_config &config) {
+    const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
+    const uint64_t content = absorb ? config.kv_lora_rank : config.qk_nope_head_dim;
+    return {.query_heads = config.num_heads,
+            .head_dim = content + config.qk_rope_head_dim,
+            .v_head_dim = absorb ? config.kv_lora_rank : config.v_head_dim};
 }
 
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,

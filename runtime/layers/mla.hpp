@@ -13,6 +13,7 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config);
 
 // prefix: what stands before each name, for instance "attention.".
 void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix);
+AttentionSizes mla_attention(const vkattn_layer_config &config);
 
 // The whole layer on `tokens` [B,L,embed_dim] into output, plus residual if that view is present.
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,

@@ -14,7 +14,7 @@ uint64_t hidden_width(const vkattn_layer_config &config) { return uint64_t{confi
 } // namespace
 
 vkattn_layer_config checked_mla_block_config(const vkattn_layer_config &config) {
-    require(config.mlp_ratio >= 1, "mlp_ratio: 0, expected at least 1");
+    check_size("mlp_ratio", config.mlp_ratio);
     return checked_mla_config(config);
 }
 

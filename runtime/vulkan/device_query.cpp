@@ -34,6 +34,12 @@ struct Query {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES, nullptr, 0, 0, 0, 0};
     VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
                                                         nullptr, 0};
+    VkPhysicalDeviceShaderIntegerDotProductProperties dot_product{};
+    // one vendor's extension each
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia_cores{};
+    VkPhysicalDeviceShaderCorePropertiesAMD amd_cores{};
+    VkPhysicalDeviceShaderCoreProperties2AMD amd_active_cores{};
+    VkPhysicalDeviceShaderCoreBuiltinsPropertiesARM arm_cores{};
 };
 
 template <class Head, class Link>
@@ -42,16 +48,36 @@ void chain(Head &head, Link &link) {
     head.pNext = &link;
 }
 
+void chain_cores(std::span<const std::string> extensions, Query &query) {
+    const auto link = [&](const char *extension, auto &structure, VkStructureType type) {
+        structure.sType = type;
+        if (has_extension(extensions, extension)) chain(query.properties, structure);
+    };
+    link(VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME, query.nvidia_cores,
+         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+    link(VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME, query.amd_cores,
+         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
+    link(VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME, query.amd_active_cores,
+         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD);
+    link(VK_ARM_SHADER_CORE_BUILTINS_EXTENSION_NAME, query.arm_cores,
+         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_BUILTINS_PROPERTIES_ARM);
+}
+
+// extensions: all of the physical device; properties can be read without the extension being enabled.
 void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                 std::span<const std::string> extensions, Query &query) {
-    const bool vulkan12 = api_version >= VK_API_VERSION_1_2;
+    const bool vulkan12 = api_version >= VK_API_VERSION_1_2, vulkan13 = api_version >= VK_API_VERSION_1_3;
     chain(query.properties, query.id);
     chain(query.properties, query.subgroup);
     if (vulkan12 || has_extension(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME))
         chain(query.properties, query.driver);
-    if (api_version >= VK_API_VERSION_1_3 || has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
+    if (vulkan13 || has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME))
         chain(query.properties, query.subgroup_sizes);
-    if (api_version >= VK_API_VERSION_1_3) chain(query.properties, query.maintenance4);
+    query.dot_product.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
+    if (vulkan13 || has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
+        chain(query.properties, query.dot_product);
+    if (vulkan13) chain(query.properties, query.maintenance4);
+    chain_cores(extensions, query);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
 }
 
@@ -65,6 +91,7 @@ void set_identity(const Query &query, DeviceCaps &caps) {
     caps.vendor_id = properties.vendorID;
     caps.device_id = properties.deviceID;
     caps.driver_version = properties.driverVersion;
+    caps.driver_id = static_cast<uint32_t>(query.driver.driverID);
     caps.device_type = properties.deviceType;
     std::memcpy(caps.device_uuid, query.id.deviceUUID, sizeof caps.device_uuid);
     std::memcpy(caps.driver_uuid, query.id.driverUUID, sizeof caps.driver_uuid);
@@ -97,11 +124,26 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.cooperative_matrix = features.cooperative_matrix;
     caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
     caps.subgroup_size = query.subgroup.subgroupSize;
+    caps.min_subgroup_size = query.subgroup_sizes.minSubgroupSize;
+    caps.max_subgroup_size = query.subgroup_sizes.maxSubgroupSize;
+    caps.mixed_integer_dot_product = query.dot_product.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
     caps.pipeline_executable_properties = features.pipeline_executable_info;
     caps.push_descriptors = has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
     caps.portability_subset = has_extension(extensions, "VK_KHR_portability_subset");
+}
+
+// A structure that was not chained says 0.
+void set_cores(const Query &query, DeviceCaps &caps) {
+    const VkPhysicalDeviceShaderCorePropertiesAMD &amd = query.amd_cores;
+    const uint32_t amd_units = amd.shaderEngineCount * amd.shaderArraysPerEngineCount * amd.computeUnitsPerShaderArray;
+    for (const uint32_t count : {query.nvidia_cores.shaderSMCount, query.amd_active_cores.activeComputeUnitCount,
+                                 amd_units, query.arm_cores.shaderCoreCount})
+        if (caps.shader_cores == 0) caps.shader_cores = count;
+    for (const uint32_t count : {query.nvidia_cores.shaderWarpsPerSM, amd.simdPerComputeUnit * amd.wavefrontsPerSimd,
+                                 query.arm_cores.shaderWarpsPerCore})
+        if (caps.max_subgroups_per_core == 0) caps.max_subgroups_per_core = count;
 }
 
 uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_device) {
@@ -179,7 +221,7 @@ std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice
 DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                             std::span<const std::string> extensions) {
     Query query;
-    read_query(vk, physical_device, api_version, extensions, query);
+    read_query(vk, physical_device, api_version, device_extensions(vk, physical_device), query);
     DeviceCaps caps{};
     caps.api_version = api_version;
     set_identity(query, caps);
@@ -187,6 +229,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.max_buffer_bytes = query.maintenance4.maxBufferSize;
     caps.features = read_device_features(vk, physical_device, api_version, extensions);
     set_features(query, extensions, caps);
+    set_cores(query, caps);
     set_matrix_shapes(vk, physical_device, caps);
     set_matrix_granularity(vk, physical_device, caps);
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
