@@ -1,6 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include "runtime/context/kernel_support.hpp"
+#include "runtime/context/pipelines.hpp"
 #include "runtime/error.hpp"
 #include "runtime/rounding.hpp"
 
@@ -116,7 +117,7 @@ AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &
 
 // The bodies that read through addresses know no dropout, and step through keys as the whole batch lies.
 bool reads_through_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (problem.dropout_p > 0 || problem.batch_invariant) return false;
+    if (problem.dropout_p > 0 || problem.batch_invariant || !module_is_built(Module::kFlashAddresses)) return false;
     return caps.buffers_have_addresses != 0 && problem.head_dim % kElementsOfBlock == 0 &&
            problem.v_head_dim % kElementsOfBlock == 0;
 }
@@ -282,11 +283,13 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     largest[0] = choice.groups_per_dispatch;
     require_fit(largest, caps, name);
     if (choice.parts == 1) return;
-    choice.dispatches[0].constants.PARTS = choice.parts;
+    choice.parameters.parts = choice.parts;
+    choice.dispatches[0].constants.FEATURES |= FEATURE_PARTS;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};
-    choice.dispatches[1].constants.PARTS = choice.parts;
+    gpu::AttentionConstants &merge = choice.dispatches[1].constants;
+    merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
     require_fit(choice.dispatches[1].groups, caps, name);
 }
 

@@ -18,6 +18,8 @@ layout(local_size_x_id = 0) in;
 
 #include "attention/key_walk.glsl"
 #include "attention/query.glsl"
+#include "attention/rows.glsl"
+#include "attention/softmax.glsl"
 #include "attention/states.glsl"
 #include "cpu/addressed_keys.glsl"
 #include "cpu/careful_row.glsl"

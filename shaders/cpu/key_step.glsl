@@ -2,8 +2,9 @@
 #ifndef KEY_STEP_GLSL
 #define KEY_STEP_GLSL
 
-#include "attention/key_walk.glsl"
+#include "attention/keys.glsl"
 #include "attention/softmax.glsl"
+#include "attention/variant.glsl"
 
 float s[STEP]; // scores of a step's keys, then their weights
 SoftmaxState state;

@@ -29,6 +29,7 @@ layout(local_size_x_id = 0) in;
 
 #include "attention/key_walk.glsl"
 #include "attention/output.glsl"
+#include "attention/rows.glsl"
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 #include "kernels/coopmat/lanes.glsl"

@@ -20,8 +20,10 @@ layout(local_size_x_id = 0) in;
 #include "attention/key_walk.glsl"
 #include "attention/output.glsl"
 #include "attention/query.glsl"
+#include "attention/rows.glsl"
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
+#include "attention/variant.glsl"
 
 const uint COLUMNS = COLUMNS_OF_FLASH_TILE;
 const uint KEYS = KEYS_OF_FLASH_TILE;

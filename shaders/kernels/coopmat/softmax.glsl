@@ -5,6 +5,8 @@
 #define COOPMAT_SOFTMAX_GLSL
 
 #include "attention/dropout.glsl"
+#include "attention/key_walk.glsl"
+#include "attention/variant.glsl"
 #include "kernels/coopmat/lanes.glsl"
 
 const uint PAIRS_OF_LANE = KEYS_OF_TILE / 2 / LANES_OF_TILE_ROW;

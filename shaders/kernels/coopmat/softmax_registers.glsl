@@ -5,6 +5,8 @@
 #define COOPMAT_SOFTMAX_REGISTERS_GLSL
 
 #include "attention/dropout.glsl"
+#include "attention/key_walk.glsl"
+#include "attention/variant.glsl"
 #include "kernels/coopmat/lanes.glsl"
 
 ACCUMULATOR references; // of each row, the same for every key of the matrix

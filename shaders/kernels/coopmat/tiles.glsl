@@ -6,6 +6,8 @@
 #include "attention/key_value.glsl"
 #include "attention/key_walk.glsl"
 #include "attention/query.glsl"
+#include "attention/rows.glsl"
+#include "attention/variant.glsl"
 #include "common/matrix_element.glsl"
 
 const uint ROW_SUBGROUPS = WORKGROUP_SIZE / (SUBGROUP_SIZE * DIM_SUBGROUPS);

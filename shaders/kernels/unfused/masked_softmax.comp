@@ -7,6 +7,7 @@
 #extension GL_GOOGLE_include_directive : require
 
 #include "attention/dropout.glsl"
+#include "attention/score_terms.glsl"
 #include "attention/scores.glsl"
 #include "attention/softmax.glsl"
 #include "attention/variant.glsl"

@@ -10,6 +10,7 @@ layout(local_size_x_id = 0) in;
 
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
+#include "attention/rows.glsl"
 #include "attention/scores.glsl"
 
 float query_dot_key(uint query, uint key) {
