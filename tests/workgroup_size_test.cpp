@@ -1,6 +1,8 @@
 // The size of a module's workgroups, read from its SPIR-V.
 #include "runtime/plan/shader_reports.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
+#include "shaders/interface/linear.h"
+#include "shaders/interface/norm.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// The body for CPU drivers, shaders/flash_addresses.comp: K and V through device addresses, as they lie or as f32 copies
+// The body for CPU drivers, shaders/cpu/addresses.comp: K and V through device addresses, as they lie or as f32 copies
 // of a stretch of the keys.
 #include "runtime/kernels/emit.hpp"
 #include "runtime/kernels/flash.hpp"

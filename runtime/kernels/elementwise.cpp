@@ -1,7 +1,7 @@
 #include "runtime/kernels/elementwise.hpp"
 
 #include "runtime/device/grid.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/common.h"
 
 namespace vkattn {
 

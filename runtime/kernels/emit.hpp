@@ -5,7 +5,7 @@
 
 namespace vkattn {
 
-// Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface.h).
+// Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface/).
 using AttentionSources = std::array<Source, ATTENTION_BINDINGS>;
 
 // The tensors by the same numbers; nullptr where a number stands for none of the problem.

@@ -11,8 +11,8 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kPitch = 9;  // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kChunk = 32; // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kPitch = 9;  // vectors of four; PITCH of shaders/kernels/flash.comp
+constexpr uint32_t kChunk = 32; // dims; CHUNK of shaders/kernels/flash.comp
 constexpr uint32_t kSums = 64;  // numbers of the output that an invocation holds
 
 uint64_t shared_bytes(uint32_t rows) {

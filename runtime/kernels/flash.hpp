@@ -4,7 +4,7 @@
 
 namespace vkattn {
 
-// How shaders/flash.comp divides a problem: what flash and decode have in common.
+// How shaders/kernels/flash.comp divides a problem: what flash and decode have in common.
 struct FlashTile {
     uint32_t rows;       // of an invocation
     uint32_t row_groups; // of a workgroup

@@ -4,7 +4,7 @@
 #include "runtime/device/grid.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/vulkan/modules.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
 
 #include <array>
 #include <span>

@@ -3,7 +3,7 @@
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/rounding.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/kv_append.h"
 
 namespace vkattn {
 namespace {

@@ -4,7 +4,7 @@
 #include "runtime/device/grid.hpp"
 #include "runtime/problem/tiles.hpp"
 #include "runtime/vulkan/modules.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/linear.h"
 
 #include <string>
 

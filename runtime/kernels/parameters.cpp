@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kTwoTo32 = 4294967296.0;
-constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
+constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/attention/positions.glsl
 
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 

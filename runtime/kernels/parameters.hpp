@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/problem/attention_problem.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
 
 namespace vkattn {
 

@@ -10,7 +10,7 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/lib/states.glsl
+constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states.glsl
 constexpr uint32_t kMergeWorkgroup = 32;
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -62,11 +62,13 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     require_fit(largest, caps, name);
     if (shape.parts > 1 || shape.keys_per_dispatch < problem.kv_len) shape.scores = states_of(problem, shape.parts);
     if (shape.parts == 1) return;
-    first.constants.PARTS = shape.parts;
+    shape.parameters.parts = shape.parts;
+    first.constants.FEATURES |= FEATURE_PARTS;
     shape.dispatches[1] = {Module::kMergeParts,
                            constants_of(problem, kMergeWorkgroup),
                            {problem.q_len, problem.query_heads, problem.batch}};
-    shape.dispatches[1].constants.PARTS = shape.parts;
+    gpu::AttentionConstants &merge = shape.dispatches[1].constants;
+    merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
     require_fit(shape.dispatches[1].groups, caps, name);
 }
 

@@ -11,7 +11,7 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table))
         return "has no packed or paged sequences";
     if (problem.batch_invariant) return "is not batch-invariant";
-    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
+    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_ITERATION;
     if (most_keys == 0 || problem.kv_len <= most_keys) return "";
     return text(problem.kv_len, " keys, expected at most ", most_keys, " ", on_bounded_loops(caps));
 }

@@ -7,7 +7,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/vulkan/submit.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/advance_lengths.h"
 
 #include <algorithm>
 

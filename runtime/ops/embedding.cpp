@@ -4,7 +4,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/embedding.h"
 
 namespace vkattn {
 namespace {

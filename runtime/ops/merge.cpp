@@ -5,7 +5,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/merge.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/norm.h"
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/support/error.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/rope.h"
 
 #include <algorithm>
 #include <cmath>

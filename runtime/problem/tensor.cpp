@@ -2,7 +2,7 @@
 
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/common.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,6 +1,15 @@
 #include "runtime/vulkan/modules.hpp"
 
-#include "shaders/interface.h"
+#include "shaders/interface/advance_lengths.h"
+#include "shaders/interface/attention.h"
+#include "shaders/interface/embedding.h"
+#include "shaders/interface/kv_append.h"
+#include "shaders/interface/linear.h"
+#include "shaders/interface/merge.h"
+#include "shaders/interface/norm.h"
+#include "shaders/interface/rope.h"
+
+#include <algorithm>
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/coopmat.spv.hpp"
@@ -117,5 +126,18 @@ bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 std::span<const char *const> module_constants(Module module) { return info_of(module).constants; }
 
 const ModuleLayout &module_layout(Module module) { return info_of(module).layout; }
+
+std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
+    constexpr uint32_t kHeaderWords = 5, kOpDecorate = 71, kSpecId = 1; // the SPIR-V specification's numbers
+    std::vector<uint32_t> ids;
+    for (size_t at = kHeaderWords; at < code.size();) {
+        const uint32_t words = code[at] >> 16, opcode = code[at] & 0xffffu;
+        if (words == 0) break;
+        if (opcode == kOpDecorate && words == 4 && code[at + 2] == kSpecId) ids.push_back(code[at + 3]);
+        at += words;
+    }
+    std::ranges::sort(ids);
+    return ids;
+}
 
 } // namespace vkattn

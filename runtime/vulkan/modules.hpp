@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace vkattn {
 
@@ -43,6 +44,9 @@ bool module_is_built(Module module);
 
 // The names of the specialisation constants, in the order of their ids.
 std::span<const char *const> module_constants(Module module);
+
+// The ids of the specialisation constants that a module reads, in order.
+std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
 
 // Its storage buffers are bound at 0 .. bindings - 1; a uniform block, where there is one, after them.
 struct ModuleLayout {

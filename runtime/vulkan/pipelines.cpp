@@ -1,7 +1,7 @@
 #include "runtime/vulkan/pipelines.hpp"
 
 #include "runtime/support/error.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/common.h"
 
 #include <chrono>
 
@@ -50,7 +50,7 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, info.full_subgroups, constants);
+        const VkPipeline made = create(layout, info.full_subgroups, key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,      layout.pipeline, layout.set,   info.bindings, info.uniform_bytes != 0,
                           key.first, key.second,      taken.count()};
@@ -61,8 +61,25 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
 Pipelines::Found Pipelines::entry_of(Module module, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
     const Layout &layout = layout_of(module);
-    auto &[key, entry] = *pipelines_.try_emplace(Key(module, {constants.begin(), constants.end()})).first;
+    auto &[key, entry] = *pipelines_.try_emplace(key_of(module, layout, constants)).first;
     return {layout, key, entry};
+}
+
+Pipelines::Key Pipelines::key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const {
+    Key key{module, {}};
+    key.second.reserve(layout.constant_ids.size());
+    for (const uint32_t id : layout.constant_ids) {
+        if (id == CONSTANT_UNPACKS_HALVES)
+            key.second.push_back({id, unpacks_halves_});
+        else if (id < constants.size())
+            key.second.push_back({id, constants[id]});
+    }
+    return key;
+}
+
+size_t Pipelines::count() {
+    const std::lock_guard lock(mutex_);
+    return pipelines_.size();
 }
 
 const Pipelines::Layout &Pipelines::layout_of(Module module) {
@@ -98,19 +115,20 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
         create.codeSize = module_code(module).size_bytes();
         create.pCode = module_code(module).data();
         check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+        layout.constant_ids = specialisation_ids(module_code(module));
     }
     return layout;
 }
 
-VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants) {
-    std::vector<uint32_t> values(constants.begin(), constants.end());
-    values.push_back(unpacks_halves_);
-    std::vector<VkSpecializationMapEntry> entries(values.size());
-    for (uint32_t id = 0; id < entries.size(); ++id)
-        entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
-    entries.back().constantID = CONSTANT_UNPACKS_HALVES;
+VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
+                             std::span<const SpecialisationConstant> constants) {
+    std::vector<VkSpecializationMapEntry> entries;
+    for (const SpecialisationConstant &constant : constants) {
+        const size_t offset = entries.size() * sizeof constant + offsetof(SpecialisationConstant, value);
+        entries.push_back({constant.id, static_cast<uint32_t>(offset), sizeof constant.value});
+    }
     const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
-                                              values.size() * sizeof(uint32_t), values.data()};
+                                              constants.size_bytes(), constants.data()};
     VkComputePipelineCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
     if (capture_ != VKATTN_SHADER_CAPTURE_NONE) create.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;

@@ -4,6 +4,7 @@
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/modules.hpp"
 
+#include <compare>
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -12,6 +13,12 @@
 
 namespace vkattn {
 
+struct SpecialisationConstant {
+    uint32_t id;
+    uint32_t value;
+    auto operator<=>(const SpecialisationConstant &) const = default;
+};
+
 struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
@@ -19,12 +26,12 @@ struct Pipeline {
     uint32_t bindings; // storage buffers 0 .. bindings - 1
     bool has_uniforms; // a uniform buffer at binding number `bindings`
     Module module;
-    std::span<const uint32_t> constants; // by id
-    double compile_ms;                   // what vkCreateComputePipelines took
+    std::span<const SpecialisationConstant> constants; // those that the module reads
+    double compile_ms;                                 // what vkCreateComputePipelines took
 };
 
-// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe;
-// threads that want different ones compile side by side.
+// Compute pipelines, built on first use and kept: one for each module and values of the specialisation constants that it
+// reads. Thread safe; threads that want different ones compile side by side.
 class Pipelines {
   public:
     Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
@@ -41,7 +48,7 @@ class Pipelines {
     // What the driver keeps of each compilation.
     vkattn_shader_capture capture() const { return capture_; }
 
-    // Constants: a struct made of one of the constant lists in shaders/interface.h; constant id n is its n-th member.
+    // Constants: a struct made of one of the constant lists in shaders/interface/; constant id n is its n-th member.
     template <class Constants>
     const Pipeline &get(Module module, const Constants &constants) {
         static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);
@@ -49,17 +56,21 @@ class Pipelines {
                               {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
     }
 
+    // How many there are so far.
+    size_t count();
+
   private:
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
         VkShaderModule module = VK_NULL_HANDLE;
+        std::vector<uint32_t> constant_ids; // of the module
     };
     struct Entry {
         std::mutex mutex; // held while it is compiled: others are compiled meanwhile
         Pipeline pipeline{};
     };
-    using Key = std::pair<Module, std::vector<uint32_t>>;
+    using Key = std::pair<Module, std::vector<SpecialisationConstant>>;
 
     struct Found {
         const Layout &layout; // complete
@@ -71,7 +82,8 @@ class Pipelines {
     Found entry_of(Module module, std::span<const uint32_t> constants);
     const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
     const Layout &layout_of(Module module);
-    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants);
+    Key key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const;
+    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
     VkDevice device_;

@@ -1,3 +1,8 @@
+#include "shaders/interface/embedding.h"
+#include "shaders/interface/kv_append.h"
+#include "shaders/interface/linear.h"
+#include "shaders/interface/merge.h"
+#include "shaders/interface/norm.h"
 // Any description of linear, norm, embedding, kv_append and merge: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
 #include "runtime/ops/embedding.hpp"
