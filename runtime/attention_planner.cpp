@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
 constexpr double kTwoTo32 = 4294967296.0;
-constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/lib/mask.glsl
+constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/attention/positions.glsl
 
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 
@@ -159,7 +159,7 @@ void plan_unfused(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     choice.dispatches[2] = {constants,
                             {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}};
     for (const AttentionChoice::Dispatch &dispatch : choice.dispatches) require_fit(dispatch.groups, caps, "unfused");
-    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_TRIP;
+    const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_ITERATION;
     if (most_keys != 0 && problem.kv_len > most_keys)
         fail(VKATTN_ERROR_UNSUPPORTED, "unfused: ", problem.kv_len, " keys, expected at most ", most_keys, " ",
              on_bounded_loops(caps));

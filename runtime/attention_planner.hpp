@@ -3,14 +3,14 @@
 #include "runtime/attention_problem.hpp"
 #include "runtime/context/device_caps.hpp"
 #include "runtime/grid.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
 
 #include <array>
 #include <string>
 
 namespace vkattn {
 
-// The bodies of flash and decode: flash.comp, flash_addresses.comp; coopmat.comp.
+// The bodies of flash and decode: kernels/flash.comp, cpu/addresses.comp; kernels/coopmat.comp.
 enum class FlashBody { kTiles, kAddresses, kMatrices };
 
 // Whether a body reads K and V through device addresses.

@@ -7,6 +7,7 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/tensor.hpp"
 #include "runtime/tensor_checks.hpp"
+#include "shaders/interface/advance_lengths.h"
 
 #include <algorithm>
 

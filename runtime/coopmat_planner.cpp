@@ -17,7 +17,7 @@ constexpr uint32_t kQueryDimsInRegisters = 256;
 constexpr uint32_t kMostOutputs = 128; // f32 sums of an invocation, where they cannot be shared out
 constexpr uint32_t kMostSubgroups = 8; // of a workgroup
 
-// How a workgroup divides its tile: see ATTENTION_CONSTANTS in shaders/interface.h.
+// How a workgroup divides its tile: see ATTENTION_CONSTANTS in shaders/interface/attention.h.
 struct MatrixTile {
     vkattn_matrix_shape shape;
     uint32_t row_subgroups;
@@ -29,7 +29,7 @@ struct MatrixTile {
 
 uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.shape.n; }
 
-// Shared memory that shaders/lib/matrix_tiles.glsl, matrix_rows.glsl and matrix_softmax.glsl declare.
+// Shared memory that shaders/kernels/coopmat/tiles.glsl, lanes.glsl and softmax.glsl declare.
 uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
     const uint32_t key_dims = round_up(problem.head_dim, tile.shape.k);
     const uint32_t strip = tile.shape.m * tile.dim_subgroups;

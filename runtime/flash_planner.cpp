@@ -15,14 +15,14 @@ constexpr uint32_t kAddressedRows = 32; // of a workgroup, at most
 constexpr uint32_t kElementsOfBlock = 4;
 constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
-constexpr uint32_t kStateHeader = 4;        // STATE_HEADER of shaders/lib/states.glsl
+constexpr uint32_t kStateHeader = 4;        // STATE_HEADER of shaders/attention/states.glsl
 constexpr uint64_t kDecodeRows = 64;        // of a KV head: more fill a device by themselves
 constexpr uint64_t kLatentDecodeRows = 512; // the only KV head's: all heads of a few tokens
 constexpr uint32_t kFewestKeysOfPart = 256;
 constexpr uint32_t kMergeWorkgroup = 32;
 constexpr uint32_t kTileRowGroups = 16; // at most
-constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/flash.comp
-constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/flash.comp
+constexpr uint32_t kTilePitch = 9;      // vectors of four; PITCH of shaders/kernels/flash.comp
+constexpr uint32_t kTileChunk = 32;     // dims; CHUNK of shaders/kernels/flash.comp
 constexpr uint32_t kTileSums = 64;      // numbers of the output that an invocation holds
 // Keys that a workgroup attends in one dispatch on a device that ends a shader's loops: few enough for the largest heads.
 // Masks in blocks take a loop for each pair of blocks, and so one tile.
@@ -56,7 +56,7 @@ uint32_t step_of(const AttentionProblem &problem, uint32_t rule) {
     return problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
 }
 
-// ROW_GROUPS of shaders/flash.comp: no more than the problem has rows, as long as the workgroup fills a subgroup.
+// ROW_GROUPS of shaders/kernels/flash.comp: no more than the problem has rows, as long as the workgroup fills a subgroup.
 uint32_t row_groups_of_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     uint32_t groups = kTileRowGroups;
     if (problem.batch_invariant) return groups;

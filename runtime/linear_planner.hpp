@@ -4,7 +4,7 @@
 #include "runtime/context/pipelines.hpp"
 #include "runtime/context/tunings.hpp"
 #include "runtime/grid.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/linear.h"
 
 #include <string>
 
@@ -12,7 +12,7 @@ namespace vkattn {
 
 constexpr uint32_t kLinearBlock = 4; // features that linear_addresses loads at a time
 
-// A product with a weight matrix and what follows it, as shaders/linear*.comp compute it.
+// A product with a weight matrix and what follows it, as shaders/layers/linear*.comp compute it.
 struct LinearProblem {
     gpu::LinearPush push{}; // sizes and strides
     uint32_t groups = 1;    // products, each with a matrix of its own

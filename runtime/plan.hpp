@@ -3,7 +3,6 @@
 #include "runtime/context/context.hpp"
 #include "runtime/context/uniforms.hpp"
 #include "runtime/grid.hpp"
-#include "shaders/interface.h"
 
 #include <array>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/rounding.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/common.h"
 
 #include <algorithm>
 #include <sstream>

@@ -13,7 +13,7 @@ namespace vkattn {
 // "F32", "F16" ...
 const char *type_name(vkattn_type type);
 
-// The tensor's type as shaders know it: FORMAT_* in shaders/interface.h.
+// The tensor's type as shaders know it: FORMAT_* in shaders/interface/common.h.
 inline uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
 
 // What a type is stored in: single elements, or the blocks of quantised types. 0 elements for VKATTN_TYPE_NONE.

@@ -1,5 +1,7 @@
 // The size of a module's workgroups, read from its SPIR-V.
 #include "runtime/shader_reports.hpp"
+#include "shaders/interface/attention.h"
+#include "shaders/interface/norm.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 """How many multiply-adds a iteration of the key loop of vkattn's kernels has, from their specialisation constants."""
 
-FLASH_COLUMNS = 8  # COLUMNS_OF_FLASH_TILE, KEYS_OF_FLASH_TILE of shaders/interface.h
+FLASH_COLUMNS = 8  # COLUMNS_OF_FLASH_TILE, KEYS_OF_FLASH_TILE of shaders/interface/attention.h
 FLASH_KEYS = 32
 FLASH_CHUNK = 32  # dims
 

@@ -3,7 +3,7 @@
 #include "runtime/context/pipelines.hpp"
 #include "runtime/error.hpp"
 #include "runtime/tensor.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
 
 #include <algorithm>
 #include <cstdio>

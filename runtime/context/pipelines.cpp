@@ -1,7 +1,15 @@
 #include "runtime/context/pipelines.hpp"
 
 #include "runtime/error.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/advance_lengths.h"
+#include "shaders/interface/attention.h"
+#include "shaders/interface/embedding.h"
+#include "shaders/interface/kv_append.h"
+#include "shaders/interface/linear.h"
+#include "shaders/interface/merge.h"
+#include "shaders/interface/norm.h"
+#include "shaders/interface/peak.h"
+#include "shaders/interface/rope.h"
 
 #include <chrono>
 

@@ -82,7 +82,7 @@ class Pipelines {
     // What the driver keeps of each compilation.
     vkattn_shader_capture capture() const { return capture_; }
 
-    // Constants: a struct made of one of the constant lists in shaders/interface.h; constant id n is its n-th member.
+    // Constants: a struct made of one of the constant lists in shaders/interface; constant id n is its n-th member.
     template <class Constants>
     const Pipeline &get(Module module, const Constants &constants) {
         static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);

@@ -2,12 +2,13 @@
 
 #include "runtime/attention_problem.hpp"
 #include "runtime/plan.hpp"
+#include "shaders/interface/attention.h"
 
 namespace vkattn {
 
 struct AttentionChoice;
 
-// Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface.h).
+// Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface/attention.h).
 using AttentionSources = std::array<Source, ATTENTION_BINDINGS>;
 
 // Each tensor where the caller binds the role of its name.

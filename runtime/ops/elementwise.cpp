@@ -1,6 +1,7 @@
 #include "runtime/ops/elementwise.hpp"
 
 #include "runtime/grid.hpp"
+#include "shaders/interface/common.h"
 
 namespace vkattn {
 

@@ -4,6 +4,7 @@
 #include "runtime/ops/tokens.hpp"
 #include "runtime/tensor.hpp"
 #include "runtime/tensor_checks.hpp"
+#include "shaders/interface/embedding.h"
 
 namespace vkattn {
 namespace {

@@ -6,6 +6,7 @@
 #include "runtime/sequences.hpp"
 #include "runtime/tensor.hpp"
 #include "runtime/tensor_checks.hpp"
+#include "shaders/interface/kv_append.h"
 
 namespace vkattn {
 namespace {

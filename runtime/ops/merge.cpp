@@ -5,6 +5,7 @@
 #include "runtime/rounding.hpp"
 #include "runtime/tensor.hpp"
 #include "runtime/tensor_checks.hpp"
+#include "shaders/interface/merge.h"
 
 #include <algorithm>
 

@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/tensor.hpp"
+#include "shaders/interface/norm.h"
 
 #include <cmath>
 

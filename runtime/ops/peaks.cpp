@@ -5,6 +5,7 @@
 #include "runtime/context/submit.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/tensor.hpp"
+#include "shaders/interface/peak.h"
 
 #include <algorithm>
 #include <chrono>

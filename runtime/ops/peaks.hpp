@@ -4,7 +4,7 @@
 
 namespace vkattn {
 
-// Measures what the device reaches at most: shaders/peak_fma.comp, peak_matrix.comp, peak_stream.comp and a buffer
+// Measures what the device reaches at most: shaders/peaks/peak_fma.comp, peak_matrix.comp, peak_stream.comp and a buffer
 // copy. Takes some tenths of a second, and memory while it runs.
 vkattn_peaks measure_peaks(Context &context);
 

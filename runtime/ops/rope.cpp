@@ -2,6 +2,7 @@
 
 #include "runtime/error.hpp"
 #include "runtime/ops/elementwise.hpp"
+#include "shaders/interface/rope.h"
 
 #include <algorithm>
 #include <cmath>

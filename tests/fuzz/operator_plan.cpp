@@ -6,6 +6,11 @@
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
+#include "shaders/interface/embedding.h"
+#include "shaders/interface/kv_append.h"
+#include "shaders/interface/linear.h"
+#include "shaders/interface/merge.h"
+#include "shaders/interface/norm.h"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 

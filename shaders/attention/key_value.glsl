@@ -1,0 +1,46 @@
+// The tensors key [B,Hkv,Lk,D] and value [B,Hkv,Lk,Dv], wherever attention/keys.glsl finds their rows.
+#ifndef KEY_VALUE_GLSL
+#define KEY_VALUE_GLSL
+
+#include "attention/keys.glsl"
+
+#define TENSOR key
+#define TENSOR_BINDING BINDING_KEY
+#define TENSOR_QUANTISED
+#define TENSOR_VECTORS
+#include "common/tensor.glsl"
+#define TENSOR key
+#include "common/tensor_row.glsl"
+
+#define TENSOR value
+#define TENSOR_BINDING BINDING_VALUE
+#define TENSOR_QUANTISED
+#define TENSOR_VECTORS
+#include "common/tensor.glsl"
+#define TENSOR value
+#include "common/tensor_row.glsl"
+
+uint key_element(Row row, uint key) {
+    uvec2 at = key_row(row.batch, key);
+    return at.x * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
+           at.y * parameters.key_strides[2];
+}
+
+uint value_element(Row row, uint key) {
+    uvec2 at = key_row(row.batch, key);
+    return at.x * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
+           at.y * parameters.value_strides[2];
+}
+
+// Dims `dim` (a multiple of 8) to `dim + 7`.
+mat2x4 load_key_vector(Row row, uint key, uint dim) {
+    return key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), key_element(row, key), dim,
+                           HEAD_DIM, KEY_DIM_STRIDE);
+}
+
+mat2x4 load_value_vector(Row row, uint key, uint dim) {
+    return value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
+                             value_element(row, key), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+}
+
+#endif

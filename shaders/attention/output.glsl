@@ -1,0 +1,33 @@
+// The tensor output [B,Hq,Lq,Dv], or packed [1,Hq,total,Dv].
+#ifndef OUTPUT_GLSL
+#define OUTPUT_GLSL
+
+#include "attention/rows.glsl"
+
+#define TENSOR output
+#define TENSOR_BINDING BINDING_OUTPUT
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+uint output_element(Row row) {
+    return row.batch * parameters.output_strides[0] + row.query_head * parameters.output_strides[1] +
+           query_row(row.batch, row.position) * parameters.output_strides[2];
+}
+
+// Two neighbours from element `element` on, both of this invocation.
+void store_output_pair(uint element, vec2 pair) {
+    output_store2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), element, OUTPUT_DIM_STRIDE, pair);
+}
+
+// Dims `dim` (a multiple of 4) to `dim + 3` of a row; those past its end are left out.
+void store_output_block(uint row_element, uint dim, vec4 block) {
+    [[unroll]] for (uint pair = 0; pair < 4; pair += 2) {
+        uint at = row_element + (dim + pair) * OUTPUT_DIM_STRIDE;
+        if (dim + pair + 2 <= V_HEAD_DIM)
+            store_output_pair(at, pair == 0 ? block.xy : block.zw);
+        else if (dim + pair < V_HEAD_DIM)
+            output_store(OUTPUT_FORMAT, at, block[pair]);
+    }
+}
+
+#endif

@@ -1,0 +1,28 @@
+// The constants, push constants and uniform block of every attention kernel.
+#ifndef ATTENTION_PARAMETERS_GLSL
+#define ATTENTION_PARAMETERS_GLSL
+
+#include "interface/attention.h"
+
+ATTENTION_CONSTANTS(VKATTN_CONSTANT)
+
+#define PUSH AttentionPush
+#include "common/push.glsl"
+
+layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { AttentionParameters parameters; };
+
+bool has(const uint feature) { return (FEATURES & feature) != 0u; }
+
+// Parts that each row's keys are split into.
+uint parts() { return PARTS; }
+
+// Scores are in units of log 2, for exp2.
+const float LOG2_E = 1.44269504088896340736;
+const float LN_2 = 0.69314718055994530942;
+
+// Scores stay finite: not every device keeps infinities. A hidden key scores HIDDEN, a row maximum starts at
+// LOWEST_MAXIMUM, and exp2(HIDDEN - LOWEST_MAXIMUM) is exactly 0.
+const float HIDDEN = -3.0e38;
+const float LOWEST_MAXIMUM = -1.0e38;
+
+#endif

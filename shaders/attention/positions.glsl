@@ -1,0 +1,67 @@
+// Positions of queries among the keys: the causal line, the sliding window and the lengths, by the key and by the range.
+#ifndef POSITIONS_GLSL
+#define POSITIONS_GLSL
+
+#include "attention/keys.glsl"
+
+layout(set = 0, binding = BINDING_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
+
+const int LARGEST_PAST = 0x20000000; // position + past + window must not overflow an int
+
+// Query position p stands at key p + diagonal_offset.
+int diagonal_offset(uint batch) {
+    if (has(FEATURE_PAST_LENGTHS))
+        return clamp(past_lengths[base_bytes(BINDING_PAST_LENGTHS) / 4 + batch], 0, LARGEST_PAST);
+    if (has(FEATURE_BOTTOM_RIGHT)) return int(sequence_keys(batch)) - int(query_length(batch));
+    return parameters.offset;
+}
+
+// Keys from here on are hidden from every query.
+uint key_length(uint batch) {
+    uint end = sequence_keys(batch);
+    if (has(FEATURE_KEYS_TO_LAST_QUERY))
+        end = min(end, uint(max(diagonal_offset(batch) + int(query_length(batch)), 0)));
+    return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
+}
+
+bool hidden_by_position(uint batch, uint position, uint key) {
+    int distance = int(key) - int(position) - diagonal_offset(batch);
+    if (has(FEATURE_CAUSAL) && distance > 0) return true;
+    return has(FEATURE_WINDOW) && (distance < -parameters.window_left || distance > parameters.window_right);
+}
+
+// Keys begin .. end - 1.
+struct KeyRange {
+    uint begin;
+    uint end;
+};
+
+uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
+
+// Keys that the causal line, the window and the lengths leave to some of the query positions first .. last.
+KeyRange range_of_any(uint batch, uint first, uint last) {
+    uint end = key_length(batch);
+    int offset = diagonal_offset(batch);
+    KeyRange range = KeyRange(0, end);
+    if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(last) + offset + 1, end));
+    if (has(FEATURE_WINDOW)) {
+        range.begin = clamp_key(int(first) + offset - parameters.window_left, end);
+        range.end = min(range.end, clamp_key(int(last) + offset + parameters.window_right + 1, end));
+    }
+    return range;
+}
+
+// Keys that they leave to all of them.
+KeyRange range_of_all(uint batch, uint first, uint last) {
+    uint end = key_length(batch);
+    int offset = diagonal_offset(batch);
+    KeyRange range = KeyRange(0, end);
+    if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(first) + offset + 1, end));
+    if (has(FEATURE_WINDOW)) {
+        range.begin = clamp_key(int(last) + offset - parameters.window_left, end);
+        range.end = min(range.end, clamp_key(int(first) + offset + parameters.window_right + 1, end));
+    }
+    return range;
+}
+
+#endif

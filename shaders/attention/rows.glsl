@@ -1,0 +1,84 @@
+// Query rows: which query heads share a KV head, where packed queries begin, and the tile of rows of a workgroup. The
+// only file that knows how query heads map to KV heads. Device buffers are not trusted: whatever they say, rows stay
+// inside the tensors.
+#ifndef ROWS_GLSL
+#define ROWS_GLSL
+
+#include "attention/parameters.glsl"
+
+layout(set = 0, binding = BINDING_CU_SEQLENS_Q, std430) readonly buffer CuSeqlensQBuffer { int cu_seqlens_q[]; };
+
+// A sequence's rows among packed ones: begin and length.
+uvec2 packed_rows(int begin, int end, uint total) {
+    uint first = uint(clamp(begin, 0, int(total)));
+    return uvec2(first, uint(clamp(end, int(first), int(total))) - first);
+}
+
+// A sequence that another dispatch attends has none.
+uvec2 packed_queries(uint batch) {
+    uint element = base_bytes(BINDING_CU_SEQLENS_Q) / 4 + batch;
+    uvec2 rows = packed_rows(cu_seqlens_q[element], cu_seqlens_q[element + 1], parameters.q_total);
+    bool attended = rows.y >= parameters.fewest_queries && rows.y <= parameters.most_queries;
+    return uvec2(rows.x, attended ? min(rows.y, parameters.q_len) : 0);
+}
+
+uint query_length(uint batch) { return has(FEATURE_CU_SEQLENS_Q) ? packed_queries(batch).y : parameters.q_len; }
+
+// The row of memory of a query position. Past the end of packed rows it is the last of them.
+uint query_row(uint batch, uint position) {
+    return has(FEATURE_CU_SEQLENS_Q) ? min(packed_queries(batch).x + position, parameters.q_total - 1) : position;
+}
+
+struct Row {
+    uint batch;
+    uint query_head;
+    uint kv_head;
+    uint position; // query position, 0 .. q_len - 1
+};
+
+// Row `index` of a KV head's rows: the query heads of its group are neighbours, so that they share each read of K and V
+// and a tile of rows spans few positions.
+Row row_of_group(uint batch, uint kv_head, uint index) {
+    uint member = index % GROUP;
+    uint query_head =
+        KV_HEAD_MAPPING == KV_HEADS_GROUPED ? kv_head * GROUP + member : member * parameters.kv_heads + kv_head;
+    return Row(batch, query_head, kv_head, index / GROUP);
+}
+
+Row row_of_head(uint batch, uint query_head, uint position) {
+    uint kv_head = KV_HEAD_MAPPING == KV_HEADS_GROUPED ? query_head / GROUP : query_head % parameters.kv_heads;
+    return Row(batch, query_head, kv_head, position);
+}
+
+// Rows of a KV head in a sequence: those of all the query heads of its group.
+uint rows_of_kv_head(uint batch) { return GROUP * query_length(batch); }
+
+// Index of a row in contiguous [B, Hq, Lq].
+uint row_index(Row row) {
+    return (row.batch * parameters.kv_heads * GROUP + row.query_head) * parameters.q_len + row.position;
+}
+
+// Neighbouring rows of a KV head: rows first .. end - 1.
+struct RowTile {
+    uint batch;
+    uint kv_head;
+    uint first;
+    uint end;
+};
+
+// The workgroup's tile `index` of `size` rows. Empty past the end of a sequence that is shorter than the longest.
+RowTile row_tile(uint index, const uint size) {
+    uint first = index * size;
+    return RowTile(gl_WorkGroupID.z, gl_WorkGroupID.y, first, min(first + size, rows_of_kv_head(gl_WorkGroupID.z)));
+}
+
+bool is_empty(RowTile tile) { return tile.first >= tile.end; }
+
+uint last_row(RowTile tile) { return max(tile.end, 1) - 1; }
+
+// Row `index` of the tile; past its end the last one.
+Row row_of_tile(RowTile tile, uint index) {
+    return row_of_group(tile.batch, tile.kv_head, min(tile.first + index, last_row(tile)));
+}
+
+#endif

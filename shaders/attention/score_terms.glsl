@@ -1,0 +1,28 @@
+// What is done to a score between Q K^T and the masks: softcap and ALiBi.
+#ifndef SCORE_TERMS_GLSL
+#define SCORE_TERMS_GLSL
+
+#include "attention/positions.glsl"
+
+layout(set = 0, binding = BINDING_ALIBI_SLOPES, std430) readonly buffer AlibiBuffer { float alibi_slopes[]; };
+
+// tanh that neither overflows for large arguments nor cancels for small ones.
+float stable_tanh(float x) {
+    float square = x * x;
+    if (square < 0.0625)
+        return x * (1.0 + square * (-1.0 / 3.0 +
+                                    square * (2.0 / 15.0 + square * (-17.0 / 315.0 + square * (62.0 / 2835.0)))));
+    return 1.0 - 2.0 / (exp2(min(2.0 * LOG2_E * x, 126.0)) + 1.0);
+}
+
+float cap_score(float score) {
+    return has(FEATURE_SOFTCAP) ? parameters.softcap_log2 * stable_tanh(score / parameters.softcap_log2) : score;
+}
+
+float bias_score(float score, Row row, uint key) {
+    if (!has(FEATURE_ALIBI)) return score;
+    float slope = alibi_slopes[base_bytes(BINDING_ALIBI_SLOPES) / 4 + row.query_head];
+    return score - slope * LOG2_E * float(abs(int(row.position) + diagonal_offset(row.batch) - int(key)));
+}
+
+#endif

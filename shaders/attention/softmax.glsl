@@ -1,0 +1,41 @@
+// The online softmax state of a row: the maximum so far and the sum of exp2(score - maximum).
+// Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+#ifndef SOFTMAX_GLSL
+#define SOFTMAX_GLSL
+
+#include "attention/rows.glsl"
+
+layout(set = 0, binding = BINDING_SINKS, std430) readonly buffer SinksBuffer { float sinks[]; };
+layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) writeonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
+
+struct SoftmaxState {
+    float maximum;
+    float sum;
+};
+
+SoftmaxState softmax_empty() { return SoftmaxState(LOWEST_MAXIMUM, 0.0); }
+
+// A sink adds exp(sink) to the denominator and no value. A row that saw no key stays empty.
+float softmax_denominator_scale(inout SoftmaxState state, Row row) {
+    if (!has(FEATURE_SINKS) || state.sum == 0.0) return 1.0;
+    float sink = max(sinks[base_bytes(BINDING_SINKS) / 4 + row.query_head] * LOG2_E, HIDDEN);
+    float maximum = max(state.maximum, sink);
+    float rescale = exp2(state.maximum - maximum);
+    state = SoftmaxState(maximum, state.sum * rescale + exp2(sink - maximum));
+    return rescale;
+}
+
+// Index of a row in contiguous [B, Hq, Lq], or in [Hq, total] of packed queries.
+uint log_sum_exp_index(Row row) {
+    if (!has(FEATURE_CU_SEQLENS_Q)) return row_index(row);
+    return row.query_head * parameters.q_total + query_row(row.batch, row.position);
+}
+
+void store_log_sum_exp(SoftmaxState state, Row row) {
+    if (!has(FEATURE_LOG_SUM_EXP)) return;
+    // -inf is written as bits: not every device computes it
+    uint bits = state.sum == 0.0 ? 0xff800000u : floatBitsToUint((state.maximum + log2(state.sum)) * LN_2);
+    log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + log_sum_exp_index(row)] = bits;
+}
+
+#endif

@@ -1,0 +1,42 @@
+// Rows of K and V through device addresses.
+#ifndef ADDRESSED_KEYS_GLSL
+#define ADDRESSED_KEYS_GLSL
+
+#include "attention/keys.glsl"
+#include "cpu/address_loads.glsl"
+
+// The first row of a (batch, KV head).
+uvec2 addressed_keys(uint batch, uint kv_head) {
+    uvec2 address = uvec2(push.key_address[0], push.key_address[1]);
+    address = advance_address(address, batch, parameters.addressed_strides.x);
+    return advance_address(address, kv_head, parameters.addressed_strides.y);
+}
+
+uvec2 addressed_values(uint batch, uint kv_head) {
+    uvec2 address = uvec2(push.value_address[0], push.value_address[1]);
+    address = advance_address(address, batch, parameters.addressed_strides.z);
+    return advance_address(address, kv_head, parameters.addressed_strides.w);
+}
+
+const uint ADDRESSED_KEY_FORMAT = STAGED != 0 ? FORMAT_F32 : KEY_FORMAT;
+const uint ADDRESSED_VALUE_FORMAT = STAGED != 0 ? FORMAT_F32 : VALUE_FORMAT;
+
+// (outermost index, row) of a key at the addresses. Clamped, because some CPU drivers run code with every lane off: a
+// key is then any number, and loads through addresses are not checked.
+uvec2 addressed_row(uint batch, uint key) {
+    key = clamp(key, push.addressed_begin, push.addressed_end - 1);
+    if (STAGED != 0) return uvec2(batch, key - push.addressed_begin);
+    return key_row(batch, key);
+}
+
+uvec2 key_address(Row row, uint key) {
+    uvec2 at = addressed_row(row.batch, key);
+    return advance_address(addressed_keys(at.x, row.kv_head), at.y, KEY_ROW_BYTES);
+}
+
+uvec2 value_address(Row row, uint key) {
+    uvec2 at = addressed_row(row.batch, key);
+    return advance_address(addressed_values(at.x, row.kv_head), at.y, VALUE_ROW_BYTES);
+}
+
+#endif

@@ -1,0 +1,156 @@
+// Attention with online softmax for devices that run straight code fast and pay dearly for shared memory and barriers:
+// CPU drivers above all. K and V are read through device addresses that are the same for the whole workgroup, so that a
+// CPU driver makes of each load one scalar that feeds a vector of rows.
+//
+// query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
+// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times parts, Hkv, B); an invocation owns a row and
+// takes STEP keys at a time. At the addresses: K and V, rows contiguous and aligned to four elements, quantised ones to
+// whole words, keys addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared
+// memory, barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in
+// flash.comp.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+
+layout(local_size_x_id = 0) in;
+
+#include "attention/key_walk.glsl"
+#include "attention/query.glsl"
+#include "attention/rows.glsl"
+#include "attention/softmax.glsl"
+#include "attention/states.glsl"
+#include "cpu/addressed_keys.glsl"
+#include "cpu/careful_row.glsl"
+#include "cpu/key_step.glsl"
+
+const uint BLOCKS = HEAD_DIM / 4;
+const uint V_BLOCKS = V_HEAD_DIM / 4;
+
+vec4 q[BLOCKS];
+vec4 sums[V_BLOCKS];
+
+void load_row(Row row, uint part) {
+    uint element = query_element(row);
+    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) q[d] = parameters.scale_log2 * load_query_block(element, d);
+    uint saved = state_element(row, part);
+    state = softmax_empty();
+    if (resumes()) state = load_state(saved);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
+        sums[d] = vec4(0);
+        if (resumes()) sums[d] = load_state_block(saved, d);
+    }
+}
+
+// READS_AHEAD: a word of each cache line of the step's V is loaded while K is multiplied, and of the next step's K
+// while V is, in the order of memory. The products take a line of every row, then the next of every row, which not every
+// CPU foresees.
+uint ahead = 0; // what was loaded so
+
+// The share of rows of `blocks` blocks that belongs to turn number `turn` of `turns`.
+void read_ahead(const uint format, uvec2 address, const uint row_bytes, const uint blocks, uint turn,
+                const uint turns) {
+    if (READS_AHEAD == 0) return;
+    const uint line_bytes = 64;
+    const uint lines = (bytes_of_blocks(format, blocks) + line_bytes - 1) / line_bytes; // of a row
+    const uint share = (STEP * lines + turns - 1) / turns;
+    [[unroll]] for (uint i = 0; i < share; ++i) {
+        uint line = turn * share + i, byte = line / lines * row_bytes + line % lines * line_bytes;
+        if (line < STEP * lines) ahead |= Words(address).values[byte / 4];
+    }
+}
+
+void score_step(uvec2 address, uvec2 values) {
+    float unscaled[STEP]; // sums of what is still to be scaled
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
+    [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
+        read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
+        vec4 keys[STEP];
+        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
+            load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
+        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) unscaled[k] =
+            fma(q[d][c], keys[k][c], unscaled[k]);
+        const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
+        [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
+            s[k] = fma(load_uniform_scale(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d), unscaled[k], s[k]);
+            unscaled[k] = 0.0;
+        }
+    }
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
+}
+
+void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
+    float weights[STEP]; // times the values' scales
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
+        if (d % BLOCKS_OF_SCALE == 0) [[unroll]]
+            for (uint k = 0; k < STEP; ++k)
+                weights[k] = s[k] * load_uniform_scale(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+        read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
+        vec4 values[STEP];
+        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
+            load_uniform_block(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+        // the step's own sum first: a long context then adds few numbers to a large one
+        vec4 sum = weights[0] * values[0];
+        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
+            fma(weights[k], values[k][c], sum[c]);
+        sums[d] = fma(sums[d], vec4(rescale), sum);
+    }
+}
+
+bool sums_are_finite() {
+    const uvec4 exponent = uvec4(0x7f800000u); // all set: infinite or not a number
+    uvec4 largest = uvec4(0);
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) largest = max(largest, floatBitsToUint(sums[d]) & exponent);
+    return all(lessThan(largest, exponent));
+}
+
+void finish(Row row, uint part, KeyWalk walk) {
+    if (!sums_are_finite()) {
+        // a weight of 0 hides no value that is not a number
+        attend_row(row, part, walk);
+        return;
+    }
+    [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[d];
+    finish_row(state, row, part);
+}
+
+// Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
+uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
+
+// The steps over the walk's keys.
+void attend_keys(KeyWalk walk, Row row) {
+    uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    // a walk that ends before addressed_begin is empty, and loads all the same
+    uint key = next_seen_key(walk, max(walk.keys.begin, push.addressed_begin));
+    // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
+    // its unchecked loads with it
+    do {
+        uint first = min(key, push.addressed_end - STEP);
+        uint index = first - push.addressed_begin;
+        score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
+        transform_step(row, first);
+        bool masked = first < max(key, walk.full.begin) || first + STEP > min(walk.keys.end, walk.full.end) ||
+                      !blocks_of(walk.rows, first, first + STEP - 1).whole;
+        hide_step(masked, row, first, key, walk.keys.end);
+        float rescale = apply_softmax();
+        key = next_seen_key(walk, first + STEP);
+        uint next = min(key, push.addressed_end - STEP) - push.addressed_begin;
+        sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
+    } while (key < walk.keys.end);
+    sums[0].x += float(ahead & push.first_group); // 0, which the compiler does not know: it keeps the loads
+}
+
+void main() {
+    uint part = gl_WorkGroupID.x % parts();
+    uint index = from_both_ends(gl_WorkGroupID.x / parts(), gl_NumWorkGroups.x / parts());
+    RowTile rows = row_tile(index, WORKGROUP_SIZE);
+    KeyWalk walk = begin_walk(rows, part, 1, 1);
+    if (is_empty(rows)) walk.keys.end = walk.keys.begin;
+    // invocations past the last row repeat it and write nothing: they never return, see attend_keys
+    Row row = row_of_tile(rows, gl_LocalInvocationID.x);
+    load_row(row, part);
+    attend_keys(walk, row);
+    if (rows.first + gl_LocalInvocationID.x < rows.end) finish(row, part, walk);
+}

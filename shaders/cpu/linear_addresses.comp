@@ -1,0 +1,78 @@
+// The linear of linear.comp for CPU drivers, which run straight code fast and pay dearly for shared memory and
+// barriers: an invocation owns ROWS rows and OUTPUTS neighbouring output features, and reads the rows of input and
+// weight through device addresses, of the input the same for the whole workgroup.
+//
+// grid: (row tiles, output tiles, groups); WORKGROUP_SIZE invocations. Input features are a multiple of 4 * BLOCKS; the
+// rows of input and weight have no gaps between elements and begin at multiples of four; f32, f16 or bf16. No shared
+// memory or barrier.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference_uvec2 : require
+
+layout(local_size_x_id = 7) in; // WORKGROUP_SIZE
+
+#include "cpu/address_loads.glsl"
+#include "layers/linear_tensors.glsl"
+
+const uint OUTPUTS = LINEAR_ADDRESSES_OUTPUTS;
+
+uvec2 rows[ROWS]; // addresses
+uvec2 weights[OUTPUTS];
+float sums[ROWS * OUTPUTS];
+
+// `element` elements further on.
+uvec2 element_address(const uint format, uvec2 address, uint element) {
+    return advance_address(address, element, format == FORMAT_F32 ? 4 : 2);
+}
+
+// Those behind the last repeat it, and are not stored.
+void find_rows(uint first_row, uint first_output) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) rows[r] =
+        element_address(INPUT_FORMAT, uvec2(push.input_address[0], push.input_address[1]),
+                        input_element(min(first_row + r, push.rows - 1), 0));
+    [[unroll]] for (uint i = 0; i < OUTPUTS; ++i) weights[i] =
+        element_address(WEIGHT_FORMAT, uvec2(push.weight_address[0], push.weight_address[1]),
+                        weight_element(min(first_output + i, push.out_features - 1), 0));
+}
+
+// The blocks of one output one after the other, while their cache line is at hand: rows are often a power of two apart.
+void add_blocks() {
+    vec4 x[ROWS * BLOCKS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint b = 0; b < BLOCKS; ++b) x[r * BLOCKS + b] =
+        load_own_block(INPUT_FORMAT, rows[r], b);
+    [[unroll]] for (uint i = 0; i < OUTPUTS; ++i) [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+        vec4 w = load_own_block(WEIGHT_FORMAT, weights[i], b);
+        [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r * OUTPUTS + i] =
+            fma(x[r * BLOCKS + b][c], w[c], sums[r * OUTPUTS + i]);
+    }
+}
+
+void store_pair(uint row, uint o, vec2 sum) {
+    if (OUTPUT_PAIRS != 0 && o + 1 < push.out_features) {
+        vec2 values = vec2(finish(sum.x, row, o), finish(sum.y, row, o + 1));
+        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
+        return;
+    }
+    if (o < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o), finish(sum.x, row, o));
+    if (o + 1 < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + 1), finish(sum.y, row, o + 1));
+}
+
+void main() {
+    uint first_row = gl_WorkGroupID.x * ROWS;
+    uint first_output = (gl_WorkGroupID.y * WORKGROUP_SIZE + gl_LocalInvocationID.x) * OUTPUTS;
+    find_rows(first_row, first_output);
+    [[unroll]] for (uint i = 0; i < ROWS * OUTPUTS; ++i) sums[i] = 0.0;
+    uint block = 0;
+    do { // see addresses.comp
+        add_blocks();
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) rows[r] = element_address(INPUT_FORMAT, rows[r], 4 * BLOCKS);
+        [[unroll]] for (uint i = 0; i < OUTPUTS; ++i) weights[i] =
+            element_address(WEIGHT_FORMAT, weights[i], 4 * BLOCKS);
+        block += BLOCKS;
+    } while (block < push.in_features / 4);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < push.rows)
+        [[unroll]] for (uint i = 0; i < OUTPUTS; i += 2)
+            store_pair(first_row + r, first_output + i, vec2(sums[r * OUTPUTS + i], sums[r * OUTPUTS + i + 1]));
+}

@@ -1,0 +1,184 @@
+/* Attention, what its kernels and the host agree on: bindings, constants, uniform block, push constants. */
+#ifndef VKATTN_INTERFACE_ATTENTION_H
+#define VKATTN_INTERFACE_ATTENTION_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_QUERY 0
+#define BINDING_KEY 1
+#define BINDING_VALUE 2
+#define BINDING_OUTPUT 3
+#define BINDING_LOG_SUM_EXP 4
+#define BINDING_ATTN_MASK 5
+#define BINDING_KEY_PADDING_MASK 6
+#define BINDING_KEY_LENGTHS 7
+#define BINDING_PAST_LENGTHS 8
+#define BINDING_ALIBI_SLOPES 9
+#define BINDING_SINKS 10
+#define BINDING_SCORES 11 /* unfused: scores, then weights; flash: the state of rows between dispatches */
+#define BINDING_ATTN_WEIGHTS 12
+#define BINDING_QK_MATMUL_OUTPUT 13
+#define BINDING_CU_SEQLENS_Q 14
+#define BINDING_CU_SEQLENS_K 15
+#define BINDING_BLOCK_TABLE 16
+#define BINDING_BLOCK_MASK 17
+#define ATTENTION_BINDINGS 18
+
+/* bits of FEATURES: code that a problem needs */
+#define FEATURE_CAUSAL (1u << 0)
+#define FEATURE_WINDOW (1u << 1)
+#define FEATURE_KEY_LENGTHS (1u << 2)
+#define FEATURE_PAST_LENGTHS (1u << 3)
+#define FEATURE_KEY_PADDING (1u << 4)
+#define FEATURE_ALIBI (1u << 5)
+#define FEATURE_SOFTCAP (1u << 6)
+#define FEATURE_SINKS (1u << 7)
+#define FEATURE_LOG_SUM_EXP (1u << 8)
+#define FEATURE_ATTN_WEIGHTS (1u << 9)
+#define FEATURE_QK_MATMUL_OUTPUT (1u << 10)
+/* _PAIRS: element offsets of every vector of the tensor are even, so that two 16-bit values share one word */
+#define FEATURE_QUERY_PAIRS (1u << 11)
+#define FEATURE_KEY_PAIRS (1u << 12)
+#define FEATURE_VALUE_PAIRS (1u << 13)
+#define FEATURE_OUTPUT_PAIRS (1u << 14)
+#define FEATURE_SHORT_MASK (1u << 15) /* the mask ends before kv_len */
+#define FEATURE_KEYS_TO_LAST_QUERY (1u << 16)
+#define FEATURE_CU_SEQLENS_Q (1u << 17)
+#define FEATURE_CU_SEQLENS_K (1u << 18)
+#define FEATURE_BOTTOM_RIGHT (1u << 19) /* a sequence's offset is its number of keys less its number of queries */
+#define FEATURE_DROPOUT (1u << 20)
+#define FEATURE_SPLIT_KEYS (1u << 21) /* several dispatches in turn, each over a range of keys */
+/* _ALIGNED: every vector of the tensor has a multiple of eight elements without gaps, begins at a multiple of eight
+ * elements, and is not quantised */
+#define FEATURE_KEY_ALIGNED (1u << 22)
+#define FEATURE_VALUE_ALIGNED (1u << 23)
+#define FEATURE_BLOCK_MASK (1u << 24)
+#define FEATURE_QUERY_ALIGNED (1u << 25)
+
+#define KV_HEADS_GROUPED 0u
+#define KV_HEADS_MODULO 1u
+
+/* vkattn_block_state; what is neither of the others is partial */
+#define BLOCK_HIDDEN 0u
+#define BLOCK_PARTIAL 1u
+#define BLOCK_FULL 2u
+
+#define SCORES_SCALED 0u
+#define SCORES_CAPPED 1u
+#define SCORES_MASKED 2u
+#define SCORES_WEIGHTS 3u
+
+#define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
+#define KEYS_OF_UNFUSED_ITERATION 4u
+#define UNFUSED_WORKGROUP_SIZE 64u
+#define COLUMNS_OF_FLASH_TILE 8u /* invocations that share a row of a tile in shared memory */
+#define KEYS_OF_FLASH_TILE 32u
+
+/* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
+ * PARTS: how many parts each row's keys are split into, for merge_parts to join. PAGE_SIZE: positions of a page of K and
+ * V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys of a block of block_mask.
+ *
+ * Of flash: ROWS, query rows of an invocation.
+ *
+ * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
+ * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
+ * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
+ *
+ * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the
+ * addresses are f32 copies of some of the keys. */
+#define ATTENTION_CONSTANTS(X)                                                                                         \
+    X(0, WORKGROUP_SIZE, 32)                                                                                           \
+    X(1, HEAD_DIM, 64)                                                                                                 \
+    X(2, V_HEAD_DIM, 64)                                                                                               \
+    X(3, GROUP, 1)                                                                                                     \
+    X(4, KV_HEAD_MAPPING, 0)                                                                                           \
+    X(5, FEATURES, 0)                                                                                                  \
+    X(6, QUERY_FORMAT, 1)                                                                                              \
+    X(7, KEY_FORMAT, 1)                                                                                                \
+    X(8, VALUE_FORMAT, 1)                                                                                              \
+    X(9, OUTPUT_FORMAT, 1)                                                                                             \
+    X(10, MASK_FORMAT, 0)                                                                                              \
+    X(11, SCORE_STAGE, 0)                                                                                              \
+    X(12, QUERY_DIM_STRIDE, 1)                                                                                         \
+    X(13, KEY_DIM_STRIDE, 1)                                                                                           \
+    X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
+    X(15, OUTPUT_DIM_STRIDE, 1)                                                                                        \
+    X(16, PARTS, 1)                                                                                                    \
+    X(17, STEP, 8)                                                                                                     \
+    X(18, KEY_ROW_BYTES, 0)                                                                                            \
+    X(19, VALUE_ROW_BYTES, 0)                                                                                          \
+    X(20, ROWS, 1)                                                                                                     \
+    X(21, PAGE_SIZE, 0)                                                                                                \
+    X(22, MATRIX_M, 16)                                                                                                \
+    X(23, MATRIX_N, 16)                                                                                                \
+    X(24, MATRIX_K, 16)                                                                                                \
+    X(25, SUBGROUP_SIZE, 32)                                                                                           \
+    X(26, DIM_SUBGROUPS, 1)                                                                                            \
+    X(27, KEYS_OF_TILE, 32)                                                                                            \
+    X(28, DIMS_OF_CHUNK, 64)                                                                                           \
+    X(29, QUERY_IN_REGISTERS, 1)                                                                                       \
+    X(30, VALUE_IN_KEY, 0)                                                                                             \
+    X(31, BLOCK_Q_LEN, 1)                                                                                              \
+    X(32, BLOCK_KV_LEN, 1)                                                                                             \
+    X(33, READS_AHEAD, 0)                                                                                              \
+    X(34, STAGED, 0)
+
+/* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
+ * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
+struct AttentionParameters {
+    uvec4 query_strides;
+    uvec4 key_strides;
+    uvec4 value_strides;
+    uvec4 output_strides;
+    uvec4 mask_strides;
+    uvec4 block_strides;     /* of block_mask: batch, head, block of queries */
+    uvec4 addressed_strides; /* through addresses: batch and head of K, of V, in bytes */
+    uint key_padding_stride; /* batch */
+    uint q_len;
+    uint kv_len;
+    uint mask_len;
+    uint kv_heads;
+    uint q_total;     /* rows of packed queries */
+    uint kv_total;    /* rows of packed keys */
+    uint pool_pages;  /* of paged K and V */
+    uint table_pages; /* of a sequence in the block table */
+    int offset;       /* of the causal line, the window and ALiBi; past_lengths takes its place */
+    int window_left;
+    int window_right;
+    float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
+    float softcap_log2; /* softcap * log2(e) */
+    uint first_batch;   /* dropout counts from them: the call may be a part of a larger one */
+    uint first_query_head;
+    uint dropout_seed_low;
+    uint dropout_seed_high;
+    uint dropout_threshold; /* a weight is dropped whose random word is below */
+    float dropout_scale;    /* 1 / (1 - probability) */
+    uint fewest_queries;    /* packed ones that a sequence must have to be attended */
+    uint most_queries;
+};
+
+/* What changes from dispatch to dispatch. bases: see base_bytes in common/push.glsl. */
+struct AttentionPush {
+    uint bases[5];
+    uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
+    uint last_key;
+    uint first_group; /* flash.comp: of the grid's first axis, where several dispatches share it; else 0 */
+    /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
+    uint key_address[2];
+    uint value_address[2];
+    uint addressed_begin;
+    uint addressed_end;
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(AttentionConstants, ATTENTION_CONSTANTS)
+static_assert(sizeof(AttentionParameters) == 208);
+static_assert(sizeof(AttentionPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

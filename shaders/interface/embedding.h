@@ -1,0 +1,38 @@
+/* Embedding, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_EMBEDDING_H
+#define VKATTN_INTERFACE_EMBEDDING_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_EMBEDDING_TOKENS 0
+#define BINDING_EMBEDDING_WEIGHT 1
+#define BINDING_EMBEDDING_OUTPUT 2
+#define EMBEDDING_BINDINGS 3
+
+#define EMBEDDING_WORKGROUP_SIZE 64
+
+#define EMBEDDING_CONSTANTS(X)                                                                                         \
+    X(0, WEIGHT_FORMAT, 1)                                                                                             \
+    X(1, OUTPUT_FORMAT, 1)                                                                                             \
+    X(2, OUTPUT_PAIRS, 0)
+
+struct EmbeddingPush {
+    uint bases[4];
+    uint rows; /* of weight */
+    uint features;
+    uint token_strides[2]; /* batch, position */
+    uint row_stride;
+    uint output_strides[2];
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(EmbeddingConstants, EMBEDDING_CONSTANTS)
+static_assert(sizeof(EmbeddingPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

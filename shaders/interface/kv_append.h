@@ -1,0 +1,63 @@
+/* Appending to KV caches, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_KV_APPEND_H
+#define VKATTN_INTERFACE_KV_APPEND_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_APPEND_SOURCE 0
+#define BINDING_APPEND_CACHE 1
+#define BINDING_APPEND_PAST_LENGTHS 2
+#define BINDING_APPEND_CU_SEQLENS 3
+#define BINDING_APPEND_BLOCK_TABLE 4
+#define BINDING_APPEND_LENGTHS 5
+#define APPEND_BINDINGS 6
+
+/* cu_seqlens: rows behind a sequence's end are left out, or read as if they were its own (which costs nothing, and
+ * leaves no gaps) */
+#define PACKED_NONE 0u
+#define PACKED_SEQUENCES 1u
+#define PACKED_AND_BEYOND 2u
+
+/* which of the two has its rows in pages */
+#define PAGED_NONE 0u
+#define PAGED_SOURCE 1u
+#define PAGED_CACHE 2u
+
+/* IN_BLOCKS: four neighbours at a time, from whole words to whole words */
+#define APPEND_CONSTANTS(X)                                                                                            \
+    X(0, SOURCE_FORMAT, 1)                                                                                             \
+    X(1, CACHE_FORMAT, 1)                                                                                              \
+    X(2, CACHE_PAIRS, 0)                                                                                               \
+    X(3, HAS_PAST_LENGTHS, 0)                                                                                          \
+    X(4, PACKED, 0)                                                                                                    \
+    X(5, PAGED, 0)                                                                                                     \
+    X(6, PAGE_SIZE, 8)                                                                                                 \
+    X(7, HEAD_DIM, 2)                                                                                                  \
+    X(8, IN_BLOCKS, 0)                                                                                                 \
+    X(9, HAS_LENGTHS, 0)
+
+struct AppendPush {
+    uint bases[4];
+    uint source_strides[4]; /* batch, head, position, element */
+    uint cache_strides[4];
+    uint positions;    /* tokens of a sequence, at most */
+    uint capacity;     /* tokens that the cache holds */
+    uint offset;       /* cache position of the first token; past_lengths takes its place */
+    uint first;        /* token of the source that is the first to be copied */
+    uint source_total; /* rows of a packed source */
+    uint pool_pages;
+    uint table_pages; /* pages of a sequence in the block table */
+    uint beyond;      /* rows beyond a sequence's length that are copied too */
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(AppendConstants, APPEND_CONSTANTS)
+static_assert(sizeof(AppendPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

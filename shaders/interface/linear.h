@@ -1,0 +1,83 @@
+/* Linear layers, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_LINEAR_H
+#define VKATTN_INTERFACE_LINEAR_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_LINEAR_INPUT 0
+#define BINDING_LINEAR_WEIGHT 1
+#define BINDING_LINEAR_BIAS 2
+#define BINDING_LINEAR_OUTPUT 3
+#define BINDING_LINEAR_RESIDUAL 4
+#define BINDING_LINEAR_MULTIPLIER 5
+#define LINEAR_BINDINGS 6
+
+#define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
+#define LINEAR_WORKGROUP_SIZE 64
+#define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
+#define LINEAR_VECTOR_ROWS 4       /* the most it takes */
+#define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
+
+#define ACTIVATION_NONE 0u
+#define ACTIVATION_RELU 1u
+#define ACTIVATION_GELU 2u
+#define ACTIVATION_SILU 3u
+#define ACTIVATION_LEAKY_RELU 4u
+
+#define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
+
+/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
+ * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
+ * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time */
+#define ALIGNED_INPUT 1u
+#define ALIGNED_WEIGHT 2u
+#define LINEAR_CONSTANTS(X)                                                                                            \
+    X(0, INPUT_FORMAT, 1)                                                                                              \
+    X(1, WEIGHT_FORMAT, 1)                                                                                             \
+    X(2, BIAS_FORMAT, 0)                                                                                               \
+    X(3, OUTPUT_FORMAT, 1)                                                                                             \
+    X(4, RESIDUAL_FORMAT, 0)                                                                                           \
+    X(5, ACTIVATION, 0)                                                                                                \
+    X(6, OUTPUT_PAIRS, 0)                                                                                              \
+    X(7, WORKGROUP_SIZE, 64)                                                                                           \
+    X(8, SUBGROUP_SIZE, 32)                                                                                            \
+    X(9, ROW_SUBGROUPS, 1)                                                                                             \
+    X(10, TILES, 1)                                                                                                    \
+    X(11, MATRIX_M, 16)                                                                                                \
+    X(12, MATRIX_N, 16)                                                                                                \
+    X(13, MATRIX_K, 16)                                                                                                \
+    X(14, ALIGNED, 0)                                                                                                  \
+    X(15, MULTIPLIER_FORMAT, 0)                                                                                        \
+    X(16, ROWS, 1)                                                                                                     \
+    X(17, BLOCKS, 1)
+
+/* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
+ * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
+struct LinearPush {
+    uint bases[4];
+    uint rows;
+    uint positions; /* rows of one batch entry */
+    uint in_features;
+    uint out_features;
+    uint head_dim;
+    uint input_strides[3];    /* batch, position, group */
+    uint weight_strides[3];   /* output, input, group */
+    uint bias_stride;         /* group */
+    uint output_strides[5];   /* batch, position, head, element, group */
+    uint residual_strides[2]; /* batch, position */
+    uint multiplier_strides[2];
+    uint input_address[2]; /* of linear_addresses, low word first */
+    uint weight_address[2];
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(LinearConstants, LINEAR_CONSTANTS)
+static_assert(sizeof(LinearPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+/* RMSNorm and LayerNorm, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_NORM_H
+#define VKATTN_INTERFACE_NORM_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_NORM_INPUT 0
+#define BINDING_NORM_WEIGHT 1
+#define BINDING_NORM_BIAS 2
+#define BINDING_NORM_OUTPUT 3
+#define NORM_BINDINGS 4
+
+#define NORM_WORKGROUP_SIZE 64 /* a power of two */
+
+#define NORM_CONSTANTS(X)                                                                                              \
+    X(0, SUBTRACTS_MEAN, 0)                                                                                            \
+    X(1, INPUT_FORMAT, 1)                                                                                              \
+    X(2, WEIGHT_FORMAT, 1)                                                                                             \
+    X(3, BIAS_FORMAT, 0)                                                                                               \
+    X(4, OUTPUT_FORMAT, 1)                                                                                             \
+    X(5, OUTPUT_PAIRS, 0)
+
+struct NormPush {
+    uint bases[4];
+    uint features;
+    uint input_strides[2]; /* batch, position */
+    uint output_strides[2];
+    float epsilon;
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(NormConstants, NORM_CONSTANTS)
+static_assert(sizeof(NormPush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

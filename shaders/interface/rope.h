@@ -1,0 +1,36 @@
+/* Rotary position embedding, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_ROPE_H
+#define VKATTN_INTERFACE_ROPE_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_ROPE_INPUT 0
+#define BINDING_ROPE_OUTPUT 1
+#define BINDING_ROPE_FREQUENCIES 2
+#define BINDING_ROPE_PAST_LENGTHS 3
+#define ROPE_BINDINGS 4
+
+#define ROPE_CONSTANTS(X)                                                                                              \
+    X(0, INTERLEAVED, 0)                                                                                               \
+    X(1, HAS_PAST_LENGTHS, 0)
+
+struct RopePush {
+    uint bases[4];
+    uint input_strides[3]; /* batch, head, position */
+    uint output_strides[3];
+    uint positions;
+    uint pairs;  /* of a vector */
+    uint offset; /* position of the first token; past_lengths takes its place */
+};
+
+#ifdef __cplusplus
+VKATTN_CONSTANT_STRUCT(RopeConstants, ROPE_CONSTANTS)
+static_assert(sizeof(RopePush) <= 128);
+} // namespace vkattn::gpu
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+// Activations, in f32.
+#ifndef ACTIVATION_GLSL
+#define ACTIVATION_GLSL
+
+#include "interface/linear.h"
+
+// Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
+float error_function(float x) {
+    float t = 1.0 / (1.0 + 0.3275911 * abs(x));
+    float series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    return sign(x) * (1.0 - series * exp(-x * x));
+}
+
+float activate(const uint activation, float x) {
+    switch (activation) {
+    case ACTIVATION_RELU:
+        return max(x, 0.0);
+    case ACTIVATION_GELU:
+        return 0.5 * x * (1.0 + error_function(x * 0.70710678118654752440));
+    case ACTIVATION_SILU:
+        return x / (1.0 + exp(-max(x, -80.0)));
+    case ACTIVATION_LEAKY_RELU:
+        return x >= 0.0 ? x : 0.01 * x;
+    default:
+        return x;
+    }
+}
+
+#endif

@@ -1,0 +1,142 @@
+// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity, or on
+// a page outside the pool, are dropped.
+//
+// source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
+// past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
+// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long.
+// grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
+// IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+layout(local_size_x = 64) in;
+
+#include "interface/kv_append.h"
+
+APPEND_CONSTANTS(VKATTN_CONSTANT)
+
+#define PUSH AppendPush
+#include "common/push.glsl"
+#include "common/quantise.glsl"
+#include "common/quantised.glsl"
+
+#define TENSOR source
+#define TENSOR_BINDING BINDING_APPEND_SOURCE
+#define TENSOR_QUANTISED
+#include "common/tensor.glsl"
+
+#define TENSOR cache
+#define TENSOR_BINDING BINDING_APPEND_CACHE
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
+    int past_lengths[];
+};
+layout(set = 0, binding = BINDING_APPEND_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
+layout(set = 0, binding = BINDING_APPEND_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
+layout(set = 0, binding = BINDING_APPEND_LENGTHS, std430) readonly buffer LengthsBuffer { int lengths[]; };
+
+// Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
+void store_half(uint byte_offset, uint bits) {
+    uint shift = (byte_offset & 2) * 8;
+    atomicAnd(cache_words[byte_offset / 4], 0xffff0000u >> shift);
+    atomicOr(cache_words[byte_offset / 4], bits << shift);
+}
+
+// A block is an odd number of halves: all but its first or last lie in words of its own.
+void store_block(const uint format, uint byte_offset, QuantisedBlock block) {
+    const uint words = (bytes_of_quantised_block(format) - 2) / 4;
+    uint word = byte_offset / 4;
+    if ((byte_offset & 2) != 0) {
+        store_half(byte_offset, block.scale);
+        for (uint i = 0; i < words; ++i) cache_words[word + 1 + i] = block.words[i];
+        return;
+    }
+    uint carried = block.scale;
+    for (uint i = 0; i < words; ++i) {
+        cache_words[word + i] = carried | (block.words[i] << 16);
+        carried = block.words[i] >> 16;
+    }
+    store_half(byte_offset + 4 * words, carried);
+}
+
+void append_block(uint from, uint to) {
+    float values[QUANTISED_BLOCK];
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+        values[i] = source_load(SOURCE_FORMAT, from + i * push.source_strides[3]);
+    store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + quantised_block(CACHE_FORMAT, to),
+                quantise(CACHE_FORMAT, values));
+}
+
+void append_four(uint from, uint to) {
+    vec4 four = source_load4(SOURCE_FORMAT, true, from, 1);
+    cache_store2(CACHE_FORMAT, true, to, 1, four.xy);
+    cache_store2(CACHE_FORMAT, true, to + 2, 1, four.zw);
+}
+
+void append_pair(uint from, uint to, bool second) {
+    float value = source_load(SOURCE_FORMAT, from);
+    if (!second) {
+        cache_store(CACHE_FORMAT, to, value);
+        return;
+    }
+    vec2 pair = vec2(value, source_load(SOURCE_FORMAT, from + push.source_strides[3]));
+    cache_store2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], pair);
+}
+
+// Where the block table says that a position's page lies.
+uint page_of(uint batch, uint position) {
+    uint entry = batch * push.table_pages + min(position / PAGE_SIZE, push.table_pages - 1);
+    return uint(block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry]);
+}
+
+// The sequence's begin in packed rows, and its tokens.
+uvec2 source_rows(uint batch) {
+    if (PACKED == PACKED_NONE) return uvec2(0, 0xffffffffu);
+    uint element = base_bytes(BINDING_APPEND_CU_SEQLENS) / 4 + batch;
+    int total = int(push.source_total);
+    int begin = clamp(cu_seqlens[element], 0, total);
+    return uvec2(begin, clamp(cu_seqlens[element + 1], begin, total) - begin);
+}
+
+void main() {
+    const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
+    const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
+    uint token = gl_GlobalInvocationID.x / items;
+    uint dim = gl_GlobalInvocationID.x % items * elements;
+    uint head = gl_WorkGroupID.y;
+    uint batch = gl_WorkGroupID.z;
+    uint past = push.offset;
+    if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
+    uint position = past + token;
+    uvec2 packed = source_rows(batch);
+    if (token >= push.positions || position >= push.capacity) return;
+    if (PACKED == PACKED_SEQUENCES && push.first + token >= packed.y) return;
+    if (HAS_LENGTHS != 0u) {
+        uint length = uint(max(lengths[base_bytes(BINDING_APPEND_LENGTHS) / 4 + batch], 0));
+        if (push.first + token >= length + push.beyond) return;
+    }
+
+    uvec2 source = uvec2(batch, push.first + token);
+    if (PACKED != PACKED_NONE) source = uvec2(0, min(packed.x + source.y, push.source_total - 1));
+    uvec2 place = uvec2(batch, position);
+    if (PAGED != PAGED_NONE) {
+        uint paged = PAGED == PAGED_SOURCE ? source.y : position;
+        uint page = page_of(batch, paged);
+        if (PAGED == PAGED_CACHE && page >= push.pool_pages) return;
+        uvec2 row = uvec2(min(page, push.pool_pages - 1), paged % PAGE_SIZE);
+        if (PAGED == PAGED_SOURCE) source = row; // of a page outside the pool some row: keys there are hidden
+        if (PAGED == PAGED_CACHE) place = row;
+    }
+    uint from = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2] +
+                dim * push.source_strides[3];
+    uint to = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2] +
+              dim * push.cache_strides[3];
+    if (is_quantised(CACHE_FORMAT))
+        append_block(from, to);
+    else if (IN_BLOCKS != 0u)
+        append_four(from, to);
+    else
+        append_pair(from, to, dim + 1 < HEAD_DIM);
+}

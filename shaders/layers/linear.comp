@@ -1,0 +1,105 @@
+// output = activation(input W^T + bias) * multiplier + residual, f32 accumulation.
+//
+// input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
+//   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
+// grid: (output tiles, row tiles, groups); a workgroup of 8 x 8 computes LINEAR_TILE^2 values, 4 x 4 an invocation
+// shared memory: 2 * LINEAR_TILE * PITCH vec4 = 9216 bytes
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+layout(local_size_x = 64) in;
+
+#include "layers/linear_features.glsl"
+#include "layers/linear_tensors.glsl"
+
+const uint STEP = 32;                  // input features of one pass through shared memory
+const uint PITCH = STEP / 4 + 1;       // of four features; neighbouring lines lie in other banks
+const uint SIDE = 8;                   // of the workgroup
+const uint LINES = LINEAR_TILE / SIDE; // rows, or outputs, of an invocation
+const uint LOADS = STEP / FEATURES;    // of a line
+const uint LOADED_LINES = LINEAR_TILE * LOADS / LINEAR_WORKGROUP_SIZE; // of an invocation, a load of each
+
+shared vec4 input_tile[LINEAR_TILE * PITCH];
+shared vec4 weight_tile[LINEAR_TILE * PITCH];
+
+// An invocation's LINES neighbouring lines lie SIDE apart, those of neighbouring invocations beside each other.
+uint place_of_line(uint line) { return (line % LINES * SIDE + line / LINES) * PITCH; }
+
+uint loaded_line(uint i) { return (gl_LocalInvocationID.x + i * LINEAR_WORKGROUP_SIZE) / LOADS; }
+
+// Elements of the first features of what this invocation loads; lines behind the last repeat it, and are not stored.
+uint input_rows[LOADED_LINES];
+uint weight_rows[LOADED_LINES];
+
+void find_lines(uint first_row, uint first_output) {
+    [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
+        input_rows[i] = input_element(min(first_row + loaded_line(i), push.rows - 1), 0);
+        weight_rows[i] = weight_element(min(first_output + loaded_line(i), push.out_features - 1), 0);
+    }
+}
+
+void fill_tiles(uint first_feature) {
+    uint load = gl_LocalInvocationID.x % LOADS * FEATURES;
+    [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
+        uint place = place_of_line(loaded_line(i)) + load / 4;
+        mat2x4 x = load_input_features(input_rows[i], first_feature + load);
+        mat2x4 w = load_weight_features(weight_rows[i], first_feature + load);
+        [[unroll]] for (uint block = 0; block < 2; ++block) {
+            input_tile[place + block] = x[block];
+            weight_tile[place + block] = w[block];
+        }
+    }
+}
+
+vec4 sums[LINES]; // [row][output]
+
+void multiply_tiles(uint tile_row, uint tile_output) {
+    for (uint block = 0; block < STEP / 4; ++block) {
+        vec4 w[LINES];
+        [[unroll]] for (uint o = 0; o < LINES; ++o) w[o] = weight_tile[place_of_line(tile_output + o) + block];
+        [[unroll]] for (uint r = 0; r < LINES; ++r) {
+            vec4 x = input_tile[place_of_line(tile_row + r) + block];
+            sums[r] += vec4(dot(x, w[0]), dot(x, w[1]), dot(x, w[2]), dot(x, w[3]));
+        }
+    }
+}
+
+vec4 finish_four(vec4 sums, uint row, uint o) {
+    for (uint i = 0; i < 4; ++i)
+        if (o + i < push.out_features) sums[i] = finish(sums[i], row, o + i);
+    return sums;
+}
+
+void store_four(uint row, uint o, vec4 values) {
+    for (uint i = 0; i < 4; i += 2) {
+        if (OUTPUT_PAIRS != 0 && o + i + 1 < push.out_features) {
+            output_store2(OUTPUT_FORMAT, true, output_element(row, o + i), 1, vec2(values[i], values[i + 1]));
+            continue;
+        }
+        if (o + i < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + i), values[i]);
+        if (o + i + 1 < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + i + 1), values[i + 1]);
+    }
+}
+
+void main() {
+    uint first_output = gl_WorkGroupID.x * LINEAR_TILE;
+    uint first_row = gl_WorkGroupID.y * LINEAR_TILE;
+    uint tile_output = gl_LocalInvocationID.x % SIDE * LINES;
+    uint tile_row = gl_LocalInvocationID.x / SIDE * LINES;
+    find_lines(first_row, first_output);
+    [[unroll]] for (uint r = 0; r < LINES; ++r) sums[r] = vec4(0);
+
+    for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
+        barrier(); // the tiles' last readers are done
+        fill_tiles(first_feature);
+        barrier();
+        multiply_tiles(tile_row, tile_output);
+    }
+
+    for (uint r = 0; r < LINES; ++r) {
+        uint row = first_row + tile_row + r;
+        uint o = first_output + tile_output;
+        if (row < push.rows) store_four(row, o, finish_four(sums[r], row, o));
+    }
+}

@@ -1,0 +1,157 @@
+// output = activation(input W^T + bias) * multiplier + residual on matrix units (VK_KHR_cooperative_matrix): f16 input
+// and weights, or bf16 where BFLOAT16 is defined; f32 sums.
+//
+// input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
+//   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
+// grid: (output tiles, row tiles, groups). A subgroup computes TILES x TILES matrices of (outputs, rows), a workgroup
+// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of STEP features in shared memory.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#ifdef BFLOAT16
+#extension GL_EXT_bfloat16 : require
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
+
+layout(local_size_x_id = 7) in;
+
+#include "common/matrix_element.glsl"
+#include "layers/linear_features.glsl"
+#include "layers/linear_tensors.glsl"
+
+#define WEIGHT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
+#define INPUT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
+#define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+
+const uint STEP = LINEAR_MATRIX_STEP;
+const uint PITCH = STEP / 8 + 1; // of eight elements; neighbours lie in other banks
+const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
+const uint OUTPUT_SUBGROUPS = SUBGROUPS / ROW_SUBGROUPS;
+const uint SUBGROUP_OUTPUTS = TILES * MATRIX_M;
+const uint SUBGROUP_ROWS = TILES * MATRIX_N;
+const uint TILE_OUTPUTS = OUTPUT_SUBGROUPS * SUBGROUP_OUTPUTS;
+const uint TILE_ROWS = ROW_SUBGROUPS * SUBGROUP_ROWS;
+
+// a matrix of sums passes through, rows of MATRIX_M f32
+const uint STRIP_PITCH = MATRIX_M / 4 + 1;
+const uint INPUT_SIZE = (TILE_OUTPUTS + TILE_ROWS) * PITCH;
+const uint STRIP_SIZE = SUBGROUPS * MATRIX_N * STRIP_PITCH;
+
+shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weights, then the input
+
+ACCUMULATOR sums[TILES * TILES]; // [output][row]
+
+uint output_of_subgroup() { return gl_SubgroupID / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
+uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
+
+uvec4 load_weight_elements(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0)
+        return feature < push.in_features ? weight_load8_halves(row + feature) : uvec4(0);
+    return pack_vector(load_weight_features(row, feature));
+}
+
+uvec4 load_input_elements(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_INPUT) != 0)
+        return feature < push.in_features ? input_load8_halves(row + feature) : uvec4(0);
+    return pack_vector(load_input_features(row, feature));
+}
+
+// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th eight features.
+const uint LOADS = STEP / FEATURES; // of a line
+const uint WEIGHT_LOADS = (TILE_OUTPUTS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+const uint INPUT_LOADS = (TILE_ROWS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+
+uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
+
+// Elements of the lines' first features; lines behind the last repeat it, and are not stored.
+uint weight_rows[WEIGHT_LOADS];
+uint input_rows[INPUT_LOADS];
+
+void find_lines(uint first_output, uint first_row) {
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
+        weight_element(min(first_output + load_of(i) / LOADS, push.out_features - 1), 0);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
+        input_element(min(first_row + load_of(i) / LOADS, push.rows - 1), 0);
+}
+
+void fill_tiles(uint first_feature) {
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+        uint load = load_of(i);
+        if (load < TILE_OUTPUTS * LOADS)
+            tiles[load / LOADS * PITCH + load % LOADS] =
+                load_weight_elements(weight_rows[i], first_feature + load % LOADS * FEATURES);
+    }
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) {
+        uint load = load_of(i);
+        if (load < TILE_ROWS * LOADS)
+            tiles[(TILE_OUTPUTS + load / LOADS) * PITCH + load % LOADS] =
+                load_input_elements(input_rows[i], first_feature + load % LOADS * FEATURES);
+    }
+}
+
+void multiply_tiles() {
+    [[unroll]] for (uint step = 0; step < STEP / MATRIX_K; ++step) {
+        WEIGHT_MATRIX weights[TILES];
+        [[unroll]] for (uint t = 0; t < TILES; ++t)
+            coopMatLoad(weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + step * MATRIX_K / 8, PITCH,
+                        gl_CooperativeMatrixLayoutRowMajor);
+        [[unroll]] for (uint r = 0; r < TILES; ++r) {
+            INPUT_MATRIX inputs;
+            coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + step * MATRIX_K / 8,
+                        PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * TILES + r] =
+                coopMatMulAdd(weights[t], inputs, sums[t * TILES + r]);
+        }
+    }
+}
+
+void store_pair(uint row, uint o, vec2 values) {
+    if (row >= push.rows || o >= push.out_features) return;
+    bool second = o + 1 < push.out_features;
+    values.x = finish(values.x, row, o);
+    if (second) values.y = finish(values.y, row, o + 1);
+    if (OUTPUT_PAIRS != 0 && second) {
+        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
+        return;
+    }
+    output_store(OUTPUT_FORMAT, output_element(row, o), values.x);
+    if (second) output_store(OUTPUT_FORMAT, output_element(row, o + 1), values.y);
+}
+
+void store_tiles(uint first_output, uint first_row) {
+    const uint pairs = MATRIX_M / 2;
+    uint strip = gl_SubgroupID * MATRIX_N * STRIP_PITCH;
+    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
+        coopMatStore(sums[i], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        subgroupBarrier();
+        uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
+        uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
+        // a loop that is unrolled, as all around it must be for the sums to have registers
+        [[unroll]] for (uint turn = 0; turn < (MATRIX_N * pairs + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE; ++turn) {
+            uint p = turn * SUBGROUP_SIZE + gl_SubgroupInvocationID;
+            uvec4 block = tiles[strip + min(p, MATRIX_N * pairs - 1) / pairs * STRIP_PITCH + p % pairs / 2];
+            if (p < MATRIX_N * pairs)
+                store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
+        }
+        subgroupBarrier(); // the strip's last readers are done
+    }
+}
+
+void main() {
+    uint first_output = gl_WorkGroupID.x * TILE_OUTPUTS;
+    uint first_row = gl_WorkGroupID.y * TILE_ROWS;
+    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ACCUMULATOR(0.0);
+    find_lines(first_output, first_row);
+    for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
+        barrier(); // the tiles' last readers are done
+        fill_tiles(first_feature);
+        barrier();
+        multiply_tiles();
+    }
+    barrier(); // the tiles' last readers are done
+    store_tiles(first_output, first_row);
+}

@@ -1,0 +1,71 @@
+// The constants, push constants and tensors of the linear kernels, and what becomes of a sum.
+#ifndef LINEAR_TENSORS_GLSL
+#define LINEAR_TENSORS_GLSL
+
+#include "interface/linear.h"
+#include "layers/activation.glsl"
+
+LINEAR_CONSTANTS(VKATTN_CONSTANT)
+
+#define PUSH LinearPush
+#include "common/push.glsl"
+
+#define TENSOR input
+#define TENSOR_BINDING BINDING_LINEAR_INPUT
+#define TENSOR_QUANTISED
+#define TENSOR_VECTORS
+#include "common/tensor.glsl"
+
+#define TENSOR weight
+#define TENSOR_BINDING BINDING_LINEAR_WEIGHT
+#define TENSOR_VECTORS
+#include "common/tensor.glsl"
+
+#define TENSOR bias
+#define TENSOR_BINDING BINDING_LINEAR_BIAS
+#include "common/tensor.glsl"
+
+#define TENSOR residual
+#define TENSOR_BINDING BINDING_LINEAR_RESIDUAL
+#include "common/tensor.glsl"
+
+#define TENSOR multiplier
+#define TENSOR_BINDING BINDING_LINEAR_MULTIPLIER
+#include "common/tensor.glsl"
+
+#define TENSOR output
+#define TENSOR_BINDING BINDING_LINEAR_OUTPUT
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+uint input_element(uint row, uint feature) {
+    return row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1] +
+           gl_WorkGroupID.z * push.input_strides[2] + feature;
+}
+
+uint weight_element(uint o, uint feature) {
+    return o * push.weight_strides[0] + feature * push.weight_strides[1] + gl_WorkGroupID.z * push.weight_strides[2];
+}
+
+uint output_element(uint row, uint o) {
+    return row / push.positions * push.output_strides[0] + row % push.positions * push.output_strides[1] +
+           o / push.head_dim * push.output_strides[2] + o % push.head_dim * push.output_strides[3] +
+           gl_WorkGroupID.z * push.output_strides[4];
+}
+
+uint token_element(const uint strides[2], uint row, uint o) {
+    return row / push.positions * strides[0] + row % push.positions * strides[1] + o;
+}
+
+// What becomes of a sum: bias, activation, multiplier, residual.
+float finish(float sum, uint row, uint o) {
+    if (BIAS_FORMAT != FORMAT_NONE) sum += bias_load(BIAS_FORMAT, o + gl_WorkGroupID.z * push.bias_stride);
+    sum = activate(ACTIVATION, sum);
+    if (MULTIPLIER_FORMAT != FORMAT_NONE)
+        sum *= multiplier_load(MULTIPLIER_FORMAT, token_element(push.multiplier_strides, row, o));
+    if (RESIDUAL_FORMAT != FORMAT_NONE)
+        sum += residual_load(RESIDUAL_FORMAT, token_element(push.residual_strides, row, o));
+    return sum;
+}
+
+#endif

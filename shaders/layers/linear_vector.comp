@@ -1,0 +1,48 @@
+// The linear of linear.comp for few rows: bound by reading the weights, once for all rows. LANES neighbours share a row
+// of the weight.
+//
+// grid: (output tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows
+// shared memory: LINEAR_VECTOR_ROWS f32 an invocation; the lanes' sums are added in an order that never changes
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+layout(local_size_x = 64) in;
+
+#include "layers/linear_features.glsl"
+#include "layers/linear_tensors.glsl"
+
+const uint LANES = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
+
+shared float lane_sums[LINEAR_VECTOR_ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
+
+// Of every LANES-th eight input features, from this lane's first.
+void sum_lane(uint o, uint lane) {
+    float sums[LINEAR_VECTOR_ROWS];
+    uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        sums[r] = 0.0;
+        rows[r] = input_element(r, 0);
+    }
+    uint weight_row = weight_element(o, 0);
+    for (uint feature = FEATURES * lane; feature < push.in_features; feature += FEATURES * LANES) {
+        mat2x4 w = load_weight_features(weight_row, feature);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            mat2x4 x = load_input_features(rows[r], feature);
+            sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
+        }
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) lane_sums[r * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x] = sums[r];
+}
+
+void main() {
+    uint lane = gl_LocalInvocationID.x % LANES;
+    uint o = gl_WorkGroupID.x * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
+    if (o < push.out_features) sum_lane(o, lane);
+    barrier(); // all sums are there
+    if (lane >= ROWS || o >= push.out_features) return;
+    uint row = lane; // as many lanes finish a row each
+    float sum = 0.0;
+    for (uint i = 0; i < LANES; ++i) sum += lane_sums[row * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x - lane + i];
+    output_store(OUTPUT_FORMAT, output_element(row, o), finish(sum, row, o));
+}

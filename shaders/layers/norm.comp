@@ -1,0 +1,70 @@
+// RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016) of each token.
+//
+// output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight + bias; RMSNorm takes the mean as 0
+// input [B,L,N], weight [N], bias [N] -> output [B,L,N], which may be the input
+// grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so
+// that it alone reads and writes them and two 16-bit values may share a word
+#version 460
+#extension GL_GOOGLE_include_directive : require
+
+layout(local_size_x = 64) in;
+
+#include "interface/norm.h"
+
+NORM_CONSTANTS(VKATTN_CONSTANT)
+
+#define PUSH NormPush
+#include "common/push.glsl"
+
+#define TENSOR input
+#define TENSOR_BINDING BINDING_NORM_INPUT
+#include "common/tensor.glsl"
+
+#define TENSOR weight
+#define TENSOR_BINDING BINDING_NORM_WEIGHT
+#include "common/tensor.glsl"
+
+#define TENSOR bias
+#define TENSOR_BINDING BINDING_NORM_BIAS
+#include "common/tensor.glsl"
+
+#define TENSOR output
+#define TENSOR_BINDING BINDING_NORM_OUTPUT
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+#define REDUCE_SIZE NORM_WORKGROUP_SIZE
+#include "common/reduce.glsl"
+
+uint input_start() { return gl_WorkGroupID.y * push.input_strides[0] + gl_WorkGroupID.x * push.input_strides[1]; }
+
+float sum_of_own(float mean, bool squared) {
+    float sum = 0.0;
+    for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE)
+        for (uint feature = i; feature < min(i + 2, push.features); ++feature) {
+            float x = input_load(INPUT_FORMAT, input_start() + feature) - mean;
+            sum += squared ? x * x : x;
+        }
+    return sum;
+}
+
+float normalised(uint feature, float mean, float scale) {
+    float x = (input_load(INPUT_FORMAT, input_start() + feature) - mean) * scale * weight_load(WEIGHT_FORMAT, feature);
+    return BIAS_FORMAT != FORMAT_NONE ? x + bias_load(BIAS_FORMAT, feature) : x;
+}
+
+void main() {
+    float features = float(push.features);
+    float mean = 0.0;
+    if (SUBTRACTS_MEAN != 0u) mean = reduce_sum(sum_of_own(0.0, false)) / features;
+    float scale = inversesqrt(reduce_sum(sum_of_own(mean, true)) / features + push.epsilon);
+
+    uint start = gl_WorkGroupID.y * push.output_strides[0] + gl_WorkGroupID.x * push.output_strides[1];
+    for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE) {
+        float first = normalised(i, mean, scale);
+        if (i + 1 < push.features)
+            output_store2(OUTPUT_FORMAT, OUTPUT_PAIRS != 0u, start + i, 1, vec2(first, normalised(i + 1, mean, scale)));
+        else
+            output_store(OUTPUT_FORMAT, start + i, first);
+    }
+}
