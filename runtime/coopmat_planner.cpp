@@ -146,7 +146,6 @@ void plan_coopmat(const AttentionProblem &problem, const DeviceCaps &caps, Atten
                                  keys_of_dispatch(problem, caps, tile.keys));
     gpu::AttentionConstants constants =
         constants_of(problem, caps.subgroup_size * tile.row_subgroups * tile.dim_subgroups);
-    constants.PARTS = choice.parts;
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;
     constants.MATRIX_K = tile.shape.k;

@@ -282,11 +282,13 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     largest[0] = choice.groups_per_dispatch;
     require_fit(largest, caps, name);
     if (choice.parts == 1) return;
-    choice.dispatches[0].constants.PARTS = choice.parts;
+    choice.parameters.parts = choice.parts;
+    choice.dispatches[0].constants.FEATURES |= FEATURE_PARTS;
     choice.scores = states_of(problem, choice.parts);
     choice.dispatches[1] = {constants_of(problem, kMergeWorkgroup),
                             {problem.q_len, problem.query_heads, problem.batch}};
-    choice.dispatches[1].constants.PARTS = choice.parts;
+    gpu::AttentionConstants &merge = choice.dispatches[1].constants;
+    merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
     require_fit(choice.dispatches[1].groups, caps, name);
 }
 

@@ -97,6 +97,13 @@ std::vector<std::pair<const Pipeline *, uint32_t>> pipelines_of(const Plan &plan
     return all;
 }
 
+// Constants by their ids; 0 for those that the module does not read.
+std::vector<uint32_t> by_id(std::span<const SpecialisationConstant> constants) {
+    std::vector<uint32_t> values(constants.empty() ? 0 : constants.back().id + 1);
+    for (const auto &[id, value] : constants) values[id] = value;
+    return values;
+}
+
 } // namespace
 
 uint32_t workgroup_size(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
@@ -128,8 +135,8 @@ void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32
     uint32_t index = 0;
     for (const VkPipelineExecutablePropertiesKHR &executable : executables_of(context, pipeline)) {
         Report &report = reports_.emplace_back();
-        for (size_t i = 0; i < std::min(names.size(), pipeline.constants.size()); ++i)
-            report.constants.push_back({names[i], pipeline.constants[i]});
+        for (const auto &[id, value] : pipeline.constants)
+            if (id < names.size()) report.constants.push_back({names[id], value});
         const VkPipelineExecutableInfoKHR info = executable_info(pipeline, index++);
         add_statistics(context, info, report);
         if (context.pipelines().capture() == VKATTN_SHADER_CAPTURE_TEXTS) add_texts(context, info, report);
@@ -137,7 +144,7 @@ void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32
         shader.module = module_name(pipeline.module);
         shader.executable = keep(executable.name);
         shader.dispatches = dispatches;
-        shader.workgroup_size = workgroup_size(module_code(pipeline.module), pipeline.constants);
+        shader.workgroup_size = workgroup_size(module_code(pipeline.module), by_id(pipeline.constants));
         shader.subgroup_size = executable.subgroupSize;
         shader.compile_ms = pipeline.compile_ms;
         shader.constant_count = static_cast<uint32_t>(report.constants.size());

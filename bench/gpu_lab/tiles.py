@@ -1,4 +1,4 @@
-"""How many multiply-adds a iteration of the key loop of vkattn's kernels has, from their specialisation constants."""
+"""How many multiply-adds an iteration of the key loop of vkattn's kernels has, from their specialisation constants."""
 
 FLASH_COLUMNS = 8  # COLUMNS_OF_FLASH_TILE, KEYS_OF_FLASH_TILE of shaders/interface/attention.h
 FLASH_KEYS = 32

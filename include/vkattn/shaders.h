@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* A specialisation constant that the pipeline was compiled with. */
+/* A specialisation constant that the module reads, and what the pipeline was compiled with. */
 typedef struct vkattn_shader_constant {
     const char *name; /* "HEAD_DIM" */
     uint32_t value;

@@ -11,6 +11,7 @@
 #include "shaders/interface/peak.h"
 #include "shaders/interface/rope.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
@@ -119,6 +120,20 @@ bool module_is_built(Module module) { return !info_of(module).code.empty(); }
 
 std::span<const char *const> module_constants(Module module) { return info_of(module).constants; }
 
+std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
+    constexpr uint32_t kHeaderWords = 5, kOpDecorate = 71, kSpecId = 1; // the SPIR-V specification's numbers
+    std::vector<uint32_t> ids;
+    for (size_t at = kHeaderWords; at < code.size();) {
+        const uint32_t words = code[at] >> 16, opcode = code[at] & 0xffffu;
+        if (words == 0) break;
+        if (opcode == kOpDecorate && words == 4 && code[at + 2] == kSpecId) ids.push_back(code[at + 3]);
+        at += words;
+    }
+    std::ranges::sort(ids); // the one of the workgroup's size may be there twice
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    return ids;
+}
+
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
                      vkattn_shader_capture capture)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
@@ -162,7 +177,7 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleInfo &info = info_of(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, info.full_subgroups, constants);
+        const VkPipeline made = create(layout, info.full_subgroups, key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,      layout.pipeline, layout.set,   info.bindings, info.uniform_bytes != 0,
                           key.first, key.second,      taken.count()};
@@ -173,8 +188,24 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
 Pipelines::Found Pipelines::entry_of(Module module, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
     const Layout &layout = layout_of(module);
-    auto &[key, entry] = *pipelines_.try_emplace(Key(module, {constants.begin(), constants.end()})).first;
+    auto &[key, entry] = *pipelines_.try_emplace(key_of(module, layout, constants)).first;
     return {layout, key, entry};
+}
+
+Pipelines::Key Pipelines::key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const {
+    Key key{module, {}};
+    for (const uint32_t id : layout.constant_ids) {
+        if (id == CONSTANT_UNPACKS_HALVES)
+            key.second.push_back({id, unpacks_halves_});
+        else if (id < constants.size())
+            key.second.push_back({id, constants[id]});
+    }
+    return key;
+}
+
+size_t Pipelines::count() {
+    const std::lock_guard lock(mutex_);
+    return pipelines_.size();
 }
 
 const Pipelines::Layout &Pipelines::layout_of(Module module) {
@@ -210,19 +241,20 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
         create.codeSize = info.code.size_bytes();
         create.pCode = info.code.data();
         check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+        layout.constant_ids = specialisation_ids(info.code);
     }
     return layout;
 }
 
-VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants) {
-    std::vector<uint32_t> values(constants.begin(), constants.end());
-    values.push_back(unpacks_halves_);
-    std::vector<VkSpecializationMapEntry> entries(values.size());
-    for (uint32_t id = 0; id < entries.size(); ++id)
-        entries[id] = {id, id * static_cast<uint32_t>(sizeof(uint32_t)), sizeof(uint32_t)};
-    entries.back().constantID = CONSTANT_UNPACKS_HALVES;
+VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
+                             std::span<const SpecialisationConstant> constants) {
+    std::vector<VkSpecializationMapEntry> entries;
+    for (const SpecialisationConstant &constant : constants) {
+        const size_t offset = entries.size() * sizeof constant + offsetof(SpecialisationConstant, value);
+        entries.push_back({constant.id, static_cast<uint32_t>(offset), sizeof constant.value});
+    }
     const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
-                                              values.size() * sizeof(uint32_t), values.data()};
+                                              constants.size_bytes(), constants.data()};
     VkComputePipelineCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
     if (capture_ != VKATTN_SHADER_CAPTURE_NONE) create.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;

@@ -2,6 +2,7 @@
 
 #include "runtime/context/device_caps.hpp"
 
+#include <compare>
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -53,6 +54,15 @@ bool module_is_built(Module module);
 // The names of the specialisation constants, in the order of their ids.
 std::span<const char *const> module_constants(Module module);
 
+// The ids of the specialisation constants that the module reads, in order.
+std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
+
+struct SpecialisationConstant {
+    uint32_t id;
+    uint32_t value;
+    auto operator<=>(const SpecialisationConstant &) const = default;
+};
+
 struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
@@ -60,12 +70,12 @@ struct Pipeline {
     uint32_t bindings; // storage buffers 0 .. bindings - 1
     bool has_uniforms; // a uniform buffer at binding number `bindings`
     Module module;
-    std::span<const uint32_t> constants; // by id
-    double compile_ms;                   // what vkCreateComputePipelines took
+    std::span<const SpecialisationConstant> constants; // those that the module reads
+    double compile_ms;                                 // what vkCreateComputePipelines took
 };
 
-// Compute pipelines, built on first use and kept: one for each module and set of specialisation constants. Thread safe;
-// threads that want different ones compile side by side.
+// Compute pipelines, built on first use and kept: one for each module and values of the specialisation constants that it
+// reads. Thread safe; threads that want different ones compile side by side.
 class Pipelines {
   public:
     Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
@@ -90,17 +100,21 @@ class Pipelines {
                               {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
     }
 
+    // How many there are so far.
+    size_t count();
+
   private:
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
         VkShaderModule module = VK_NULL_HANDLE;
+        std::vector<uint32_t> constant_ids; // of the module
     };
     struct Entry {
         std::mutex mutex; // held while it is compiled: others are compiled meanwhile
         Pipeline pipeline{};
     };
-    using Key = std::pair<Module, std::vector<uint32_t>>;
+    using Key = std::pair<Module, std::vector<SpecialisationConstant>>;
 
     struct Found {
         const Layout &layout; // complete
@@ -112,7 +126,8 @@ class Pipelines {
     Found entry_of(Module module, std::span<const uint32_t> constants);
     const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
     const Layout &layout_of(Module module);
-    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const uint32_t> constants);
+    Key key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const;
+    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
     VkDevice device_;

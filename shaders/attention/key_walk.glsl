@@ -1,8 +1,12 @@
 // The walk of a workgroup over the keys of its rows, a tile at a time: keys that no row sees are never visited, tiles
-// that every row sees need no masks. Every kernel begins here.
+// that every row sees need no masks.
 #ifndef KEY_WALK_GLSL
 #define KEY_WALK_GLSL
 
+#include "attention/keys.glsl"
+#include "attention/masks.glsl"
+#include "attention/positions.glsl"
+#include "attention/rows.glsl"
 #include "attention/variant.glsl"
 
 struct KeyWalk {
@@ -24,7 +28,8 @@ KeyWalk begin_walk(RowTile rows, uint part, const uint tile_keys, const uint ali
     KeyRange keys = seen_by_any(rows.batch, first, last);
     if (has(FEATURE_SPLIT_KEYS)) keys = KeyRange(max(keys.begin, push.first_key), min(keys.end, push.last_key));
     keys.begin = keys.begin / alignment * alignment;
-    return KeyWalk(rows, part_of_range(keys, part, tile_keys), seen_by_all(rows.batch, first, last));
+    if (has(FEATURE_PARTS)) keys = part_of_range(keys, part, tile_keys);
+    return KeyWalk(rows, keys, seen_by_all(rows.batch, first, last));
 }
 
 // Some keys of a walk.

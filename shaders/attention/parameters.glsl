@@ -14,7 +14,7 @@ layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { A
 bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 
 // Parts that each row's keys are split into.
-uint parts() { return PARTS; }
+uint parts() { return has(FEATURE_PARTS) ? parameters.parts : 1; }
 
 // Scores are in units of log 2, for exp2.
 const float LOG2_E = 1.44269504088896340736;

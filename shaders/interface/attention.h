@@ -58,6 +58,11 @@ namespace vkattn::gpu {
 #define FEATURE_VALUE_ALIGNED (1u << 23)
 #define FEATURE_BLOCK_MASK (1u << 24)
 #define FEATURE_QUERY_ALIGNED (1u << 25)
+#define FEATURE_PARTS (1u << 26) /* each row's keys are split into parts, for merge_parts to join */
+
+/* what merge_parts reads of them */
+#define FEATURES_OF_MERGE_PARTS                                                                                        \
+    (FEATURE_SINKS | FEATURE_LOG_SUM_EXP | FEATURE_OUTPUT_PAIRS | FEATURE_CU_SEQLENS_Q | FEATURE_PARTS)
 
 #define KV_HEADS_GROUPED 0u
 #define KV_HEADS_MODULO 1u
@@ -79,8 +84,8 @@ namespace vkattn::gpu {
 #define KEYS_OF_FLASH_TILE 32u
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
- * PARTS: how many parts each row's keys are split into, for merge_parts to join. PAGE_SIZE: positions of a page of K and
- * V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys of a block of block_mask.
+ * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
+ * of a block of block_mask.
  *
  * Of flash: ROWS, query rows of an invocation.
  *
@@ -107,25 +112,24 @@ namespace vkattn::gpu {
     X(13, KEY_DIM_STRIDE, 1)                                                                                           \
     X(14, VALUE_DIM_STRIDE, 1)                                                                                         \
     X(15, OUTPUT_DIM_STRIDE, 1)                                                                                        \
-    X(16, PARTS, 1)                                                                                                    \
-    X(17, STEP, 8)                                                                                                     \
-    X(18, KEY_ROW_BYTES, 0)                                                                                            \
-    X(19, VALUE_ROW_BYTES, 0)                                                                                          \
-    X(20, ROWS, 1)                                                                                                     \
-    X(21, PAGE_SIZE, 0)                                                                                                \
-    X(22, MATRIX_M, 16)                                                                                                \
-    X(23, MATRIX_N, 16)                                                                                                \
-    X(24, MATRIX_K, 16)                                                                                                \
-    X(25, SUBGROUP_SIZE, 32)                                                                                           \
-    X(26, DIM_SUBGROUPS, 1)                                                                                            \
-    X(27, KEYS_OF_TILE, 32)                                                                                            \
-    X(28, DIMS_OF_CHUNK, 64)                                                                                           \
-    X(29, QUERY_IN_REGISTERS, 1)                                                                                       \
-    X(30, VALUE_IN_KEY, 0)                                                                                             \
-    X(31, BLOCK_Q_LEN, 1)                                                                                              \
-    X(32, BLOCK_KV_LEN, 1)                                                                                             \
-    X(33, READS_AHEAD, 0)                                                                                              \
-    X(34, STAGED, 0)
+    X(16, STEP, 8)                                                                                                     \
+    X(17, KEY_ROW_BYTES, 0)                                                                                            \
+    X(18, VALUE_ROW_BYTES, 0)                                                                                          \
+    X(19, ROWS, 1)                                                                                                     \
+    X(20, PAGE_SIZE, 0)                                                                                                \
+    X(21, MATRIX_M, 16)                                                                                                \
+    X(22, MATRIX_N, 16)                                                                                                \
+    X(23, MATRIX_K, 16)                                                                                                \
+    X(24, SUBGROUP_SIZE, 32)                                                                                           \
+    X(25, DIM_SUBGROUPS, 1)                                                                                            \
+    X(26, KEYS_OF_TILE, 32)                                                                                            \
+    X(27, DIMS_OF_CHUNK, 64)                                                                                           \
+    X(28, QUERY_IN_REGISTERS, 1)                                                                                       \
+    X(29, VALUE_IN_KEY, 0)                                                                                             \
+    X(30, BLOCK_Q_LEN, 1)                                                                                              \
+    X(31, BLOCK_KV_LEN, 1)                                                                                             \
+    X(32, READS_AHEAD, 0)                                                                                              \
+    X(33, STAGED, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -159,6 +163,7 @@ struct AttentionParameters {
     float dropout_scale;    /* 1 / (1 - probability) */
     uint fewest_queries;    /* packed ones that a sequence must have to be attended */
     uint most_queries;
+    uint parts; /* of each row's keys; read with FEATURE_PARTS */
 };
 
 /* What changes from dispatch to dispatch. bases: see base_bytes in common/push.glsl. */

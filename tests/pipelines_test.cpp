@@ -1,0 +1,79 @@
+// When a pipeline is compiled, and when one that is there serves.
+#include "runtime/attention_problem.hpp"
+#include "runtime/context/context.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/tensor.hpp"
+#include "shaders/interface/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+using namespace vkattn;
+
+namespace {
+
+// The device of the other tests; a message of the validation layer fails the test.
+vkattn_context_info test_context() {
+    const char *validation = std::getenv("VKATTN_VALIDATION");
+    vkattn_context_info info{};
+    info.device_selector = std::getenv("VKATTN_TEST_DEVICE");
+    info.message_callback = [](void *, const char *message) { FAIL_CHECK(std::string(message)); };
+    info.enable_validation = validation != nullptr && *validation == '1' ? 1 : 0;
+    return info;
+}
+
+// One query over grouped f16 keys: a step of decoding.
+void plan_decode(Context &context, std::uint64_t kv_len) {
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = contiguous(VKATTN_TYPE_F16, {1, 32, 1, 128});
+    desc.key = desc.value = contiguous(VKATTN_TYPE_F16, {1, 8, kv_len, 128});
+    const AttentionProblem problem = check_attention(desc);
+    Plan plan(context);
+    add_attention(plan, problem, roles_of(problem));
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("pipelines");
+
+TEST_CASE("a growing context compiles nothing new") {
+    Context context(test_context());
+    plan_decode(context, 512);
+    const std::size_t compiled = context.pipelines().count();
+    CHECK(compiled > 0);
+    for (std::uint64_t kv_len = 1024; kv_len <= 131072; kv_len *= 2) {
+        INFO("kv_len ", kv_len);
+        plan_decode(context, kv_len - 249);
+        plan_decode(context, kv_len);
+        CHECK(context.pipelines().count() == compiled);
+    }
+}
+
+TEST_CASE("a constant that a module does not read makes no new pipeline") {
+    Context context(test_context());
+    gpu::AttentionConstants constants;
+    constants.FEATURES = FEATURE_PARTS;
+    const Pipeline &merge = context.pipelines().get(Module::kMergeParts, constants);
+    constants.KEY_FORMAT = FORMAT_Q4_0;
+    constants.HEAD_DIM = 96;
+    constants.KEY_ROW_BYTES = 36;
+    CHECK(&context.pipelines().get(Module::kMergeParts, constants) == &merge);
+    constants.V_HEAD_DIM = 96;
+    CHECK(&context.pipelines().get(Module::kMergeParts, constants) != &merge);
+    CHECK(context.pipelines().count() == 2);
+}
+
+TEST_CASE("the specialisation constants of a module are those that its code names") {
+    const std::vector<std::uint32_t> ids = specialisation_ids(module_code(Module::kMergeParts));
+    using Index = gpu::AttentionConstants::Index;
+    const auto reads = [&](Index index) { return std::ranges::binary_search(ids, static_cast<std::uint32_t>(index)); };
+    CHECK(std::ranges::adjacent_find(ids) == ids.end());
+    CHECK(reads(Index::V_HEAD_DIM));
+    CHECK(reads(Index::WORKGROUP_SIZE));
+    CHECK(specialisation_ids(module_code(Module::kAdvanceLengths)).empty());
+}
+
+TEST_SUITE_END();
