@@ -19,7 +19,7 @@ option(VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS "Let source_package pack shaders th
 add_custom_target(source_package
     COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADERS=${PROJECT_BINARY_DIR}/generated/vkattn_shaders
             -DOUTPUT=${PROJECT_BINARY_DIR} -DNAME=vkattn-${PROJECT_VERSION}
-            -DMAY_LACK_KERNELS=${VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS}
+            -DCPU_DRIVERS=${VKATTN_CPU_DRIVERS} -DMAY_LACK_KERNELS=${VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS}
             -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
     COMMENT "Packing the source with compiled shaders" VERBATIM)
 add_dependencies(source_package vkattn_shaders)

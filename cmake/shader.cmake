@@ -1,9 +1,34 @@
 # GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header.
 
+# Writes the header of a module that this build leaves out: NAME_spv is empty.
+function(vkattn_empty_shader folder name reason)
+    file(CONFIGURE OUTPUT ${folder}/${name}.spv.hpp CONTENT "#pragma once
+#include <cstdint>
+#include <span>
+
+namespace vkattn {
+inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: @reason@
+}
+" @ONLY)
+endfunction()
+
+# The kernels for CPU drivers, where they are left out: their headers are found before the others.
+set(vkattn_left_out_dir "")
+if(NOT VKATTN_CPU_DRIVERS)
+    set(vkattn_left_out_dir ${PROJECT_BINARY_DIR}/generated/left_out)
+endif()
+function(vkattn_cpu_driver_shader name source)
+    if(VKATTN_CPU_DRIVERS)
+        vkattn_shader(${name} ${source})
+    else()
+        vkattn_empty_shader(${vkattn_left_out_dir}/vkattn_shaders ${name} "VKATTN_CPU_DRIVERS is off")
+    endif()
+endfunction()
+
 # A release holds the headers: see package.cmake.
 if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/compiled)
     message(STATUS "Shaders: compiled ones, of the release")
-    set(VKATTN_SHADER_INCLUDE_DIR ${CMAKE_CURRENT_SOURCE_DIR}/compiled PARENT_SCOPE)
+    set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${CMAKE_CURRENT_SOURCE_DIR}/compiled PARENT_SCOPE)
     function(vkattn_shader_extension)
     endfunction()
     function(vkattn_shader)
@@ -30,7 +55,7 @@ endforeach()
 set(vkattn_shader_build_dir ${PROJECT_BINARY_DIR}/generated/spirv)
 set(vkattn_shader_header_dir ${PROJECT_BINARY_DIR}/generated/vkattn_shaders)
 file(MAKE_DIRECTORY ${vkattn_shader_build_dir} ${vkattn_shader_header_dir})
-set(VKATTN_SHADER_INCLUDE_DIR ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
+set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
 
 get_filename_component(compiler_name ${VKATTN_GLSL_COMPILER} NAME_WE)
 set(vkattn_glsl_flags -I${CMAKE_CURRENT_SOURCE_DIR})
@@ -102,15 +127,7 @@ function(vkattn_shader name source)
     get_property(missing DIRECTORY PROPERTY vkattn_missing_extensions)
     foreach(extension IN LISTS arg_EXTENSIONS)
         if(extension IN_LIST missing)
-            set(header ${vkattn_shader_header_dir}/${name}.spv.hpp)
-            file(CONFIGURE OUTPUT ${header} CONTENT "#pragma once
-#include <cstdint>
-#include <span>
-
-namespace vkattn {
-inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: no @extension@
-}
-" @ONLY)
+            vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "no ${extension}")
             return()
         endif()
     endforeach()

@@ -1,5 +1,8 @@
 # Packs what git knows of SOURCE, and the compiled shaders in HEADERS, as NAME.tar.gz in OUTPUT; NAME is its folder too.
 # Shaders that the GLSL compiler was too old for make it fail, unless MAY_LACK_KERNELS is on.
+if(NOT CPU_DRIVERS)
+    message(FATAL_ERROR "source_package: VKATTN_CPU_DRIVERS is off, expected on: a release has every shader")
+endif()
 file(GLOB headers ${HEADERS}/*.spv.hpp)
 set(lacking "")
 foreach(header IN LISTS headers)

@@ -1,6 +1,7 @@
 #include "runtime/flash_planner.hpp"
 
 #include "runtime/context/kernel_support.hpp"
+#include "runtime/context/pipelines.hpp"
 #include "runtime/error.hpp"
 #include "runtime/rounding.hpp"
 
@@ -116,7 +117,7 @@ AddressedTile addressed_tile(const AttentionProblem &problem, const DeviceCaps &
 
 // The bodies that read through addresses know no dropout, and step through keys as the whole batch lies.
 bool reads_through_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (problem.dropout_p > 0 || problem.batch_invariant) return false;
+    if (problem.dropout_p > 0 || problem.batch_invariant || !module_is_built(Module::kFlashAddresses)) return false;
     return caps.buffers_have_addresses != 0 && problem.head_dim % kElementsOfBlock == 0 &&
            problem.v_head_dim % kElementsOfBlock == 0;
 }

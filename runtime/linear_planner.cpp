@@ -156,9 +156,10 @@ bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
 }
 
 bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
-    return caps.buffers_have_addresses != 0 && may_diverge(caps) && caps.traits.specialised_arrays != 0 &&
-           !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
-           input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
+    return module_is_built(Module::kLinearAddresses) && caps.buffers_have_addresses != 0 && may_diverge(caps) &&
+           caps.traits.specialised_arrays != 0 && !is_quantised(problem.input.type) &&
+           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
+           weight_is_aligned(problem, kLinearBlock);
 }
 
 // Each of the following: nothing where the shader does not serve.
