@@ -283,6 +283,15 @@ bool has_matrix_kernels() {
 
 namespace {
 
+// Kernels that are tested on other drivers, too, are given one problem of ten where VKATTN_TEST_KERNELS names those that
+// are given every problem: "addresses,unfused".
+bool turn_of(vkattn_kernel kernel) {
+    static const std::string named = "," + environment("VKATTN_TEST_KERNELS") + ",";
+    static std::array<std::atomic<unsigned>, VKATTN_KERNEL_COUNT> turns{};
+    const bool always = named == ",," || named.find("," + kernel_text(kernel) + ",") != std::string::npos;
+    return always || turns[kernel]++ % 10 == 0;
+}
+
 // A driver that compiles a matrix kernel for seconds is given one problem of ten. VKATTN_TEST_MATRICES=all: all.
 bool turn_of_matrices() {
     static const bool all = environment("VKATTN_TEST_MATRICES") == "all";
@@ -300,7 +309,7 @@ std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
          {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_LATENT_DECODE,
           VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES}) {
         if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) continue;
-        if (is_matrix_kernel(kernel) && !with_matrices) continue;
+        if (is_matrix_kernel(kernel) ? !with_matrices : !turn_of(kernel)) continue;
         if (is_matrix_kernel(kernel) || kernel == VKATTN_KERNEL_ADDRESSES) {
             vkattn_attention_desc asked = desc;
             asked.kernel = kernel;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 
 using namespace vkattn;
 
@@ -17,7 +18,7 @@ vkattn_context_info test_context() {
     const char *validation = std::getenv("VKATTN_VALIDATION");
     vkattn_context_info info{};
     info.device_selector = std::getenv("VKATTN_TEST_DEVICE");
-    info.message_callback = [](void *, const char *message) { FAIL_CHECK(message); };
+    info.message_callback = [](void *, const char *message) { FAIL_CHECK(std::string(message)); };
     info.enable_validation = validation != nullptr && *validation == '1' ? 1 : 0;
     return info;
 }
@@ -67,6 +68,7 @@ TEST_CASE("the specialisation constants of a module are those that its code name
     const std::vector<std::uint32_t> ids = specialisation_ids(module_code(Module::kMergeParts));
     using Index = gpu::AttentionConstants::Index;
     const auto reads = [&](Index index) { return std::ranges::binary_search(ids, static_cast<std::uint32_t>(index)); };
+    CHECK(std::ranges::adjacent_find(ids) == ids.end());
     CHECK(reads(Index::V_HEAD_DIM));
     CHECK(reads(Index::WORKGROUP_SIZE));
     CHECK(specialisation_ids(module_code(Module::kAdvanceLengths)).empty());

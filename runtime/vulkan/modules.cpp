@@ -136,7 +136,8 @@ std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
         if (opcode == kOpDecorate && words == 4 && code[at + 2] == kSpecId) ids.push_back(code[at + 3]);
         at += words;
     }
-    std::ranges::sort(ids);
+    std::ranges::sort(ids); // the one of the workgroup's size may be there twice
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     return ids;
 }
 

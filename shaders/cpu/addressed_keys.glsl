@@ -21,8 +21,10 @@ uvec2 addressed_values(uint batch, uint kv_head) {
 const uint ADDRESSED_KEY_FORMAT = STAGED != 0 ? FORMAT_F32 : KEY_FORMAT;
 const uint ADDRESSED_VALUE_FORMAT = STAGED != 0 ? FORMAT_F32 : VALUE_FORMAT;
 
-// (outermost index, row) of a key at the addresses.
+// (outermost index, row) of a key at the addresses. Clamped, because some CPU drivers run code with every lane off: a
+// key is then any number, and loads through addresses are not checked.
 uvec2 addressed_row(uint batch, uint key) {
+    key = clamp(key, push.addressed_begin, push.addressed_end - 1);
     if (STAGED != 0) return uvec2(batch, key - push.addressed_begin);
     return key_row(batch, key);
 }
