@@ -25,8 +25,10 @@ std::string environment(const char *name) {
     return value != nullptr ? value : "";
 }
 
-vkattn_context_info context_info(const char *selector, const char *traits, ValidationMessages &messages) {
+vkattn_context_info context_info(const char *selector, const char *traits, ValidationMessages &messages,
+                                 PFN_vkGetInstanceProcAddr get_instance_proc_addr) {
     vkattn_context_info info{};
+    info.get_instance_proc_addr = get_instance_proc_addr;
     info.device_selector = selector;
     info.device_traits = traits;
     info.enable_validation = validation_wanted() ? 1 : 0;
@@ -82,8 +84,10 @@ std::string kernel_text(vkattn_kernel kernel) { return vkattn_kernel_name(kernel
 bool validation_wanted() { return environment("VKATTN_VALIDATION") == "1"; }
 std::string device_selector() { return environment("VKATTN_TEST_DEVICE"); }
 
-TestDevice::TestDevice(ValidationMessages &messages, const char *traits)
-    : context_(context_info(device_selector().c_str(), traits, messages)), facts_(context_.facts()) {
+TestDevice::TestDevice(ValidationMessages &messages, const char *traits,
+                       PFN_vkGetInstanceProcAddr get_instance_proc_addr)
+    : context_(context_info(device_selector().c_str(), traits, messages, get_instance_proc_addr)),
+      facts_(context_.facts()) {
     static bool is_told = false;
     if (std::exchange(is_told, true)) return;
     std::printf("device: %s, driver: %s %s, validation: %s\n", facts_.name, facts_.driver_name, facts_.driver_info,

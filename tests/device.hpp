@@ -38,7 +38,9 @@ class TestDevice {
   public:
     // Takes VKATTN_TEST_DEVICE (a device selector) and VKATTN_VALIDATION (1: validation layers) from the environment.
     // traits: as VKATTN_DEVICE_TRAITS, for a device as poor as that.
-    explicit TestDevice(ValidationMessages &messages, const char *traits = "");
+    // get_instance_proc_addr: as vkattn_context_info has it.
+    explicit TestDevice(ValidationMessages &messages, const char *traits = "",
+                        PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr);
 
     const vkattn::Context &context() const { return context_; }
     const vkattn_device_facts &facts() const { return facts_; }

@@ -7,7 +7,9 @@ namespace vkattn_test {
 
 class LimitedDevice {
   public:
-    explicit LimitedDevice(const char *traits) : device_(validation_messages(), traits) {}
+    // get_instance_proc_addr: as vkattn_context_info has it.
+    explicit LimitedDevice(const char *traits, PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr)
+        : device_(validation_messages(), traits, get_instance_proc_addr) {}
 
     const vkattn::Context &context() const { return device_.context(); }
     TestDevice &device() const { return device_; }

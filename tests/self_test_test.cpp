@@ -1,31 +1,34 @@
 // The self-test: right kernels pass, a wrong one is off, with the reason, and the next one gives right answers.
 #include "compare.hpp"
+#include "corrupted_device.hpp"
 #include "limited_device.hpp"
 #include "skips.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
 
 using namespace vkattn_test;
 
 namespace {
 
-struct Corruption {
+struct Case {
     vkattn_kernel kernel;
     std::uint64_t q_len; // of a problem for which the kernel is chosen, as long as it is right
     const char *traits;  // that make it so
 };
 
-constexpr Corruption kCorruptions[] = {
-    {VKATTN_KERNEL_FLASH, 40, ",matrix_units=0"},
-    {VKATTN_KERNEL_DECODE, 1, ",matrix_units=0"},
-    {VKATTN_KERNEL_LATENT_DECODE, 1, ",matrix_units=0"},
+constexpr Case kCases[] = {
+    {VKATTN_KERNEL_FLASH, 40, ",matrix_units=0,scalar_address_loads=0"},
+    {VKATTN_KERNEL_DECODE, 1, ",matrix_units=0,scalar_address_loads=0"},
+    {VKATTN_KERNEL_LATENT_DECODE, 1, ",matrix_units=0,scalar_address_loads=0"},
     {VKATTN_KERNEL_COOPMAT, 40, ",matrix_units=1,cooperative_matrix_reductions=0"},
     {VKATTN_KERNEL_COOPMAT2, 40, ",matrix_units=1"},
+    {VKATTN_KERNEL_ADDRESSES, 40, ",matrix_units=0,scalar_address_loads=1"},
 };
 
-AttentionProblem problem_of(const Corruption &c) {
+AttentionProblem problem_of(const Case &c) {
     std::mt19937 random(111);
     AttentionProblem problem;
     problem.query = normal_tensor(VKATTN_TYPE_F16, {1, 4, c.q_len, 32}, random);
@@ -44,7 +47,7 @@ const vkattn_kernel_support *support_of(const vkattn_device_facts &facts, vkattn
 
 // A problem for which a kernel is chosen, described.
 struct Asked {
-    explicit Asked(const Corruption &c) : problem(problem_of(c)) {
+    explicit Asked(const Case &c) : problem(problem_of(c)) {
         results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, c.q_len, 32});
         desc = describe(problem, results, VKATTN_KERNEL_AUTO);
     }
@@ -65,7 +68,12 @@ vkattn_kernel chosen(const vkattn::Context &context, const vkattn_attention_desc
     return context.attention_plan(desc).report().kernel;
 }
 
-void check_takes_over(const Corruption &c) {
+bool skips_corruption() {
+    if (!can_corrupt()) skip("shaders are hidden in a shared library");
+    return !can_corrupt();
+}
+
+void check_takes_over(const Case &c) {
     INFO(kernel_text(c.kernel));
     const Asked asked(c);
     const std::string common = "parallel_workgroups=64,self_test=";
@@ -76,11 +84,11 @@ void check_takes_over(const Corruption &c) {
     }
     REQUIRE(chosen(sound.context(), asked.desc) == c.kernel);
 
-    const std::string corrupted = c.traits + std::string(",corrupted_kernel=") + std::to_string(c.kernel);
-    const LimitedDevice credulous((common + "0" + corrupted).c_str());
+    const CorruptedDevice corrupted({.kernel = c.kernel});
+    const LimitedDevice credulous((common + "0" + c.traits).c_str(), corrupted.get_instance_proc_addr());
     CHECK(!compare_on(credulous, asked).passed); // unnoticed without the self-test
 
-    const LimitedDevice device((common + "1" + corrupted).c_str());
+    const LimitedDevice device((common + "1" + c.traits).c_str(), corrupted.get_instance_proc_addr());
     CHECK(chosen(device.context(), asked.desc) != c.kernel);
     const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
@@ -116,14 +124,17 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and the next one takes over") {
-    for (const Corruption &corruption : kCorruptions) check_takes_over(corruption);
+    if (skips_corruption()) return;
+    for (const Case &c : kCases) check_takes_over(c);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is off, and the next one takes over") {
-    const Corruption c = {VKATTN_KERNEL_COOPMAT, 40, ""};
+    if (skips_corruption()) return;
+    const Case c = {VKATTN_KERNEL_COOPMAT, 40, ""};
     const Asked asked(c);
-    const std::string common = "matrix_units=1,cooperative_matrix_reductions=0,corrupted_matrix_shape=1,self_test=";
-    const LimitedDevice alone((common + "1").c_str());
+    const std::string common = "matrix_units=1,cooperative_matrix_reductions=0,scalar_address_loads=0,self_test=";
+    std::optional<CorruptedDevice> corrupted(Corruption{.kernel = c.kernel});
+    const LimitedDevice alone((common + "1").c_str(), corrupted->get_instance_proc_addr());
     const vkattn_device_facts own = alone.context().facts();
     if (support_of(own, c.kernel)->supported == 0 || own.matrix_shape_count != 1) {
         skip("no coopmat with a single matrix shape");
@@ -146,11 +157,13 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
         skip("no matrices with flexible dimensions");
         return;
     }
-    const LimitedDevice credulous((common + "0" + two_shapes).c_str());
+    const vkattn_matrix_shape first = {16, 16, 16, VKATTN_TYPE_F16};
+    corrupted.emplace(Corruption{.kernel = c.kernel, .shape = first});
+    const LimitedDevice credulous((common + "0" + two_shapes).c_str(), corrupted->get_instance_proc_addr());
     CHECK(chosen(credulous.context(), asked.desc) == VKATTN_KERNEL_COOPMAT);
     CHECK(!compare_on(credulous, asked).passed);
 
-    const LimitedDevice device((common + "1" + two_shapes).c_str());
+    const LimitedDevice device((common + "1" + two_shapes).c_str(), corrupted->get_instance_proc_addr());
     CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_COOPMAT);
     const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
@@ -174,19 +187,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does without") {
-    const Asked asked(Corruption{VKATTN_KERNEL_FLASH, 40, ""});
+    if (skips_corruption()) return;
+    const Asked asked(Case{VKATTN_KERNEL_ADDRESSES, 40, ""});
     const auto reads_addresses = [&](const LimitedDevice &device) {
         const std::string reason = device.context().attention_plan(asked.desc).report().reason;
         return reason.find("through device addresses") != std::string::npos;
     };
-    const LimitedDevice credulous("matrix_units=0,self_test=0,corrupted_addresses=1");
+    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_ADDRESSES});
+    const LimitedDevice credulous("matrix_units=0,scalar_address_loads=1,self_test=0",
+                                  corrupted.get_instance_proc_addr());
     if (!reads_addresses(credulous)) {
-        skip("flash reads through no addresses");
+        skip("attention reads through no addresses");
         return;
     }
     CHECK(!compare_on(credulous, asked).passed);
 
-    const LimitedDevice device("matrix_units=0,self_test=1,corrupted_addresses=1");
+    const LimitedDevice device("matrix_units=0,scalar_address_loads=1,self_test=1", corrupted.get_instance_proc_addr());
     CHECK(!reads_addresses(device));
     const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
@@ -194,8 +210,10 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
-    const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0,"
-                               "corrupted_addresses=1");
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted({.linear_addresses = true});
+    const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0",
+                               corrupted.get_instance_proc_addr());
     vkattn_linear_desc desc{};
     desc.input = vkattn::tensor(VKATTN_TYPE_F16, {1, 19, 72});
     desc.weight = vkattn::tensor(VKATTN_TYPE_F16, {45, 72});
@@ -222,7 +240,9 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
-    const LimitedDevice device(("self_test=0,corrupted_kernel=" + std::to_string(VKATTN_KERNEL_UNFUSED)).c_str());
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_UNFUSED});
+    const LimitedDevice device("self_test=0", corrupted.get_instance_proc_addr());
     std::size_t failed = 0;
     for (const vkattn_check &check : device.context().self_test()) {
         if (check.passed != 0) continue;
@@ -234,7 +254,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {
-    const Asked asked(Corruption{VKATTN_KERNEL_FLASH, 40, ""});
+    const Asked asked(Case{VKATTN_KERNEL_FLASH, 40, ""});
     const LimitedDevice device("specialised_arrays=0");
     CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_UNFUSED);
     CHECK(std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason) ==

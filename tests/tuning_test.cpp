@@ -1,6 +1,7 @@
 // Tuning: every candidate gives the same numbers, plans take the one that is kept, and a saved choice serves later
 // contexts.
 #include "compare.hpp"
+#include "corrupted_device.hpp"
 #include "limited_device.hpp"
 #include "skips.hpp"
 
@@ -111,8 +112,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a choice serves problems of about the size, and n
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a kernel with other numbers is not kept") {
-    const LimitedDevice device(
-        ("matrix_units=0,self_test=0,corrupted_kernel=" + std::to_string(VKATTN_KERNEL_DECODE)).c_str());
+    if (!can_corrupt()) {
+        skip("shaders are hidden in a shared library");
+        return;
+    }
+    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_DECODE});
+    const LimitedDevice device("matrix_units=0,self_test=0,scalar_address_loads=0", corrupted.get_instance_proc_addr());
     AttentionResults results = results_of(kCases[0]);
     const AttentionProblem problem = problem_of(kCases[0], kCases[0].kv_len);
     const std::vector<vkattn_candidate> candidates =

@@ -24,10 +24,6 @@ struct DeviceTraits {
     uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
     uint32_t self_test =
         1; // kernels are tested before their first use; 0: what is known of the driver makes it a waste
-    uint32_t corrupted_kernel = 0;    // to try the self-test: a vkattn_kernel that computes something else; 0: none
-    uint32_t corrupted_addresses = 0; // likewise: 1: what reads through device addresses computes something else
-    // Likewise: 1 + the place in the device's list of a matrix shape with which attention computes something else.
-    uint32_t corrupted_matrix_shape = 0;
     // To try a matrix shape of other devices: one more, of f16, where the driver's dimensions are flexible. 0: none.
     uint32_t matrix_m = 0, matrix_n = 0, matrix_k = 0;
     uint32_t matrix_units =

@@ -40,11 +40,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
     const LinearChoice choice = choose_tested(builder.context(), problem);
     const bool addressed = choice.shader == LinearShader::kAddresses;
-    gpu::LinearPush push = problem.push;
-    if (addressed &&
-        builder.context().caps().traits.corrupted_addresses != 0) // to try the self-test: the first features
-        push.in_features = kLinearBlock * choice.constants.BLOCKS;
-    Step &step = builder.add_step(builder.pipeline(choice.module, choice.constants), push);
+    Step &step = builder.add_step(builder.pipeline(choice.module, choice.constants), problem.push);
     step.groups = choice.groups;
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
     bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);

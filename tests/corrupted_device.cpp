@@ -1,0 +1,184 @@
+#include "corrupted_device.hpp"
+
+#ifdef VKATTN_STATIC
+
+#include "runtime/vulkan/functions.hpp"
+#include "runtime/vulkan/modules.hpp"
+#include "shaders/interface.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace vkattn_test {
+namespace {
+
+using vkattn::Module;
+
+struct State {
+    std::mutex mutex;
+    std::optional<Corruption> corruption;
+    vkattn::Functions vulkan; // the global functions alone
+    PFN_vkGetDeviceProcAddr device_function = nullptr;
+    std::map<std::pair<VkDevice, VkShaderModule>, Module> modules;
+};
+
+State &state() {
+    static State instance;
+    return instance;
+}
+
+// The specialisation constants of a pipeline, by the names that the module gives them.
+class Constants {
+  public:
+    Constants(Module module, const VkSpecializationInfo &info)
+        : names_(vkattn::module_constants(module)), entries_(info.pMapEntries, info.pMapEntries + info.mapEntryCount),
+          values_(info.dataSize / sizeof(std::uint32_t)) {
+        std::memcpy(values_.data(), info.pData, info.dataSize);
+    }
+
+    std::uint32_t &operator[](std::string_view name) {
+        const auto id = static_cast<std::uint32_t>(std::ranges::find(names_, name) - names_.begin());
+        return values_[std::ranges::find(entries_, id, &VkSpecializationMapEntry::constantID)->offset /
+                       sizeof(std::uint32_t)];
+    }
+
+    VkSpecializationInfo info() const {
+        return {static_cast<std::uint32_t>(entries_.size()), entries_.data(), values_.size() * sizeof(std::uint32_t),
+                values_.data()};
+    }
+
+  private:
+    std::span<const char *const> names_;
+    std::vector<VkSpecializationMapEntry> entries_;
+    std::vector<std::uint32_t> values_;
+};
+
+bool has_key_parts(Constants &constants) { return constants["PARTS"] > 1; }
+
+bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
+    switch (kernel) {
+    case VKATTN_KERNEL_UNFUSED:
+        return module == Module::kMaskedSoftmax;
+    case VKATTN_KERNEL_FLASH:
+        return module == Module::kFlash && !has_key_parts(constants);
+    case VKATTN_KERNEL_DECODE:
+    case VKATTN_KERNEL_LATENT_DECODE:
+        return module == Module::kFlash && has_key_parts(constants);
+    case VKATTN_KERNEL_COOPMAT:
+        return module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kCoopmatBf16;
+    case VKATTN_KERNEL_COOPMAT2:
+        return module == Module::kCoopmat2 || module == Module::kCoopmat2Rolled || module == Module::kCoopmat2Bf16;
+    case VKATTN_KERNEL_ADDRESSES:
+        return module == Module::kFlashAddresses;
+    default:
+        return false;
+    }
+}
+
+bool is_of_shape(const vkattn_matrix_shape &shape, Constants &constants) {
+    return shape.m == 0 ||
+           (constants["MATRIX_M"] == shape.m && constants["MATRIX_N"] == shape.n && constants["MATRIX_K"] == shape.k);
+}
+
+// A softcap of 0 makes all scores alike; ReLU drops what is negative.
+void corrupt(const Corruption &corruption, Module module, Constants &constants) {
+    if (is_of_kernel(corruption.kernel, module, constants) && is_of_shape(corruption.shape, constants))
+        constants["FEATURES"] |= FEATURE_SOFTCAP;
+    if (corruption.linear_addresses && module == Module::kLinearAddresses) constants["ACTIVATION"] = ACTIVATION_RELU;
+}
+
+template <class Function>
+Function next(VkDevice device, const char *name) {
+    return reinterpret_cast<Function>(state().device_function(device, name));
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkShaderModuleCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator, VkShaderModule *made) {
+    const VkResult result =
+        next<PFN_vkCreateShaderModule>(device, "vkCreateShaderModule")(device, info, allocator, made);
+    if (result != VK_SUCCESS) return result;
+    const std::lock_guard lock(state().mutex);
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i)
+        if (vkattn::module_code(static_cast<Module>(i)).data() == info->pCode)
+            state().modules[{device, *made}] = static_cast<Module>(i);
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_compute_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
+                                                        const VkComputePipelineCreateInfo *infos,
+                                                        const VkAllocationCallbacks *allocator, VkPipeline *made) {
+    const auto create = next<PFN_vkCreateComputePipelines>(device, "vkCreateComputePipelines");
+    std::optional<Corruption> corruption;
+    std::optional<Module> module;
+    {
+        const std::lock_guard lock(state().mutex);
+        corruption = state().corruption;
+        const auto found = state().modules.find({device, infos->stage.module});
+        if (found != state().modules.end()) module = found->second;
+    }
+    // the library makes one at a time
+    if (count != 1 || !corruption.has_value() || !module.has_value() || vkattn::module_constants(*module).empty())
+        return create(device, cache, count, infos, allocator, made);
+    Constants constants(*module, *infos->stage.pSpecializationInfo);
+    corrupt(*corruption, *module, constants);
+    const VkSpecializationInfo specialisation = constants.info();
+    VkComputePipelineCreateInfo info = *infos;
+    info.stage.pSpecializationInfo = &specialisation;
+    return create(device, cache, 1, &info, allocator, made);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name) {
+    const std::string_view wanted = name;
+    if (wanted == "vkCreateShaderModule") return reinterpret_cast<PFN_vkVoidFunction>(&create_shader_module);
+    if (wanted == "vkCreateComputePipelines") return reinterpret_cast<PFN_vkVoidFunction>(&create_compute_pipelines);
+    return state().device_function(device, name);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance, const char *name) {
+    const PFN_vkVoidFunction real = state().vulkan.vkGetInstanceProcAddr(instance, name);
+    if (std::string_view(name) != "vkGetDeviceProcAddr" || real == nullptr) return real;
+    const std::lock_guard lock(state().mutex);
+    state().device_function = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
+    return reinterpret_cast<PFN_vkVoidFunction>(&device_function);
+}
+
+} // namespace
+
+bool can_corrupt() { return true; }
+
+CorruptedDevice::CorruptedDevice(const Corruption &corruption) {
+    if (state().vulkan.vkGetInstanceProcAddr == nullptr) state().vulkan = vkattn::load_global_functions(nullptr);
+    const std::lock_guard lock(state().mutex);
+    state().corruption = corruption;
+}
+
+CorruptedDevice::~CorruptedDevice() {
+    const std::lock_guard lock(state().mutex);
+    state().corruption.reset();
+}
+
+PFN_vkGetInstanceProcAddr CorruptedDevice::get_instance_proc_addr() const { return instance_function; }
+
+} // namespace vkattn_test
+
+#else
+
+namespace vkattn_test {
+
+bool can_corrupt() { return false; }
+
+CorruptedDevice::CorruptedDevice(const Corruption &) {}
+CorruptedDevice::~CorruptedDevice() = default;
+PFN_vkGetInstanceProcAddr CorruptedDevice::get_instance_proc_addr() const { return nullptr; }
+
+} // namespace vkattn_test
+
+#endif
