@@ -4,7 +4,8 @@
 
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/modules.hpp"
-#include "shaders/interface.h"
+#include "shaders/interface/attention.h"
+#include "shaders/interface/linear.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -61,7 +62,7 @@ class Constants {
     std::vector<std::uint32_t> values_;
 };
 
-bool has_key_parts(Constants &constants) { return constants["PARTS"] > 1; }
+bool has_key_parts(Constants &constants) { return (constants["FEATURES"] & FEATURE_PARTS) != 0; }
 
 bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
     switch (kernel) {
