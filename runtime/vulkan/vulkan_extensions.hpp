@@ -4,7 +4,7 @@
 
 // What we use of extensions that are younger than the Vulkan headers of older systems, as the specification declares it.
 // In our namespace these hide the declarations of newer headers, so that every build has the same;
-// tests/vulkan_extensions_test.cpp compares them.
+// tests/planner/vulkan_extensions_test.cpp compares them.
 
 #ifndef VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME
 #define VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME "VK_KHR_cooperative_matrix"

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -288,21 +287,34 @@ bool has_matrix_kernels() {
 
 namespace {
 
-// Kernels that are tested on other drivers, too, are given one problem of ten where VKATTN_TEST_KERNELS names those that
-// are given every problem: "addresses,unfused".
-bool turn_of(vkattn_kernel kernel) {
-    static const std::string named = "," + environment("VKATTN_TEST_KERNELS") + ",";
-    static std::array<std::atomic<unsigned>, VKATTN_KERNEL_COUNT> turns{};
-    const bool always = named == ",," || named.find("," + kernel_text(kernel) + ",") != std::string::npos;
-    return always || turns[kernel]++ % 10 == 0;
+// VKATTN_TEST_KERNELS=all: every kernel is given every problem, for hours on drivers that compile slowly.
+bool tests_all_kernels() {
+    static const bool all = environment("VKATTN_TEST_KERNELS") == "all";
+    return all;
 }
 
-// A driver that compiles a matrix kernel for seconds is given one problem of ten. VKATTN_TEST_MATRICES=all: all.
+// A driver that compiles a matrix kernel for seconds is given one problem of ten.
 bool turn_of_matrices() {
-    static const bool all = environment("VKATTN_TEST_MATRICES") == "all";
+    const bool all = tests_all_kernels();
     static std::atomic<unsigned> turn = 0;
     const bool slow = test_device().facts().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
     return all || !slow || turn++ % 10 == 0;
+}
+
+} // namespace
+
+namespace {
+
+// The matrix kernels, the one that a driver takes for most problems, and of the others each in its turn.
+std::vector<vkattn_kernel> some_of(const std::vector<vkattn_kernel> &kernels) {
+    static std::atomic<unsigned> turn = 0;
+    const bool addressed = std::ranges::find(kernels, VKATTN_KERNEL_ADDRESSES) != kernels.end();
+    const vkattn_kernel common = addressed ? VKATTN_KERNEL_ADDRESSES : VKATTN_KERNEL_FLASH;
+    std::vector<vkattn_kernel> some, others;
+    for (const vkattn_kernel kernel : kernels)
+        (kernel == common || is_matrix_kernel(kernel) ? some : others).push_back(kernel);
+    some.push_back(others[turn++ % others.size()]);
+    return some;
 }
 
 } // namespace
@@ -314,7 +326,7 @@ std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
          {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_LATENT_DECODE,
           VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES}) {
         if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) continue;
-        if (is_matrix_kernel(kernel) ? !with_matrices : !turn_of(kernel)) continue;
+        if (is_matrix_kernel(kernel) && !with_matrices) continue;
         if (is_matrix_kernel(kernel) || kernel == VKATTN_KERNEL_ADDRESSES) {
             vkattn_attention_desc asked = desc;
             asked.kernel = kernel;
@@ -327,7 +339,7 @@ std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
         }
         kernels.push_back(kernel);
     }
-    return kernels;
+    return tests_all_kernels() ? kernels : some_of(kernels);
 }
 
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {

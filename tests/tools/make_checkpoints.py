@@ -2,7 +2,7 @@
 """Writes tests/data/checkpoints: small random checkpoints under Hugging Face's names, and the answers of one layer's
 attention, computed here in plain PyTorch float64 from the models' published equations. Nothing of vkattn is used.
 
-Run from anywhere, with PyTorch and NumPy: tests/make_checkpoints.py
+Run from anywhere, with PyTorch and NumPy: tests/tools/make_checkpoints.py
 """
 import json
 import math
@@ -11,7 +11,7 @@ import struct
 
 import torch
 
-ROOT = pathlib.Path(__file__).parent / "data" / "checkpoints"
+ROOT = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 

@@ -1,4 +1,4 @@
-// Hugging Face checkpoints: every family of names against PyTorch's answers (tests/make_checkpoints.py), and what is
+// Hugging Face checkpoints: every family of names against PyTorch's answers (tests/tools/make_checkpoints.py), and what is
 // refused.
 #include "case_runner.hpp"
 #include "checkpoint.hpp"
