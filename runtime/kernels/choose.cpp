@@ -58,8 +58,10 @@ AttentionChoice best_of(const std::vector<KernelOption> &options, const DeviceCa
     std::string better;
     for (const KernelOption &option : options) {
         const char *name = vkattn_kernel_name(option.kernel->kernel);
-        if (option.obstacle.empty()) return {option.kernel, {}, text(name, ": ", option.kernel->merit, better)};
-        if (option.kernel->missing(caps).empty()) better += text("; not ", name, ": ", option.obstacle);
+        if (option.obstacle.empty())
+            return {option.kernel, {}, std::string(name).append(": ").append(option.kernel->merit).append(better)};
+        if (option.kernel->missing(caps).empty())
+            better.append("; not ").append(name).append(": ").append(option.obstacle);
     }
     fail(VKATTN_ERROR_UNSUPPORTED, "attention on ", caps.name, ": no kernel serves",
          better.empty() ? text("; ", vkattn_kernel_name(options.front().kernel->kernel), ": ", options.front().obstacle)

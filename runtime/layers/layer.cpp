@@ -30,7 +30,7 @@ std::string shape_of(const WeightSpec &spec) {
     vkattn_tensor tensor{};
     tensor.rank = static_cast<uint32_t>(spec.shape.size());
     std::copy(spec.shape.begin(), spec.shape.end(), tensor.shape);
-    return shape_text(tensor);
+    return text(shape_text(tensor));
 }
 
 const WeightSpec *find_spec(std::span<const WeightSpec> specs, const std::string &name) {

@@ -91,12 +91,10 @@ uint64_t bytes_of(vkattn_type type, uint64_t elements) {
     return elements / block.elements * block.bytes;
 }
 
-std::string shape_text(const vkattn_tensor &tensor) {
-    std::ostringstream stream;
-    for (uint32_t dim = 0; dim < std::min(tensor.rank, 4u); ++dim)
-        stream << (dim == 0 ? '[' : ',') << tensor.shape[dim];
-    stream << ']';
-    return stream.str();
+std::ostream &operator<<(std::ostream &stream, const ShapeText &shape) {
+    for (uint32_t dim = 0; dim < std::min(shape.tensor.rank, 4u); ++dim)
+        stream << (dim == 0 ? '[' : ',') << shape.tensor.shape[dim];
+    return stream << ']';
 }
 
 vkattn_tensor contiguous(vkattn_type type, std::initializer_list<uint64_t> shape) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <string>
 
 namespace vkattn {
@@ -37,7 +38,12 @@ uint64_t bytes_of(vkattn_type type, uint64_t elements);
 inline bool present(const vkattn_tensor &tensor) { return tensor.type != VKATTN_TYPE_NONE; }
 
 // "[2,8,17,64]"
-std::string shape_text(const vkattn_tensor &tensor);
+// Made into text where a message is, not where a check passes; the tensor must live until then.
+struct ShapeText {
+    const vkattn_tensor &tensor;
+};
+std::ostream &operator<<(std::ostream &stream, const ShapeText &shape);
+inline ShapeText shape_text(const vkattn_tensor &tensor) { return {tensor}; }
 
 // A contiguous tensor of the shape.
 vkattn_tensor contiguous(vkattn_type type, std::initializer_list<uint64_t> shape);
