@@ -1,5 +1,6 @@
 #include "commands.hpp"
 
+#include "device_traits.hpp"
 #include "input_error.hpp"
 #include "text_file.hpp"
 
@@ -39,6 +40,9 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     info.enable_validation = wants_validation() ? 1 : 0;
     info.message_callback = ValidationLog::receive;
     info.message_user = &validation;
+    const std::vector<vkattn_trait> traits = traits_of_environment();
+    info.traits = traits.data();
+    info.trait_count = static_cast<std::uint32_t>(traits.size());
     const std::string saved = common.saved_file.empty() ? "" : read_if_there(common.saved_file);
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();

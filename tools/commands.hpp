@@ -102,8 +102,9 @@ int tune_command(const CommonOptions &common, const TuneOptions &options, Valida
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation);
 
-// Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on.
-// Throws Error, whose message says what of --device or of the Vulkan installation is wrong.
+// Creates the context that the options and the environment ask for: VKATTN_VALIDATION=1 turns the layers on,
+// VKATTN_DEVICE_TRAITS=name=number,name=number sets traits of the device.
+// Throws Error, whose message says what of --device or of the Vulkan installation is wrong; InputError for bad traits.
 // It begins with what common.saved_file holds, if there is such a file.
 Context make_context(const CommonOptions &common, ValidationLog &validation,
                      vkattn_shader_capture capture = VKATTN_SHADER_CAPTURE_NONE);

@@ -256,6 +256,75 @@ typedef enum vkattn_shader_capture {
     VKATTN_SHADER_CAPTURE_MAX_ENUM = 0x7fffffff
 } vkattn_shader_capture;
 
+/* What is known of a device beyond what it reports, and what it reports that can be lowered. Defaults: what vkattn's
+ * table says of the device (docs/devices.md), and where it says nothing, what is given here. 0 and 1 are no and
+ * yes. */
+typedef enum vkattn_trait_name {
+    /* loop iterations of one shader invocation after which the driver ends its loops, silently; 0, the default: never */
+    VKATTN_TRAIT_MAX_LOOP_ITERATIONS = 0,
+    /* 1: a load through one device address for a whole workgroup is a cheap scalar load, as on CPU drivers; default 0 */
+    VKATTN_TRAIT_SCALAR_ADDRESS_LOADS = 1,
+    /* rows up to which linear layers read through device addresses; 0, the default: none */
+    VKATTN_TRAIT_MOST_ADDRESSED_LINEAR_ROWS = 2,
+    /* invocations of a subgroup that may each load through an address of its own; 0, the default: any number */
+    VKATTN_TRAIT_WIDEST_DIVERGENT_ADDRESSES = 3,
+    /* workgroups that fill the device; default: 4 for each shader core, 512 where their number is unknown */
+    VKATTN_TRAIT_PARALLEL_WORKGROUPS = 4,
+    /* millions of operations that one dispatch of attention may compute; 0: any number. Default: 1000000 on discrete
+     * GPUs, 0 on CPUs, else 100000 */
+    VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS = 5,
+    /* 1, the default: the driver's compiler takes unpackHalf2x16 */
+    VKATTN_TRAIT_UNPACKS_HALVES = 6,
+    /* 1, the default: specialisation constants size a shader's arrays */
+    VKATTN_TRAIT_SPECIALISED_ARRAYS = 7,
+    /* 1, the default but on CPUs: a kernel's numbers are checked before a plan first chooses it */
+    VKATTN_TRAIT_SELF_TEST = 8,
+    /* rows of one more matrix shape, of f16, where the driver's dimensions are flexible; 0, the default: none */
+    VKATTN_TRAIT_MATRIX_M = 9,
+    /* columns of that shape; default 0 */
+    VKATTN_TRAIT_MATRIX_N = 10,
+    /* what that shape sums over; default 0 */
+    VKATTN_TRAIT_MATRIX_K = 11,
+    /* 1, the default: matrix units are faster than plain arithmetic, and preferred */
+    VKATTN_TRAIT_MATRIX_UNITS = 12,
+    /* invocations of a subgroup up to which the driver compiles matrices; 0, the default: any number */
+    VKATTN_TRAIT_WIDEST_MATRIX_SUBGROUP = 13,
+    /* 1, the default: loops over matrices are unrolled */
+    VKATTN_TRAIT_UNROLL_MATRICES = 14,
+    /* f32 sums that an invocation of coopmat holds in registers; default 128 */
+    VKATTN_TRAIT_MATRIX_OUTPUTS = 15,
+    /* query rows of a KV head from which matrix units are preferred; default 8 */
+    VKATTN_TRAIT_FEWEST_MATRIX_ROWS = 16,
+
+    /* From here on: the member of vkattn_device_facts of that name, in its unit; the default is what the device
+     * reports, which is also the most. */
+    VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES = 17,
+    VKATTN_TRAIT_MAX_WORKGROUP_INVOCATIONS = 18,
+    VKATTN_TRAIT_MAX_PUSH_CONSTANTS_BYTES = 19,
+    VKATTN_TRAIT_MAX_STORAGE_BUFFER_RANGE = 20, /* bytes */
+    VKATTN_TRAIT_SUBGROUP_FEATURES = 21,        /* VkSubgroupFeatureFlags */
+    VKATTN_TRAIT_SUBGROUP_SIZE_CONTROL = 22,
+    VKATTN_TRAIT_SHADER_FLOAT16 = 23,
+    VKATTN_TRAIT_STORAGE_16BIT = 24,
+    VKATTN_TRAIT_STORAGE_8BIT = 25,
+    VKATTN_TRAIT_PUSH_DESCRIPTORS = 26,
+    VKATTN_TRAIT_BUFFERS_HAVE_ADDRESSES = 27,
+    VKATTN_TRAIT_COOPERATIVE_MATRIX = 28,
+    VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS = 29,
+    VKATTN_TRAIT_COUNT = 30,
+    VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
+} vkattn_trait_name;
+
+/* Returns "max_loop_iterations", "scalar_address_loads", ...: the enumerator in small letters. "unknown" for other
+ * numbers. Never NULL. */
+VKATTN_API const char *vkattn_trait_text(vkattn_trait_name name);
+
+/* A trait of a device, set. */
+typedef struct vkattn_trait {
+    vkattn_trait_name name;
+    uint64_t value; /* at most 4294967295, but of max_storage_buffer_range */
+} vkattn_trait;
+
 /* How to make a context: on a device of its own, or around yours.
  *
  * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If
@@ -290,10 +359,10 @@ typedef enum vkattn_shader_capture {
  *   saved_data, saved_bytes  NULL and 0, or what vkattn_context_save gave in an earlier run: pipelines then need not be
  *                     compiled nor kernels tested again. What is of another device, driver or version of the library,
  *                     or damaged, is ignored with a warning to message_callback; keep it where nobody else writes
- *   device_traits     NULL, or what you know better of the device than vkattn's table: "name=number,name=number". It
- *                     follows the environment variable VKATTN_DEVICE_TRAITS, of the same form. Names: those of the
- *                     traits, and of limits and features that can be lowered, to try a poorer device: see README.md,
- *                     "Devices"
+ *   traits, trait_count  NULL and 0, or what you know better of the device than vkattn's table, and limits and features
+ *                     that you lower to try a poorer device. Of a trait that is set twice the last value counts. Fails
+ *                     with VKATTN_ERROR_INVALID_ARGUMENT for a limit above the device's own, and for a matrix shape that
+ *                     it cannot have
  *   capture_shaders   what the driver keeps of its compilations, for vkattn_plan_shaders (shaders.h). Other than NONE
  *                     fails with VKATTN_ERROR_UNSUPPORTED where the driver lacks
  *                     VK_KHR_pipeline_executable_properties, or a wrapped device was created without the extension or
@@ -319,7 +388,8 @@ typedef struct vkattn_context_info {
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
     void *lock_user;
-    const char *device_traits;
+    const vkattn_trait *traits;
+    uint32_t trait_count;
     const void *saved_data;
     uint64_t saved_bytes;
     vkattn_shader_capture capture_shaders;
@@ -357,7 +427,7 @@ typedef struct vkattn_check {
  * problems, against float64 arithmetic on the host, on the context's queue, and waits. What fails is off for the
  * context from then on: its facts give the reason, and the next matrix shape or kernel takes over. On GPUs each kernel
  * is checked so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait
- * self_test=0 of vkattn_context_info.device_traits says not to. Where memory runs out or the device is lost meanwhile,
+ * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out or the device is lost meanwhile,
  * the call fails, and nothing is off for it.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
 #define VKATTN_MAX_CHECKS 128

@@ -37,7 +37,8 @@ def _size(structure):
 
 @pytest.mark.parametrize("names, prefix", [(_abi.TYPES, "VKATTN_TYPE_"), (_abi.ROLES, "VKATTN_ROLE_"),
                                            (_abi.KERNELS, "VKATTN_KERNEL_"), (_abi.NORM_KINDS, "VKATTN_NORM_"),
-                                           (_abi.ACTIVATIONS, "VKATTN_ACTIVATION_")])
+                                           (_abi.ACTIVATIONS, "VKATTN_ACTIVATION_"),
+                                           ({"count": _abi.TRAIT_COUNT}, "VKATTN_TRAIT_")])
 def test_enumerations_have_the_headers_numbers(names, prefix, tmp_path):
     source = tmp_path / "numbers.c"
     source.write_text("#include <vkattn/vkattn.h>\n" + "\n".join(

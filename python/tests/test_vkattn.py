@@ -224,3 +224,19 @@ def test_threads_share_a_context():
     for thread in threads:
         thread.join()
     assert len(errors) == 20 and max(errors) < 1e-10
+
+
+@pytest.mark.parametrize("traits", ["max_loop_iterations=777,push_descriptors=0",
+                                    {"max_loop_iterations": 777, "push_descriptors": 0}])
+def test_traits_as_text_and_as_dict(traits):
+    facts = vkattn.Context(traits=traits).facts
+    assert facts["max_loop_iterations"] == 777 and facts["push_descriptors"] == 0
+
+
+@pytest.mark.parametrize("traits, message", [
+    ("self_test", '"self_test", expected name=number'), ("self_test=1,,", '"", expected name=number'),
+    ("speed=9", '"speed" is unknown, expected one of max_loop_iterations, '), ({"self_test": -1}, "self_test -1, expected"),
+    ({"max_shared_memory_bytes": 4294967295}, "max_shared_memory_bytes 4294967295, expected at most that of")])
+def test_bad_traits_are_named(traits, message):
+    with pytest.raises(ValueError, match="traits: " + message):
+        vkattn.Context(traits=traits)

@@ -22,6 +22,7 @@ KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY = 1, 2, 4
 CACHE_PARTS = {"keys": 0, "values": 1}
 MAX_CHECKS, MAX_CANDIDATES = 128, 128
+TRAIT_COUNT = 30
 
 
 def structure(name, *fields):
@@ -49,6 +50,7 @@ DeviceFacts = structure(
     ("pipeline_executable_properties", c_uint32), ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
     ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 16), ("kernel_count", c_uint32),
     ("kernels", KernelSupport * 8))
+Trait = structure("vkattn_trait", ("name", c_int), ("value", c_uint64))
 MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 ContextInfo = structure(
     "vkattn_context_info", ("get_instance_proc_addr", c_void_p), ("device_selector", c_char_p), ("enable_validation", c_uint32),
@@ -56,8 +58,8 @@ ContextInfo = structure(
     ("device", c_void_p), ("queue", c_void_p), ("queue_family", c_uint32), ("api_version", c_uint32),
     ("enabled_extensions", c_void_p), ("enabled_extension_count", c_uint32), ("enabled_features", c_void_p),
     ("buffers_have_addresses", c_uint32), ("pipeline_cache", c_uint64), ("lock_queue", c_void_p), ("unlock_queue", c_void_p),
-    ("lock_user", c_void_p), ("device_traits", c_char_p), ("saved_data", c_char_p), ("saved_bytes", c_uint64),
-    ("capture_shaders", c_int))
+    ("lock_user", c_void_p), ("traits", POINTER(Trait)), ("trait_count", c_uint32), ("saved_data", c_char_p),
+    ("saved_bytes", c_uint64), ("capture_shaders", c_int))
 Check = structure("vkattn_check", ("name", c_char * 64), ("passed", c_uint32), ("reason", c_char * 128),
                   ("milliseconds", c_double))
 Option = structure("vkattn_option", ("kernel", c_int), ("chosen", c_uint32), ("dispatches", c_uint32), ("shape", c_char * 96),
@@ -120,13 +122,14 @@ EstimateResult = structure(
     ("decode_projection_flops", c_double), ("decode_attention_flops", c_double), ("decode_bytes", c_uint64),
     ("decode_intensity", c_double), ("max_context_len", c_uint64), ("max_sequences", c_uint64))
 
-STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, ContextInfo, Check, Candidate, Report, Requirements,
-              AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
+STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Candidate, Report,
+              Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),
     "vkattn_version": (c_char_p, ()),
+    "vkattn_trait_text": (c_char_p, (c_int,)),
     "vkattn_tensor_bytes": (c_uint64, (POINTER(Tensor),)),
     "vkattn_enumerate_devices": (c_int, (c_void_p, POINTER(c_uint32), POINTER(DeviceFacts))),
     "vkattn_context_create": (c_int, (POINTER(ContextInfo), POINTER(c_void_p))),

@@ -8,6 +8,7 @@ import warnings
 from . import _abi
 from .arrays import describe
 from .errors import raise_error
+from .traits import traits_of
 
 _library = _abi.load()
 _MOST_PLANS = 64
@@ -124,16 +125,17 @@ class Handle:
 class Context:
     """A device of the library's own.
 
-    device: an index, or a part of the name; "" for the best. traits: "name=number,..." to correct the device table.
-    saved: bytes of an earlier save(). validation: with the Vulkan validation layers, whose messages become warnings.
+    device: an index, or a part of the name; "" for the best. traits: {name: number}, or the text
+    "name=number,...", to correct the device table (docs/devices.md). saved: bytes of an earlier save(). validation: with the Vulkan validation layers, whose messages become warnings.
     May be used from several threads; calls of one context take turns.
     """
 
     def __init__(self, device="", *, validation=False, traits="", saved=b""):
         callback = _abi.MESSAGE_CALLBACK(lambda _, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
+        known = traits_of(traits)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
-                                message_callback=callback, device_traits=traits.encode(), saved_data=bytes(saved),
-                                saved_bytes=len(saved))
+                                message_callback=callback, traits=known, trait_count=len(known),
+                                saved_data=bytes(saved), saved_bytes=len(saved))
         raw = ctypes.c_void_p()
         call("vkattn_context_create", info, raw)
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)

@@ -3,101 +3,88 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <charconv>
-#include <span>
-#include <type_traits>
+#include <variant>
 
 namespace vkattn {
 namespace {
 
+using Limit = uint32_t vkattn_device_facts::*;
+using LongLimit = uint64_t vkattn_device_facts::*;
+
 struct Trait {
-    std::string_view name;
-    uint32_t DeviceTraits::*member;
+    vkattn_trait_name name;
+    const char *text;
+    std::variant<uint32_t DeviceTraits::*, Limit, LongLimit> member;
 };
 
-constexpr Trait kTraits[] = {
-    {"max_loop_iterations", &DeviceTraits::max_loop_iterations},
-    {"scalar_address_loads", &DeviceTraits::scalar_address_loads},
-    {"most_addressed_linear_rows", &DeviceTraits::most_addressed_linear_rows},
-    {"widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
-    {"parallel_workgroups", &DeviceTraits::parallel_workgroups},
-    {"max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
-    {"unpacks_halves", &DeviceTraits::unpacks_halves},
-    {"specialised_arrays", &DeviceTraits::specialised_arrays},
-    {"self_test", &DeviceTraits::self_test},
-    {"matrix_m", &DeviceTraits::matrix_m},
-    {"matrix_n", &DeviceTraits::matrix_n},
-    {"matrix_k", &DeviceTraits::matrix_k},
-    {"matrix_units", &DeviceTraits::matrix_units},
-    {"widest_matrix_subgroup", &DeviceTraits::widest_matrix_subgroup},
-    {"unroll_matrices", &DeviceTraits::unroll_matrices},
-    {"matrix_outputs", &DeviceTraits::matrix_outputs},
-    {"fewest_matrix_rows", &DeviceTraits::fewest_matrix_rows},
-};
+constexpr auto kTraits = std::to_array<Trait>({
+    {VKATTN_TRAIT_MAX_LOOP_ITERATIONS, "max_loop_iterations", &DeviceTraits::max_loop_iterations},
+    {VKATTN_TRAIT_SCALAR_ADDRESS_LOADS, "scalar_address_loads", &DeviceTraits::scalar_address_loads},
+    {VKATTN_TRAIT_MOST_ADDRESSED_LINEAR_ROWS, "most_addressed_linear_rows", &DeviceTraits::most_addressed_linear_rows},
+    {VKATTN_TRAIT_WIDEST_DIVERGENT_ADDRESSES, "widest_divergent_addresses", &DeviceTraits::widest_divergent_addresses},
+    {VKATTN_TRAIT_PARALLEL_WORKGROUPS, "parallel_workgroups", &DeviceTraits::parallel_workgroups},
+    {VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS, "max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
+    {VKATTN_TRAIT_UNPACKS_HALVES, "unpacks_halves", &DeviceTraits::unpacks_halves},
+    {VKATTN_TRAIT_SPECIALISED_ARRAYS, "specialised_arrays", &DeviceTraits::specialised_arrays},
+    {VKATTN_TRAIT_SELF_TEST, "self_test", &DeviceTraits::self_test},
+    {VKATTN_TRAIT_MATRIX_M, "matrix_m", &DeviceTraits::matrix_m},
+    {VKATTN_TRAIT_MATRIX_N, "matrix_n", &DeviceTraits::matrix_n},
+    {VKATTN_TRAIT_MATRIX_K, "matrix_k", &DeviceTraits::matrix_k},
+    {VKATTN_TRAIT_MATRIX_UNITS, "matrix_units", &DeviceTraits::matrix_units},
+    {VKATTN_TRAIT_WIDEST_MATRIX_SUBGROUP, "widest_matrix_subgroup", &DeviceTraits::widest_matrix_subgroup},
+    {VKATTN_TRAIT_UNROLL_MATRICES, "unroll_matrices", &DeviceTraits::unroll_matrices},
+    {VKATTN_TRAIT_MATRIX_OUTPUTS, "matrix_outputs", &DeviceTraits::matrix_outputs},
+    {VKATTN_TRAIT_FEWEST_MATRIX_ROWS, "fewest_matrix_rows", &DeviceTraits::fewest_matrix_rows},
+    {VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES, "max_shared_memory_bytes", &vkattn_device_facts::max_shared_memory_bytes},
+    {VKATTN_TRAIT_MAX_WORKGROUP_INVOCATIONS, "max_workgroup_invocations",
+     &vkattn_device_facts::max_workgroup_invocations},
+    {VKATTN_TRAIT_MAX_PUSH_CONSTANTS_BYTES, "max_push_constants_bytes", &vkattn_device_facts::max_push_constants_bytes},
+    {VKATTN_TRAIT_MAX_STORAGE_BUFFER_RANGE, "max_storage_buffer_range", &vkattn_device_facts::max_storage_buffer_range},
+    {VKATTN_TRAIT_SUBGROUP_FEATURES, "subgroup_features", &vkattn_device_facts::subgroup_features},
+    {VKATTN_TRAIT_SUBGROUP_SIZE_CONTROL, "subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
+    {VKATTN_TRAIT_SHADER_FLOAT16, "shader_float16", &vkattn_device_facts::shader_float16},
+    {VKATTN_TRAIT_STORAGE_16BIT, "storage_16bit", &vkattn_device_facts::storage_16bit},
+    {VKATTN_TRAIT_STORAGE_8BIT, "storage_8bit", &vkattn_device_facts::storage_8bit},
+    {VKATTN_TRAIT_PUSH_DESCRIPTORS, "push_descriptors", &vkattn_device_facts::push_descriptors},
+    {VKATTN_TRAIT_BUFFERS_HAVE_ADDRESSES, "buffers_have_addresses", &vkattn_device_facts::buffers_have_addresses},
+    {VKATTN_TRAIT_COOPERATIVE_MATRIX, "cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
+    {VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS, "cooperative_matrix_reductions",
+     &vkattn_device_facts::cooperative_matrix_reductions},
+});
 
-template <class Number>
-struct Limit {
-    std::string_view name;
-    Number vkattn_device_facts::*member;
-};
+constexpr bool in_order() {
+    for (size_t i = 0; i < kTraits.size(); ++i)
+        if (static_cast<size_t>(kTraits[i].name) != i) return false;
+    return kTraits.size() == VKATTN_TRAIT_COUNT;
+}
+static_assert(in_order());
 
-constexpr Limit<uint32_t> kLimits[] = {
-    {"max_shared_memory_bytes", &vkattn_device_facts::max_shared_memory_bytes},
-    {"max_workgroup_invocations", &vkattn_device_facts::max_workgroup_invocations},
-    {"max_push_constants_bytes", &vkattn_device_facts::max_push_constants_bytes},
-    {"subgroup_features", &vkattn_device_facts::subgroup_features},
-    {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
-    {"shader_float16", &vkattn_device_facts::shader_float16},
-    {"storage_16bit", &vkattn_device_facts::storage_16bit},
-    {"storage_8bit", &vkattn_device_facts::storage_8bit},
-    {"push_descriptors", &vkattn_device_facts::push_descriptors},
-    {"buffers_have_addresses", &vkattn_device_facts::buffers_have_addresses},
-    {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
-    {"cooperative_matrix_reductions", &vkattn_device_facts::cooperative_matrix_reductions},
-};
-constexpr Limit<uint64_t> kLongLimits[] = {
-    {"max_storage_buffer_range", &vkattn_device_facts::max_storage_buffer_range},
-};
+bool is_known(vkattn_trait_name name) { return static_cast<uint32_t>(name) < kTraits.size(); }
 
-struct Assignment {
-    std::string_view name;
+// Sets one member of the capabilities.
+struct Setter {
+    DeviceCaps &caps;
+    const char *text;
     uint64_t value;
+
+    void operator()(uint32_t DeviceTraits::*trait) const {
+        require(value <= UINT32_MAX, "traits: ", text, " ", value, ", expected at most ", UINT32_MAX);
+        caps.traits.*trait = static_cast<uint32_t>(value);
+    }
+    void operator()(Limit limit) const { lower(caps.*limit); }
+    void operator()(LongLimit limit) const { lower(caps.*limit); }
+
+    template <class Number>
+    void lower(Number &limit) const {
+        require(value <= limit, "traits: ", text, " ", value, ", expected at most that of ", caps.name, ", ", limit);
+        limit = static_cast<Number>(value);
+    }
 };
-
-Assignment parse(std::string_view text, const char *source) {
-    const size_t equals = std::min(text.find('='), text.size());
-    const std::string_view number = text.substr(std::min(equals + 1, text.size()));
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    require(error == std::errc{} && end == number.data() + number.size() && value <= UINT32_MAX, source, ": \"", text,
-            "\", expected name=number");
-    return {text.substr(0, equals), value};
-}
-
-bool set_trait(DeviceCaps &caps, const Assignment &assignment) {
-    for (const Trait &trait : kTraits) {
-        if (trait.name != assignment.name) continue;
-        caps.traits.*trait.member = static_cast<uint32_t>(assignment.value);
-        return true;
-    }
-    return false;
-}
-
-template <class Number, size_t N>
-bool lower(DeviceCaps &caps, const Limit<Number> (&limits)[N], const Assignment &assignment, const char *source) {
-    for (const Limit<Number> &limit : limits) {
-        if (limit.name != assignment.name) continue;
-        require(assignment.value <= caps.*limit.member, source, ": ", assignment.name, " ", assignment.value,
-                ", expected at most that of ", caps.name, ", ", caps.*limit.member);
-        caps.*limit.member = static_cast<Number>(assignment.value);
-        return true;
-    }
-    return false;
-}
 
 // The shape that traits ask for, before the device's own.
-void add_matrix_shape(DeviceCaps &caps, const char *source) {
+void add_matrix_shape(DeviceCaps &caps) {
     const DeviceTraits &traits = caps.traits;
     const vkattn_matrix_shape wanted = {traits.matrix_m, traits.matrix_n, traits.matrix_k, VKATTN_TYPE_F16};
     const auto is_wanted = [&](const vkattn_matrix_shape &shape) {
@@ -105,13 +92,13 @@ void add_matrix_shape(DeviceCaps &caps, const char *source) {
     };
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
     if ((wanted.m == 0 && wanted.n == 0 && wanted.k == 0) || std::ranges::any_of(shapes, is_wanted)) return;
-    require(caps.features.flexible_matrices && caps.matrix_granularity[0] != 0, source,
-            ": matrix_m, matrix_n and matrix_k, expected a device whose matrices have flexible dimensions");
+    require(caps.features.flexible_matrices && caps.matrix_granularity[0] != 0,
+            "traits: matrix_m, matrix_n and matrix_k, expected a device whose matrices have flexible dimensions");
     const auto fits = [](uint32_t size, uint32_t granularity) {
         return std::has_single_bit(size) && size % granularity == 0;
     };
     const auto [m, n, k] = caps.matrix_granularity;
-    require(fits(wanted.m, m) && fits(wanted.n, n) && fits(wanted.k, k), source, ": matrix_m ", wanted.m, ", matrix_n ",
+    require(fits(wanted.m, m) && fits(wanted.n, n) && fits(wanted.k, k), "traits: matrix_m ", wanted.m, ", matrix_n ",
             wanted.n, ", matrix_k ", wanted.k, ", expected powers of two, multiples of ", m, ", ", n, " and ", k);
     constexpr uint32_t kRoom = std::extent_v<decltype(caps.matrix_shapes)>;
     caps.matrix_shape_count = std::min(caps.matrix_shape_count + 1, kRoom);
@@ -120,28 +107,21 @@ void add_matrix_shape(DeviceCaps &caps, const char *source) {
     more.front() = wanted;
 }
 
-std::string known_names() {
-    std::string names;
-    const auto add = [&](std::string_view name) { names += (names.empty() ? "" : ", ") + std::string(name); };
-    for (const Trait &trait : kTraits) add(trait.name);
-    for (const auto &limit : kLimits) add(limit.name);
-    for (const auto &limit : kLongLimits) add(limit.name);
-    return names;
-}
-
 } // namespace
 
-void override_caps(DeviceCaps &caps, std::string_view text, const char *source) {
-    while (!text.empty()) {
-        const size_t comma = std::min(text.find(','), text.size());
-        const Assignment assignment = parse(text.substr(0, comma), source);
-        const bool known = set_trait(caps, assignment) || lower(caps, kLimits, assignment, source) ||
-                           lower(caps, kLongLimits, assignment, source);
-        require(known, source, ": \"", assignment.name, "\" is unknown, expected one of ", known_names());
-        text.remove_prefix(std::min(comma + 1, text.size()));
+void override_caps(DeviceCaps &caps, std::span<const vkattn_trait> traits) {
+    for (const vkattn_trait &trait : traits) {
+        require(is_known(trait.name), "traits: ", static_cast<int>(trait.name),
+                " is unknown, expected a vkattn_trait_name");
+        const Trait &known = kTraits[static_cast<size_t>(trait.name)];
+        std::visit(Setter{caps, known.text, trait.value}, known.member);
     }
-    add_matrix_shape(caps, source);
+    add_matrix_shape(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
 }
 
 } // namespace vkattn
+
+const char *vkattn_trait_text(vkattn_trait_name name) {
+    return vkattn::is_known(name) ? vkattn::kTraits[static_cast<size_t>(name)].text : "unknown";
+}

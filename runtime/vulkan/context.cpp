@@ -8,8 +8,8 @@
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
+#include <span>
 
 namespace vkattn {
 namespace {
@@ -29,11 +29,9 @@ std::vector<std::string> extensions_of(const vkattn_context_info &info) {
     return {info.enabled_extensions, info.enabled_extensions + info.enabled_extension_count};
 }
 
-// What a user knows better than the table of devices: the environment's word, then the caller's.
-void override_device(DeviceCaps &caps, const char *device_traits) {
-    if (const char *text = std::getenv("VKATTN_DEVICE_TRAITS"); text != nullptr)
-        override_caps(caps, text, "VKATTN_DEVICE_TRAITS");
-    if (device_traits != nullptr) override_caps(caps, device_traits, "device_traits");
+std::span<const vkattn_trait> traits_of(const vkattn_context_info &info) {
+    require(info.traits != nullptr || info.trait_count == 0, "traits: NULL, expected trait_count traits");
+    return {info.traits, info.trait_count};
 }
 
 void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
@@ -55,7 +53,7 @@ Context::Context(const vkattn_context_info &info)
             borrow(info);
         else
             create_own(info);
-        override_device(caps_, info.device_traits);
+        override_caps(caps_, traits_of(info));
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };
             unlock_ = [info] { info.unlock_queue(info.lock_user); };

@@ -1,11 +1,15 @@
 // The C ABI around the operators: contexts, buffers, bindings, small functions, threads.
 #include "device.hpp"
+#include "device_traits.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 #include <set>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace vkattn_test;
 
@@ -63,6 +67,10 @@ TEST_CASE("names and versions are never NULL") {
     CHECK(std::string(vkattn_kernel_name(VKATTN_KERNEL_UNFUSED)) == "unfused");
     CHECK(std::string(vkattn_kernel_name(VKATTN_KERNEL_FLASH)) == "flash");
     CHECK(vkattn_kernel_name(static_cast<vkattn_kernel>(50)) != nullptr);
+    CHECK(std::string(vkattn_trait_text(VKATTN_TRAIT_MAX_LOOP_ITERATIONS)) == "max_loop_iterations");
+    CHECK(std::string(vkattn_trait_text(VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS)) ==
+          "cooperative_matrix_reductions");
+    CHECK(std::string(vkattn_trait_text(VKATTN_TRAIT_COUNT)) == "unknown");
     CHECK(std::string(vkattn_version()) == std::to_string(VKATTN_VERSION_MAJOR) + "." +
                                                std::to_string(VKATTN_VERSION_MINOR) + "." +
                                                std::to_string(VKATTN_VERSION_PATCH));
@@ -159,29 +167,61 @@ TEST_CASE_FIXTURE(DeviceTest, "devices and loaders that are not there") {
     CHECK(said("context"));
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "device traits are set by name, and what is not a trait is named") {
-    vkattn_context_info info{};
-    const std::string device = device_selector();
-    info.device_selector = device.c_str();
-    info.device_traits = "max_loop_iterations=777,parallel_workgroups=3";
+TEST_CASE_FIXTURE(DeviceTest, "device traits are set, and what is not a trait or too much is named") {
+    ContextRequest request;
+    vkattn_context_info &info = request.info;
+    const auto set = [&info](std::span<const vkattn_trait> traits) {
+        info.traits = traits.data();
+        info.trait_count = static_cast<std::uint32_t>(traits.size());
+        return create_context(info);
+    };
+    using Traits = std::vector<vkattn_trait>;
+    const Traits loops = {{VKATTN_TRAIT_MAX_LOOP_ITERATIONS, 5},
+                          {VKATTN_TRAIT_PARALLEL_WORKGROUPS, 3},
+                          {VKATTN_TRAIT_MAX_LOOP_ITERATIONS, 777}};
+    CHECK(set(loops) == VKATTN_SUCCESS);
     CHECK(vkattn::Context(info).facts().max_loop_iterations == 777);
-    for (const char *wrong : {"parallel_workgroups", "parallel_workgroups=", "parallel_workgroups=-1",
-                              "parallel_workgroups=3x", "parallel_workgroups=99999999999", "max_loop_iterations=1,,"}) {
-        info.device_traits = wrong;
-        CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
-        CHECK(said("expected name=number"));
-    }
-    info.device_traits = "max_shared_memory_bytes=4294967295";
-    CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(said("max_shared_memory_bytes 4294967295, expected at most that of"));
-    info.device_traits = "max_shared_memory_bytes=16384,push_descriptors=0";
+    const Traits lowered = {{VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES, 16384}, {VKATTN_TRAIT_PUSH_DESCRIPTORS, 0}};
+    CHECK(set(lowered) == VKATTN_SUCCESS);
     CHECK(vkattn::Context(info).facts().max_shared_memory_bytes == 16384);
-    info.device_traits = "matrix_m=16,matrix_n=12,matrix_k=16";
-    CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
+    const auto refuses = [&](const Traits &traits) { return set(traits) == VKATTN_ERROR_INVALID_ARGUMENT; };
+    CHECK(refuses({{VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES, 4294967295}}));
+    CHECK(said("traits: max_shared_memory_bytes 4294967295, expected at most that of"));
+    CHECK(refuses({{VKATTN_TRAIT_PARALLEL_WORKGROUPS, 99999999999}}));
+    CHECK(said("traits: parallel_workgroups 99999999999, expected at most 4294967295"));
+    CHECK(refuses({{VKATTN_TRAIT_MATRIX_M, 16}, {VKATTN_TRAIT_MATRIX_N, 12}, {VKATTN_TRAIT_MATRIX_K, 16}}));
     CHECK((said("expected a device whose matrices have flexible dimensions") || said("expected powers of two")));
-    info.device_traits = "parallel_workgroups=3,speed=9";
+    CHECK(refuses({{VKATTN_TRAIT_COUNT, 1}}));
+    CHECK(said("traits: 30 is unknown, expected a vkattn_trait_name"));
+    CHECK(refuses({{VKATTN_TRAIT_MAX_ENUM, 1}}));
+    info.traits = nullptr;
     CHECK(create_context(info) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(said("device_traits: \"speed\" is unknown, expected one of max_loop_iterations"));
+    CHECK(said("traits: NULL, expected trait_count traits"));
+}
+
+TEST_CASE("traits are read from text, and what is not a trait is named") {
+    const auto message_of = [](const char *text) -> std::string {
+        try {
+            vkattn::tools::parse_traits(text, "here");
+            return "";
+        } catch (const std::exception &error) {
+            return error.what();
+        }
+    };
+    CHECK(vkattn::tools::parse_traits("", "here").empty());
+    const auto traits =
+        vkattn::tools::parse_traits("parallel_workgroups=3,max_storage_buffer_range=5000000000", "here");
+    REQUIRE(traits.size() == 2);
+    CHECK(traits[0].name == VKATTN_TRAIT_PARALLEL_WORKGROUPS);
+    CHECK(traits[0].value == 3);
+    CHECK(traits[1].name == VKATTN_TRAIT_MAX_STORAGE_BUFFER_RANGE);
+    CHECK(traits[1].value == 5000000000);
+    for (const char *wrong : {"parallel_workgroups", "parallel_workgroups=", "parallel_workgroups=-1",
+                              "parallel_workgroups=3x", "parallel_workgroups=99999999999999999999", "self_test=1,,"})
+        CHECK(message_of(wrong).find("\", expected name=number") != std::string::npos);
+    CHECK(message_of("self_test=1,parallel_workgroups=3x") == "here: \"parallel_workgroups=3x\", expected name=number");
+    CHECK(message_of("parallel_workgroups=3,speed=9")
+              .starts_with("here: \"speed\" is unknown, expected one of max_loop_iterations, scalar_address_loads, "));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a wrapped device needs all its handles and Vulkan 1.1") {

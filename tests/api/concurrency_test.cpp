@@ -78,7 +78,8 @@ void in_threads(std::size_t count, const std::function<std::string(std::size_t)>
 }
 
 vkattn::Context new_context(const std::string &selector) {
-    vkattn_context_info info{};
+    ContextRequest request;
+    vkattn_context_info &info = request.info;
     info.device_selector = selector.c_str();
     info.enable_validation = validation_wanted() ? 1 : 0;
     info.message_callback = ValidationMessages::callback;

@@ -342,11 +342,9 @@ void make_layer_and_step(Objects &o, Caller &call) {
 }
 
 void make_context(Objects &o, Caller &call) {
-    vkattn_context_info info{};
-    const std::string selector = device_selector();
+    ContextRequest request("self_test=0");
+    vkattn_context_info &info = request.info;
     info.get_instance_proc_addr = instance_function;
-    info.device_selector = selector.c_str();
-    info.device_traits = "self_test=0";
     call("context_create", [&] { return vkattn_context_create(&info, &o.context); });
 }
 

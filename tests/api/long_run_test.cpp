@@ -75,7 +75,7 @@ struct Buffers {
 TEST_SUITE_BEGIN("long_run");
 
 TEST_CASE("calls planned, run and forgotten") {
-    const vkattn::Context context(device_selector());
+    const vkattn::Context context(ContextRequest().info);
     Buffers buffers(context);
     std::vector<std::vector<std::uint32_t>> first(4);
     repeat("calls", rounds(2000), kAllowed, [&](std::uint64_t i) {
@@ -89,7 +89,7 @@ TEST_CASE("calls planned, run and forgotten") {
 
 TEST_CASE("decode steps, with a cache that is filled and rewound") {
     constexpr std::uint32_t kCapacity = 48;
-    const vkattn::Context context(device_selector());
+    const vkattn::Context context(ContextRequest().info);
     const vkattn::Layer layer = small_layer(context);
     SmallDecoder decoder(context, layer, kCapacity);
     std::mt19937 random(7);
@@ -108,7 +108,7 @@ TEST_CASE("contexts made and destroyed") {
     // what the driver keeps is its own: lavapipe's compiler keeps some tens of KiB a device
     const std::uint64_t count = rounds(20);
     repeat("contexts", count, kAllowed + count * 128 * 1024, [&](std::uint64_t) {
-        const vkattn::Context context(device_selector());
+        const vkattn::Context context(ContextRequest().info);
         Buffers buffers(context);
         buffers.run(context.attention_plan(small_problem(5, 40)), 5);
     });

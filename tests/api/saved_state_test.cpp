@@ -18,11 +18,9 @@ struct Warnings {
 
 vkattn::Context context_with(const std::vector<std::uint8_t> &saved, Warnings &warnings, const char *traits,
                              PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
-    const std::string device = device_selector();
-    vkattn_context_info info{};
+    ContextRequest request(traits);
+    vkattn_context_info &info = request.info;
     info.get_instance_proc_addr = get_instance_proc_addr;
-    info.device_selector = device.c_str();
-    info.device_traits = traits;
     info.message_callback = Warnings::receive;
     info.message_user = &warnings;
     info.saved_data = saved.data();

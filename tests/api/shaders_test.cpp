@@ -12,9 +12,8 @@ using namespace vkattn_test;
 namespace {
 
 vkattn_context_info capturing(vkattn_shader_capture capture) {
-    static const std::string selector = device_selector();
-    vkattn_context_info info{};
-    info.device_selector = selector.c_str();
+    static const ContextRequest request;
+    vkattn_context_info info = request.info;
     info.message_callback = ValidationMessages::callback;
     info.message_user = &validation_messages();
     info.enable_validation = validation_wanted() ? 1 : 0;

@@ -204,12 +204,10 @@ TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved ch
     wrong.weight.rank = 3;
     CHECK(message_of([&] { first.context().tune(wrong); }).find("weight: ") == 0);
     const std::vector<std::uint8_t> saved = first.context().save();
-    const std::string selector = device_selector();
-    vkattn_context_info info{};
-    info.device_selector = selector.c_str();
-    info.saved_data = saved.data();
-    info.saved_bytes = saved.size();
-    const vkattn::Context second(info);
+    ContextRequest request;
+    request.info.saved_data = saved.data();
+    request.info.saved_bytes = saved.size();
+    const vkattn::Context second(request.info);
     const auto by_tuning = [&](std::uint64_t len, std::uint64_t in) {
         const LinearProblem other = linear_problem(VKATTN_TYPE_F32, len, in, 32);
         const HostTensor output(VKATTN_TYPE_F32, {2, len, 32}, {len * 37, 37, 1});

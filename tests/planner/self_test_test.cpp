@@ -175,14 +175,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     for (const vkattn_check &check : device.context().self_test())
         CHECK((check.passed == 0) == (std::string(check.name) == "coopmat, 16x16x16 f16"));
 
-    vkattn_context_info info{};
-    const std::string selector = device_selector(), traits = common + "1" + two_shapes;
+    ContextRequest request((common + "1" + two_shapes).c_str());
     const std::vector<std::uint8_t> saved = device.context().save();
-    info.device_selector = selector.c_str();
-    info.device_traits = traits.c_str();
-    info.saved_data = saved.data();
-    info.saved_bytes = saved.size();
-    const vkattn_device_facts later = vkattn::Context(info).facts();
+    request.info.saved_data = saved.data();
+    request.info.saved_bytes = saved.size();
+    const vkattn_device_facts later = vkattn::Context(request.info).facts();
     CHECK(std::string(support_of(later, c.kernel)->reason) == support_of(facts, c.kernel)->reason);
 }
 

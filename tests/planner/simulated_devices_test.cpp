@@ -4,6 +4,7 @@
 
 #include "runtime/device/device_overrides.hpp"
 
+#include "device_traits.hpp"
 #include "text_file.hpp"
 
 #include <doctest/doctest.h>
@@ -95,7 +96,8 @@ TEST_CASE("simulated devices are as poor as the real ones") {
         }
         if (!line.starts_with("#")) {
             vkattn::DeviceCaps simulated = simulator;
-            CHECK_NOTHROW(vkattn::override_caps(simulated, line.substr(line.find_last_of(' ') + 1), name.c_str()));
+            const std::string text = line.substr(line.find_last_of(' ') + 1);
+            CHECK_NOTHROW(vkattn::override_caps(simulated, tools::parse_traits(text, name)));
         }
         all += line + "\n";
     }

@@ -155,9 +155,8 @@ TEST_CASE_FIXTURE(DeviceTest, "paged, packed and masked problems are tuned with 
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a saved choice serves a later context") {
-    const std::string selector = device_selector();
-    vkattn_context_info info{};
-    info.device_selector = selector.c_str();
+    ContextRequest request;
+    vkattn_context_info &info = request.info;
     const vkattn::Context first(info);
     AttentionResults results = results_of(kCases[1]);
     const vkattn_attention_desc desc = describe(problem_of(kCases[1], kCases[1].kv_len), results, VKATTN_KERNEL_AUTO);

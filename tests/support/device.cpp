@@ -1,6 +1,7 @@
 #include "device.hpp"
 
 #include "compare.hpp"
+#include "device_traits.hpp"
 #include "skips.hpp"
 
 #include <doctest/doctest.h>
@@ -24,16 +25,15 @@ std::string environment(const char *name) {
     return value != nullptr ? value : "";
 }
 
-vkattn_context_info context_info(const char *selector, const char *traits, ValidationMessages &messages,
-                                 PFN_vkGetInstanceProcAddr get_instance_proc_addr) {
-    vkattn_context_info info{};
+vkattn::Context make_context(const char *traits, ValidationMessages &messages,
+                             PFN_vkGetInstanceProcAddr get_instance_proc_addr) {
+    ContextRequest request(traits);
+    vkattn_context_info &info = request.info;
     info.get_instance_proc_addr = get_instance_proc_addr;
-    info.device_selector = selector;
-    info.device_traits = traits;
     info.enable_validation = validation_wanted() ? 1 : 0;
     info.message_callback = ValidationMessages::callback;
     info.message_user = &messages;
-    return info;
+    return vkattn::Context(info);
 }
 
 struct Shared {
@@ -83,10 +83,18 @@ std::string kernel_text(vkattn_kernel kernel) { return vkattn_kernel_name(kernel
 bool validation_wanted() { return environment("VKATTN_VALIDATION") == "1"; }
 std::string device_selector() { return environment("VKATTN_TEST_DEVICE"); }
 
+ContextRequest::ContextRequest(const char *traits)
+    : selector_(device_selector()), traits_(vkattn::tools::traits_of_environment()) {
+    const std::vector<vkattn_trait> more = vkattn::tools::parse_traits(traits, "traits");
+    traits_.insert(traits_.end(), more.begin(), more.end());
+    info.device_selector = selector_.c_str();
+    info.traits = traits_.data();
+    info.trait_count = static_cast<std::uint32_t>(traits_.size());
+}
+
 TestDevice::TestDevice(ValidationMessages &messages, const char *traits,
                        PFN_vkGetInstanceProcAddr get_instance_proc_addr)
-    : context_(context_info(device_selector().c_str(), traits, messages, get_instance_proc_addr)),
-      facts_(context_.facts()) {
+    : context_(make_context(traits, messages, get_instance_proc_addr)), facts_(context_.facts()) {
     static bool is_told = false;
     if (std::exchange(is_told, true)) return;
     std::printf("device: %s, driver: %s %s, validation: %s\n", facts_.name, facts_.driver_name, facts_.driver_info,

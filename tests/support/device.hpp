@@ -34,10 +34,23 @@ struct Region {
     Access access;
 };
 
+// What the environment asks of a context: VKATTN_TEST_DEVICE (a device selector) and VKATTN_DEVICE_TRAITS. traits: more
+// of them, for a device as poor as that. Owns what info points to.
+struct ContextRequest {
+    explicit ContextRequest(const char *traits = "");
+    ContextRequest(const ContextRequest &) = delete;
+    ContextRequest &operator=(const ContextRequest &) = delete;
+
+    vkattn_context_info info{};
+
+  private:
+    std::string selector_;
+    std::vector<vkattn_trait> traits_;
+};
+
 class TestDevice {
   public:
-    // Takes VKATTN_TEST_DEVICE (a device selector) and VKATTN_VALIDATION (1: validation layers) from the environment.
-    // traits: as VKATTN_DEVICE_TRAITS, for a device as poor as that.
+    // Takes VKATTN_VALIDATION (1: validation layers) from the environment, too. traits: as ContextRequest has them.
     // get_instance_proc_addr: as vkattn_context_info has it.
     explicit TestDevice(ValidationMessages &messages, const char *traits = "",
                         PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr);
