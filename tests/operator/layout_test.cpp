@@ -150,7 +150,7 @@ TEST_CASE_FIXTURE(DeviceTest, "latents are decoded by latent_decode, and nothing
     problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 16, 1, 64}, random);
     problem.key = normal_tensor(VKATTN_TYPE_F32, {1, 1, 2000, 64}, random);
     problem.value = first_columns(problem.key, 32);
-    const LimitedDevice device("parallel_workgroups=64,matrix_units=0");
+    const LimitedDevice device("parallel_workgroups=64,matrix_units=0,scalar_address_loads=0");
     const auto chosen = [&](bool value_in_key, vkattn_kernel kernel) {
         problem.value_in_key = value_in_key;
         const AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
