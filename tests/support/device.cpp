@@ -295,59 +295,37 @@ bool has_matrix_kernels() {
 
 namespace {
 
-// VKATTN_TEST_KERNELS=all: every kernel is given every problem, for hours on drivers that compile slowly.
-bool tests_all_kernels() {
-    static const bool all = environment("VKATTN_TEST_KERNELS") == "all";
-    return all;
-}
-
-// A driver that compiles a matrix kernel for seconds is given one problem of ten.
-bool turn_of_matrices() {
-    const bool all = tests_all_kernels();
-    static std::atomic<unsigned> turn = 0;
-    const bool slow = test_device().facts().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    return all || !slow || turn++ % 10 == 0;
-}
-
-} // namespace
-
-namespace {
-
-// The matrix kernels, the one that a driver takes for most problems, and of the others each in its turn.
-std::vector<vkattn_kernel> some_of(const std::vector<vkattn_kernel> &kernels) {
-    static std::atomic<unsigned> turn = 0;
-    const bool addressed = std::ranges::find(kernels, VKATTN_KERNEL_ADDRESSES) != kernels.end();
-    const vkattn_kernel common = addressed ? VKATTN_KERNEL_ADDRESSES : VKATTN_KERNEL_FLASH;
-    std::vector<vkattn_kernel> some, others;
-    for (const vkattn_kernel kernel : kernels)
-        (kernel == common || is_matrix_kernel(kernel) ? some : others).push_back(kernel);
-    some.push_back(others[turn++ % others.size()]);
-    return some;
+// Whether the kernel is made for such problems, and serves this one here.
+bool serves(const vkattn_attention_desc &desc, vkattn_kernel kernel) {
+    if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) return false;
+    if (!is_matrix_kernel(kernel) && kernel != VKATTN_KERNEL_ADDRESSES) return true;
+    vkattn_attention_desc asked = desc;
+    asked.kernel = kernel;
+    try {
+        test_device().context().attention_plan(asked);
+        return true;
+    } catch (const vkattn::Error &error) {
+        CHECK_MESSAGE(error.result() == VKATTN_ERROR_UNSUPPORTED, error.what());
+        return false;
+    }
 }
 
 } // namespace
 
+// A driver of a CPU compiles a kernel for seconds: there a problem is given one kernel, and the next problem the next one,
+// unless VKATTN_TEST_KERNELS=all.
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
+    static const bool all =
+        environment("VKATTN_TEST_KERNELS") == "all" || test_device().facts().device_type != VK_PHYSICAL_DEVICE_TYPE_CPU;
+    static std::atomic<unsigned> turn = 0;
     std::vector<vkattn_kernel> kernels;
-    const bool with_matrices = has_matrix_kernels() && turn_of_matrices();
+    has_matrix_kernels(); // which notes where they are left out
     for (const vkattn_kernel kernel :
          {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_LATENT_DECODE,
-          VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES}) {
-        if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) continue;
-        if (is_matrix_kernel(kernel) && !with_matrices) continue;
-        if (is_matrix_kernel(kernel) || kernel == VKATTN_KERNEL_ADDRESSES) {
-            vkattn_attention_desc asked = desc;
-            asked.kernel = kernel;
-            try {
-                test_device().context().attention_plan(asked);
-            } catch (const vkattn::Error &error) {
-                CHECK_MESSAGE(error.result() == VKATTN_ERROR_UNSUPPORTED, error.what());
-                continue;
-            }
-        }
-        kernels.push_back(kernel);
-    }
-    return tests_all_kernels() ? kernels : some_of(kernels);
+          VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES})
+        if (serves(desc, kernel)) kernels.push_back(kernel);
+    if (all || kernels.empty()) return kernels;
+    return {kernels[turn++ % kernels.size()]};
 }
 
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {

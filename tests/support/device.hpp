@@ -122,8 +122,8 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
 
 void run_attention(const AttentionProblem &problem, AttentionResults &results, const vkattn::Plan &plan);
 
-// The kernels that can be asked for here: all of the device, less those that say that they do not take what is
-// described. Matrix kernels take 16-bit queries, and K and V of the same type or quantised.
+// The kernels that a problem is given here, all of the device or one in its turn, of those that take what is described.
+// Matrix kernels take 16-bit queries, and K and V of the same type or quantised.
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc);
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem);
 bool is_matrix_kernel(vkattn_kernel kernel);
