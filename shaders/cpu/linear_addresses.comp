@@ -49,16 +49,6 @@ void add_blocks() {
     }
 }
 
-void store_pair(uint row, uint o, vec2 sum) {
-    if (OUTPUT_PAIRS != 0 && o + 1 < push.out_features) {
-        vec2 values = vec2(finish(sum.x, row, o), finish(sum.y, row, o + 1));
-        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
-        return;
-    }
-    if (o < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o), finish(sum.x, row, o));
-    if (o + 1 < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + 1), finish(sum.y, row, o + 1));
-}
-
 void main() {
     uint first_row = gl_WorkGroupID.x * ROWS;
     uint first_output = (gl_WorkGroupID.y * WORKGROUP_SIZE + gl_LocalInvocationID.x) * OUTPUTS;
@@ -72,7 +62,6 @@ void main() {
             element_address(WEIGHT_FORMAT, weights[i], 4 * BLOCKS);
         block += BLOCKS;
     } while (block < push.in_features / 4);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) if (first_row + r < push.rows)
-        [[unroll]] for (uint i = 0; i < OUTPUTS; i += 2)
-            store_pair(first_row + r, first_output + i, vec2(sums[r * OUTPUTS + i], sums[r * OUTPUTS + i + 1]));
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OUTPUTS; i += 2)
+        store_pair(first_row + r, first_output + i, vec2(sums[r * OUTPUTS + i], sums[r * OUTPUTS + i + 1]));
 }

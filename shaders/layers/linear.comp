@@ -55,7 +55,7 @@ void fill_tiles(uint first_feature) {
 vec4 sums[LINES]; // [row][output]
 
 void multiply_tiles(uint tile_row, uint tile_output) {
-    for (uint block = 0; block < STEP / 4; ++block) {
+    [[dont_unroll]] for (uint block = 0; block < STEP / 4; ++block) {
         vec4 w[LINES];
         [[unroll]] for (uint o = 0; o < LINES; ++o) w[o] = weight_tile[place_of_line(tile_output + o) + block];
         [[unroll]] for (uint r = 0; r < LINES; ++r) {
@@ -65,20 +65,16 @@ void multiply_tiles(uint tile_row, uint tile_output) {
     }
 }
 
-vec4 finish_four(vec4 sums, uint row, uint o) {
-    for (uint i = 0; i < 4; ++i)
-        if (o + i < push.out_features) sums[i] = finish(sums[i], row, o + i);
-    return sums;
-}
-
-void store_four(uint row, uint o, vec4 values) {
-    for (uint i = 0; i < 4; i += 2) {
-        if (OUTPUT_PAIRS != 0 && o + i + 1 < push.out_features) {
-            output_store2(OUTPUT_FORMAT, true, output_element(row, o + i), 1, vec2(values[i], values[i + 1]));
-            continue;
-        }
-        if (o + i < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + i), values[i]);
-        if (o + i + 1 < push.out_features) output_store(OUTPUT_FORMAT, output_element(row, o + i + 1), values[i + 1]);
+// Through shared memory, so that neighbours store neighbouring outputs, and what becomes of a sum stands there once.
+void store_tile(uint tile_row, uint tile_output, uint first_row, uint first_output) {
+    const uint pairs = LINEAR_TILE / 2; // of a row
+    barrier();                          // the tiles' last readers are done
+    [[unroll]] for (uint r = 0; r < LINES; ++r) input_tile[(tile_row + r) * PITCH + tile_output / 4] = sums[r];
+    barrier();
+    [[dont_unroll]] for (uint i = gl_LocalInvocationID.x; i < LINEAR_TILE * pairs; i += LINEAR_WORKGROUP_SIZE) {
+        uint row = i / pairs, o = i % pairs * 2;
+        vec4 four = input_tile[row * PITCH + o / 4];
+        store_pair(first_row + row, first_output + o, o % 4 == 0 ? four.xy : four.zw);
     }
 }
 
@@ -97,9 +93,5 @@ void main() {
         multiply_tiles(tile_row, tile_output);
     }
 
-    for (uint r = 0; r < LINES; ++r) {
-        uint row = first_row + tile_row + r;
-        uint o = first_output + tile_output;
-        if (row < push.rows) store_four(row, o, finish_four(sums[r], row, o));
-    }
+    store_tile(tile_row, tile_output, first_row, first_output);
 }

@@ -109,33 +109,19 @@ void multiply_tiles() {
     }
 }
 
-void store_pair(uint row, uint o, vec2 values) {
-    if (row >= push.rows || o >= push.out_features) return;
-    bool second = o + 1 < push.out_features;
-    values.x = finish(values.x, row, o);
-    if (second) values.y = finish(values.y, row, o + 1);
-    if (OUTPUT_PAIRS != 0 && second) {
-        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
-        return;
-    }
-    output_store(OUTPUT_FORMAT, output_element(row, o), values.x);
-    if (second) output_store(OUTPUT_FORMAT, output_element(row, o + 1), values.y);
-}
-
+// In loops: unrolled, what becomes of a sum would stand there for each of an invocation's.
 void store_tiles(uint first_output, uint first_row) {
     const uint pairs = MATRIX_M / 2;
     uint strip = gl_SubgroupID * MATRIX_N * STRIP_PITCH;
-    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
-        coopMatStore(sums[i], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+    [[dont_unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
+        [[unroll]] for (uint t = 0; t < TILES * TILES; ++t) // sums have registers, which no index finds
+            if (t == i) coopMatStore(sums[t], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
         subgroupBarrier();
         uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
-        // a loop that is unrolled, as all around it must be for the sums to have registers
-        [[unroll]] for (uint turn = 0; turn < (MATRIX_N * pairs + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE; ++turn) {
-            uint p = turn * SUBGROUP_SIZE + gl_SubgroupInvocationID;
-            uvec4 block = tiles[strip + min(p, MATRIX_N * pairs - 1) / pairs * STRIP_PITCH + p % pairs / 2];
-            if (p < MATRIX_N * pairs)
-                store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
+        [[dont_unroll]] for (uint p = gl_SubgroupInvocationID; p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
+            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
+            store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
         }
         subgroupBarrier(); // the strip's last readers are done
     }

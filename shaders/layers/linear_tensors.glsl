@@ -68,4 +68,18 @@ float finish(float sum, uint row, uint o) {
     return sum;
 }
 
+// Two neighbouring outputs of a row, as far as they exist.
+void store_pair(uint row, uint o, vec2 values) {
+    if (row >= push.rows || o >= push.out_features) return;
+    bool second = o + 1 < push.out_features;
+    values.x = finish(values.x, row, o);
+    if (second) values.y = finish(values.y, row, o + 1);
+    if (OUTPUT_PAIRS != 0 && second) {
+        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
+        return;
+    }
+    output_store(OUTPUT_FORMAT, output_element(row, o), values.x);
+    if (second) output_store(OUTPUT_FORMAT, output_element(row, o + 1), values.y);
+}
+
 #endif
