@@ -52,6 +52,8 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_COOPERATIVE_MATRIX, "cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
     {VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS, "cooperative_matrix_reductions",
      &vkattn_device_facts::cooperative_matrix_reductions},
+    {VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE, "max_storage_buffers_per_stage",
+     &vkattn_device_facts::max_storage_buffers_per_stage},
 });
 
 constexpr bool in_order() {

@@ -31,7 +31,7 @@ void require_possible(const AttentionProblem &problem) {
 
 std::string why_not(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
     std::string off = why_off(kernel, caps);
-    return off.empty() ? kernel.obstacle(problem, caps) : off;
+    return off.empty() ? obstacle_of(kernel, problem, caps) : off;
 }
 
 const AttentionKernel &insisted_kernel(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -39,7 +39,7 @@ const AttentionKernel &insisted_kernel(const AttentionProblem &problem, const De
     const char *name = vkattn_kernel_name(kernel.kernel);
     if (const std::string off = why_off(kernel, caps); !off.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, name, " on ", caps.name, ": ", off);
-    if (const std::string obstacle = kernel.obstacle(problem, caps); !obstacle.empty())
+    if (const std::string obstacle = obstacle_of(kernel, problem, caps); !obstacle.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", name, ": ", obstacle);
     return kernel;
 }
@@ -77,7 +77,7 @@ std::vector<KernelOption> options_for(const AttentionProblem &problem, const Dev
         std::string off = why_off(*kernel, caps);
         const bool can_run = off.empty();
         options.push_back(
-            {kernel, kernel->rank(problem, caps), can_run ? kernel->obstacle(problem, caps) : std::move(off)});
+            {kernel, kernel->rank(problem, caps), can_run ? obstacle_of(*kernel, problem, caps) : std::move(off)});
     }
     std::ranges::stable_sort(options, std::greater(), &KernelOption::rank);
     return options;

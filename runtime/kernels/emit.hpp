@@ -1,15 +1,13 @@
 #pragma once
 
 #include "runtime/kernels/kernel.hpp"
+#include "runtime/kernels/parameters.hpp"
 #include "runtime/plan/builder.hpp"
 
 namespace vkattn {
 
 // Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface/).
 using AttentionSources = std::array<Source, ATTENTION_BINDINGS>;
-
-// The tensors by the same numbers; nullptr where a number stands for none of the problem.
-std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
 
 // A problem and the shape chosen for it, on its way into a plan.
 struct AttentionCall {

@@ -1,5 +1,6 @@
 #include "runtime/kernels/kernel.hpp"
 
+#include "runtime/kernels/parameters.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -41,14 +42,19 @@ void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
     }
 }
 
-std::string obstacle_of_bindings(const DeviceCaps &caps) {
-    if (caps.max_storage_buffers_per_stage >= ATTENTION_BINDINGS) return "";
-    return text("maxPerStageDescriptorStorageBuffers is ", caps.max_storage_buffers_per_stage, ", expected at least ",
-                ATTENTION_BINDINGS);
+std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
+    const auto tensors = tensors_of(problem);
+    const auto buffers = std::ranges::count_if(
+        tensors, [](const vkattn_tensor *tensor) { return tensor != nullptr && present(*tensor); });
+    if (buffers > int64_t{caps.max_storage_buffers_per_stage})
+        return text(buffers, " tensors, expected at most maxPerStageDescriptorStorageBuffers, which is ",
+                    caps.max_storage_buffers_per_stage);
+    return kernel.obstacle(problem, caps);
 }
 
+std::string nothing_missing(const DeviceCaps &) { return ""; }
+
 std::string obstacle_of_arrays(const DeviceCaps &caps) {
-    if (std::string bindings = obstacle_of_bindings(caps); !bindings.empty()) return bindings;
     return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
 }
 

@@ -38,7 +38,7 @@ struct AttentionKernel {
     const char *merit;    // why it is chosen where it is the best
     // What the device lacks for it; "": nothing.
     std::string (*missing)(const DeviceCaps &caps);
-    // Why it cannot serve the problem on a device that lacks nothing; "": it serves.
+    // Why it cannot serve the problem, beside what obstacle_of says of every kernel; "": it serves.
     std::string (*obstacle)(const AttentionProblem &problem, const DeviceCaps &caps);
     // Among the kernels that serve, the one with the highest is the best.
     uint32_t (*rank)(const AttentionProblem &problem, const DeviceCaps &caps);
@@ -64,9 +64,12 @@ bool can_run(vkattn_kernel kernel, const DeviceCaps &caps);
 // Fills in the facts' list of kernels.
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
 
-// What every kernel of attention needs.
-std::string obstacle_of_bindings(const DeviceCaps &caps);
-// The same of those whose arrays are sized by specialisation constants.
+// Why the kernel cannot serve the problem on a device that lacks nothing; "": it serves.
+std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps);
+
+// What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
+// constants.
+std::string nothing_missing(const DeviceCaps &caps);
 std::string obstacle_of_arrays(const DeviceCaps &caps);
 
 } // namespace vkattn

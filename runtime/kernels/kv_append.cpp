@@ -37,6 +37,8 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
     constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
     constants.HAS_LENGTHS = present(rows.lengths);
+    if (present(rows.rotation.frequencies))
+        constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
     if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
     if (!present(rows.block_table)) return constants;
     constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;
@@ -53,7 +55,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
         is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK
         : constants.IN_BLOCKS != 0           ? 4
                                              : 2;
-    Step &step = builder.add_step(builder.pipeline(Module::kKvAppend, constants), push);
+    Step &step = builder.add_step(Module::kKvAppend, constants, push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.batch != 0) grid.shape[0] = rows.batch;
     set_elementwise_grid(builder, step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), grid,
@@ -64,7 +66,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     bind(builder, step, BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens);
     bind(builder, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
     bind(builder, step, BINDING_APPEND_LENGTHS, rows.lengths);
-    step.written_binding = BINDING_APPEND_CACHE;
+    bind(builder, step, BINDING_APPEND_FREQUENCIES, rows.rotation.frequencies);
 }
 
 } // namespace vkattn

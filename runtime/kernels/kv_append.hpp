@@ -4,6 +4,12 @@
 
 namespace vkattn {
 
+// Frequencies of a rotary embedding: an F32 view of 3 words a pair (RopeFrequency of runtime/ops/rope.hpp).
+struct Rotation {
+    View frequencies; // absent: none
+    bool interleaved = false;
+};
+
 // Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
 // BF16, Q8_0 and Q4_0 for both.
 struct RowsToAppend {
@@ -20,6 +26,7 @@ struct RowsToAppend {
     uint32_t first = 0;
     uint32_t batch = 0;     // 0: as many as source has
     uint32_t positions = 0; // 0: as many as source has
+    Rotation rotation{};    // of each row by its position in the cache, on its way
 };
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);
 

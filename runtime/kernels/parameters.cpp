@@ -58,6 +58,28 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 } // namespace
 
+std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem) {
+    std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors{};
+    tensors[BINDING_QUERY] = &problem.query;
+    tensors[BINDING_KEY] = &problem.key;
+    tensors[BINDING_VALUE] = &problem.value;
+    tensors[BINDING_OUTPUT] = &problem.output;
+    tensors[BINDING_LOG_SUM_EXP] = &problem.log_sum_exp;
+    tensors[BINDING_ATTN_MASK] = &problem.attn_mask;
+    tensors[BINDING_KEY_PADDING_MASK] = &problem.key_padding_mask;
+    tensors[BINDING_KEY_LENGTHS] = &problem.key_lengths;
+    tensors[BINDING_PAST_LENGTHS] = &problem.past_lengths;
+    tensors[BINDING_ALIBI_SLOPES] = &problem.alibi_slopes;
+    tensors[BINDING_SINKS] = &problem.sinks;
+    tensors[BINDING_ATTN_WEIGHTS] = &problem.attn_weights;
+    tensors[BINDING_QK_MATMUL_OUTPUT] = &problem.qk_matmul_output;
+    tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
+    tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
+    tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
+    tensors[BINDING_BLOCK_MASK] = &problem.block_mask;
+    return tensors;
+}
+
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
     gpu::AttentionConstants constants;
     constants.WORKGROUP_SIZE = workgroup_size;

@@ -44,8 +44,7 @@ void emit(const AttentionCall &call) {
     const UniformSlot parameters = call.builder.keep_uniforms(call.shape.parameters);
     for (size_t number = 0; number < call.shape.dispatches.size(); ++number) {
         if (number > 0) call.builder.barrier();
-        Step &step = add_dispatch(call, call.shape.dispatches[number], {}, parameters, scores);
-        step.written_binding = number == 2 ? BINDING_OUTPUT : BINDING_SCORES;
+        add_dispatch(call, call.shape.dispatches[number], {}, parameters, scores);
     }
 }
 
@@ -53,7 +52,7 @@ void emit(const AttentionCall &call) {
 
 const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
                                   .merit = "attention weights or scores are asked for, which flash does not keep",
-                                  .missing = obstacle_of_bindings,
+                                  .missing = nothing_missing,
                                   .obstacle = obstacle,
                                   .rank = rank,
                                   .shape = shape,

@@ -140,10 +140,9 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
 void add_advance(PlanBuilder &builder, const Cache &cache, uint32_t tokens) {
     builder.barrier();
     const gpu::AdvancePush push{{}, cache.sizes().batch, tokens, cache.sizes().capacity};
-    Step &step = builder.add_step(builder.pipeline(Module::kAdvanceLengths, gpu::AdvanceConstants{}), push);
+    Step &step = builder.add_step(Module::kAdvanceLengths, gpu::AdvanceConstants{}, push);
     step.groups[0] = tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
-    step.written_binding = BINDING_ADVANCE_LENGTHS;
 }
 
 } // namespace vkattn

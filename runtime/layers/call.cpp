@@ -2,6 +2,7 @@
 
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -182,20 +183,24 @@ Past checked_past(const LayerCall &call) {
     return {len, {}};
 }
 
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past) {
-    if (!present(cache.past) && !present(cache.present)) return fresh;
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past,
+               const Rotation &rotation) {
+    if (!present(cache.past) && !present(cache.present)) {
+        if (present(rotation.frequencies)) add_rope(builder, fresh, fresh, rotation, past.offset(), past.lengths);
+        return fresh;
+    }
     const vkattn_tensor &tensor = fresh.tensor;
     const View all =
         present(cache.present)
             ? cache.present
             : workspace_view(builder, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
-    builder.barrier();
     if (present(cache.past)) {
         add_kv_append(builder, {.source = cache.past, .cache = all});
         builder.barrier(); // the last old and the first new 16-bit value may share a word
     }
-    add_kv_append(builder, {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths});
-    builder.barrier();
+    add_kv_append(
+        builder,
+        {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths, .rotation = rotation});
     return all;
 }
 

@@ -85,8 +85,9 @@ CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const 
 Past checked_past(const LayerCall &call);
 
 // Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
-// them, [B,H,P+L,D]; of a cache object, its whole capacity. Without past and present: `fresh` itself. Adds the barriers
-// it needs, before and after.
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past);
+// them, [B,H,P+L,D]; of a cache object, its whole capacity. Without past and present: `fresh` itself. The new rows are
+// rotated on their way, or where they are. The caller adds the barriers before and after.
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past,
+               const Rotation &rotation = {});
 
 } // namespace vkattn

@@ -94,13 +94,12 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     add_projection(builder, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
     const View query = heads_of(slice(joint, 0, width), heads);
     builder.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
-    if (config.rope_theta > 0)
-        add_rope(builder, query, query, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
-                 past.lengths);
+    if (config.rope_theta > 0) add_rope(builder, query, query, layer.rotation(), past.offset(), past.lengths);
     builder.barrier();
 
     const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), past);
     const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), past);
+    builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, heads, config.head_dim);
     CoreAttention core;
     core.query = query;

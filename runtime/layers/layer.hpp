@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/kernels/kv_append.hpp"
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"
@@ -31,8 +32,8 @@ class Layer {
     // A weight by name; an absent view where an optional one was not given.
     View weight(const std::string &name) const;
 
-    // The layer's rotary embedding, as ops/rope.hpp wants it.
-    View rope_frequencies() const { return weight(kRopeFrequencies); }
+    // The layer's rotary embedding; without frequencies where it has none.
+    Rotation rotation() const { return {weight(kRopeFrequencies), config_.rope_interleaved != 0}; }
 
   private:
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name

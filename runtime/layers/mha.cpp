@@ -43,8 +43,7 @@ void add_head_norm(PlanBuilder &builder, const Layer &layer, const std::string &
     add_norm(builder, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
 }
 
-Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
-                          const Past &past) {
+Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
     projected.query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
@@ -55,12 +54,6 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
     add_projection(builder, layer, prefix + "v_proj", inputs.value, projected.value);
     add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
     add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
-    if (config.rope_theta > 0) {
-        builder.barrier();
-        for (const View *view : {&projected.query, &projected.key})
-            add_rope(builder, *view, *view, layer.rope_frequencies(), config.rope_interleaved != 0, past.offset(),
-                     past.lengths);
-    }
     return projected;
 }
 
@@ -111,10 +104,14 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
 
-    const Projected projected = add_projections(builder, layer, inputs, parts.prefix, past);
+    const Projected projected = add_projections(builder, layer, inputs, parts.prefix);
+    const Rotation rotation = layer.rotation();
+    builder.barrier();
+    if (present(rotation.frequencies))
+        add_rope(builder, projected.query, projected.query, rotation, past.offset(), past.lengths);
     CoreAttention core;
     core.query = projected.query;
-    core.key = add_cache(builder, keys, projected.key, past);
+    core.key = add_cache(builder, keys, projected.key, past, rotation);
     core.value = add_cache(builder, values, projected.value, past);
     core.past = past;
     core.kv_head_mapping = config.kv_head_mapping;

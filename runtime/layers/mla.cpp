@@ -35,8 +35,7 @@ void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
 }
 
 void add_rotation(const Mla &mla, const View &from, const View &to) {
-    add_rope(mla.builder, from, to, mla.layer.rope_frequencies(), mla.config().rope_interleaved != 0, mla.past.offset(),
-             mla.past.lengths);
+    add_rope(mla.builder, from, to, mla.layer.rotation(), mla.past.offset(), mla.past.lengths);
 }
 
 // [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated.
@@ -205,6 +204,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const Projected projected = add_projections(mla, tokens);
     builder.barrier();
     const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.past);
+    builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);

@@ -40,7 +40,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
     const LinearChoice choice = choose_tested(builder.context(), problem);
     const bool addressed = choice.shader == LinearShader::kAddresses;
-    Step &step = builder.add_step(builder.pipeline(choice.module, choice.constants), problem.push);
+    Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
     bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);
@@ -48,7 +48,6 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
     bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
     bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
     bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
-    step.written_binding = BINDING_LINEAR_OUTPUT;
     if (!addressed) return choice.reason;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);

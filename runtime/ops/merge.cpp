@@ -110,7 +110,7 @@ void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     constants.OUTPUT_PAIRS = in_pairs(merge.output);
     constants.ACCUMULATES = merge.accumulates;
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
-    Step &step = builder.add_step(builder.pipeline(Module::kMerge, constants), push_of(merge));
+    Step &step = builder.add_step(Module::kMerge, constants, push_of(merge));
     for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
     require_fit(step.groups, builder.context().caps(), "merge");
     bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,
@@ -120,7 +120,6 @@ void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
                    VKATTN_ROLE_PARTIAL_LOG_SUM_EXP));
     bind(builder, step, BINDING_MERGE_OUTPUT, role_view(merge.output, VKATTN_ROLE_OUTPUT));
     bind(builder, step, BINDING_MERGE_LOG_SUM_EXP, role_view(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP));
-    step.written_binding = BINDING_MERGE_OUTPUT;
 }
 
 } // namespace vkattn

@@ -25,13 +25,12 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     constants.BIAS_FORMAT = format_of(bias.tensor);
     constants.OUTPUT_FORMAT = format_of(output.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
-    Step &step = builder.add_step(builder.pipeline(Module::kNorm, constants), push);
+    Step &step = builder.add_step(Module::kNorm, constants, push);
     set_token_grid(builder, step, input.tensor, "norm");
     bind(builder, step, BINDING_NORM_INPUT, input);
     bind(builder, step, BINDING_NORM_WEIGHT, weight);
     bind(builder, step, BINDING_NORM_BIAS, bias);
     bind(builder, step, BINDING_NORM_OUTPUT, output);
-    step.written_binding = BINDING_NORM_OUTPUT;
 }
 
 void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {

@@ -93,8 +93,8 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const View &frequencies, bool interleaved,
-              uint32_t offset, const View &past_lengths) {
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation, uint32_t offset,
+              const View &past_lengths) {
     gpu::RopePush push{};
     for (uint32_t dim = 0; dim < 3; ++dim) {
         push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);
@@ -104,15 +104,14 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
     push.offset = offset;
     gpu::RopeConstants constants;
-    constants.INTERLEAVED = interleaved;
+    constants.INTERLEAVED = rotation.interleaved;
     constants.HAS_PAST_LENGTHS = present(past_lengths);
-    Step &step = builder.add_step(builder.pipeline(Module::kRope, constants), push);
+    Step &step = builder.add_step(Module::kRope, constants, push);
     set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, input.tensor, "rope");
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
-    bind(builder, step, BINDING_ROPE_FREQUENCIES, frequencies);
+    bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);
     bind(builder, step, BINDING_ROPE_PAST_LENGTHS, past_lengths);
-    step.written_binding = BINDING_ROPE_OUTPUT;
 }
 
 } // namespace vkattn

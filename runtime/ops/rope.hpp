@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan/builder.hpp"
+#include "runtime/kernels/kv_append.hpp"
 
 #include <vector>
 
@@ -21,8 +21,8 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
 void check_rope_scaling(const vkattn_rope_scaling &scaling);
 
 // Rotates token l of input [B,H,L,D] by position offset + l (past_lengths[b] + l, if that view is present) into output,
-// which may be the same view. F32, element stride 1. frequencies: an F32 view of 3 words a pair.
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const View &frequencies, bool interleaved,
-              uint32_t offset, const View &past_lengths);
+// which may be the same view. F32, element stride 1.
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation, uint32_t offset,
+              const View &past_lengths);
 
 } // namespace vkattn

@@ -18,6 +18,17 @@ Step::Bound bound_of(PlanBuilder &builder, const View &view) {
 
 } // namespace
 
+std::unique_ptr<const Plan> PlanBuilder::build() {
+    for (size_t i = 0; purpose_ == Purpose::kRun && i < shaders_.size(); ++i) {
+        Step &step = plan_->steps_[i];
+        BindingSet bindings = 0;
+        for (uint32_t binding = 0; binding < kMostBindings; ++binding)
+            if (step.bound[binding].bytes != 0) bindings |= BindingSet{1} << binding;
+        step.pipeline = &context().pipelines().get(shaders_[i].module, bindings, shaders_[i].constants);
+    }
+    return std::move(plan_);
+}
+
 Source PlanBuilder::reserve_workspace(uint64_t bytes) {
     // descriptors then start at the tensors themselves: no two tensors share a bound range, nor seem to
     const uint64_t start = round_up(workspace_next_, descriptor_alignment(context().caps()));
@@ -36,13 +47,13 @@ void PlanBuilder::set_choice(vkattn_kernel kernel, std::string reason) {
     plan_->reason_ = std::move(reason);
 }
 
-Step &PlanBuilder::new_step(const Pipeline &pipeline) {
+Step &PlanBuilder::new_step(Module module, std::span<const uint32_t> constants) {
     constexpr size_t kMostSteps = 1 << 16;
     std::vector<Step> &steps = plan_->steps_;
     if (steps.size() >= kMostSteps)
         fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
     Step &step = steps.emplace_back();
-    step.pipeline = &pipeline;
+    shaders_.push_back({module, {constants.begin(), constants.end()}});
     step.barrier_before = barrier_pending_;
     barrier_pending_ = false;
     return step;

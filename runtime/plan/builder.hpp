@@ -2,6 +2,10 @@
 
 #include "runtime/plan/plan.hpp"
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
 namespace vkattn {
 
 // Makes a plan, dispatch by dispatch.
@@ -13,8 +17,8 @@ class PlanBuilder {
     explicit PlanBuilder(Context &context, Purpose purpose = Purpose::kRun)
         : plan_(new Plan(context)), purpose_(purpose) {}
 
-    // The plan; nothing may be added after it.
-    std::unique_ptr<const Plan> build() { return std::move(plan_); }
+    // The plan, with its pipelines; nothing may be added after it.
+    std::unique_ptr<const Plan> build();
 
     // A role's region must hold what is bound to it.
     void use_role(vkattn_role role) { plan_->roles_[static_cast<size_t>(role)] = true; }
@@ -26,17 +30,13 @@ class PlanBuilder {
     // What every run holds: what `hold` makes before it.
     void set_hold(std::function<std::unique_ptr<RunHold>()> hold) { plan_->hold_ = std::move(hold); }
 
-    template <class Constants>
-    const Pipeline &pipeline(Module module, const Constants &constants) const {
-        static const Pipeline none{};
-        return purpose_ == Purpose::kMeasure ? none : context().pipelines().get(module, constants);
-    }
-    template <class Push>
-    Step &add_step(const Pipeline &pipeline, const Push &push) {
+    // A dispatch, to be given its grid and its bindings. constants, push: structs of shaders/interface; constant id n is
+    // the n-th member.
+    template <class Constants, class Push>
+    Step &add_step(Module module, const Constants &constants, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
-        Step &step = new_step(pipeline);
-        const auto *words = reinterpret_cast<const uint32_t *>(&push);
-        std::copy(words, words + sizeof(Push) / sizeof(uint32_t), step.push.begin());
+        Step &step = new_step(module, words_of(constants));
+        std::ranges::copy(words_of(push), step.push.begin());
         step.push_bytes = sizeof(Push);
         return step;
     }
@@ -52,10 +52,21 @@ class PlanBuilder {
     Context &context() const { return plan_->context_; }
 
   private:
-    Step &new_step(const Pipeline &pipeline);
+    struct Shader { // of a step
+        Module module;
+        std::vector<uint32_t> constants;
+    };
+
+    template <class Struct>
+    static std::span<const uint32_t> words_of(const Struct &words) {
+        static_assert(sizeof(Struct) % sizeof(uint32_t) == 0);
+        return {reinterpret_cast<const uint32_t *>(&words), sizeof(Struct) / sizeof(uint32_t)};
+    }
+    Step &new_step(Module module, std::span<const uint32_t> constants);
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
 
     std::unique_ptr<Plan> plan_;
+    std::vector<Shader> shaders_; // of the plan's steps
     Purpose purpose_;
     uint64_t workspace_next_ = 0;
     bool barrier_pending_ = false;

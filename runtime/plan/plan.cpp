@@ -7,6 +7,7 @@
 #include "runtime/vulkan/submit.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 namespace vkattn {
@@ -136,7 +137,7 @@ vkattn_requirements Plan::requirements() const {
     if (context_.caps().push_descriptors != 0) return result;
     result.descriptor_sets = static_cast<uint32_t>(steps_.size());
     for (const Step &step : steps_) {
-        result.storage_buffer_descriptors += step.pipeline->bindings;
+        result.storage_buffer_descriptors += static_cast<uint32_t>(std::popcount(step.pipeline->bindings));
         result.uniform_buffer_descriptors += step.pipeline->has_uniforms ? 1 : 0;
     }
     return result;
@@ -212,11 +213,11 @@ void Plan::push_addresses(const Step &step, const Regions &regions, std::array<u
 
 void Plan::describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
                     Descriptors &descriptors) const {
-    for (uint32_t binding = 0; binding < step.pipeline->bindings; ++binding) {
-        const bool used = step.bound[binding].bytes != 0;
-        const Region region = region_of(step.bound[used ? binding : step.written_binding], regions);
+    for (uint32_t binding = 0; binding < kMostBindings; ++binding) {
+        if ((step.pipeline->bindings >> binding & 1) == 0) continue;
+        const Region region = region_of(step.bound[binding], regions);
         const Place place = place_of(region.buffer, region.offset, region.bytes, descriptor_alignment(context_.caps()));
-        if (used) set_base(push, binding, place.residue);
+        set_base(push, binding, place.residue);
         descriptors.add(set, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, place.info);
     }
     if (step.pipeline->has_uniforms)

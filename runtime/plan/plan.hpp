@@ -53,7 +53,6 @@ struct Step {
         uint32_t push_word = 0; // of two, low word first; 0: none
     };
     std::array<Address, 2> addresses{}; // device addresses of tensors' first elements, filled at recording
-    uint32_t written_binding = 0;       // one that the kernel always writes: stands in for the unused ones
     bool barrier_before = false;        // against the plan's earlier steps
 };
 

@@ -10,6 +10,7 @@
 #include "shaders/interface/rope.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/coopmat.spv.hpp"
@@ -113,6 +114,21 @@ const ModuleInfo kModules[] = {
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 
+constexpr uint32_t kDecorationSpecId = 1, kDecorationBinding = 33; // the SPIR-V specification's numbers
+
+// Where the numbers stand that a decoration gives.
+std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decoration) {
+    constexpr uint32_t kHeaderWords = 5, kOpDecorate = 71; // the SPIR-V specification's numbers
+    std::vector<size_t> places;
+    for (size_t at = kHeaderWords; at < code.size();) {
+        const uint32_t words = code[at] >> 16, opcode = code[at] & 0xffffu;
+        if (words == 0) break;
+        if (opcode == kOpDecorate && words == 4 && code[at + 2] == decoration) places.push_back(at + 3);
+        at += words;
+    }
+    return places;
+}
+
 const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(module)]; }
 
 } // namespace
@@ -128,17 +144,28 @@ std::span<const char *const> module_constants(Module module) { return info_of(mo
 const ModuleLayout &module_layout(Module module) { return info_of(module).layout; }
 
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
-    constexpr uint32_t kHeaderWords = 5, kOpDecorate = 71, kSpecId = 1; // the SPIR-V specification's numbers
     std::vector<uint32_t> ids;
-    for (size_t at = kHeaderWords; at < code.size();) {
-        const uint32_t words = code[at] >> 16, opcode = code[at] & 0xffffu;
-        if (words == 0) break;
-        if (opcode == kOpDecorate && words == 4 && code[at + 2] == kSpecId) ids.push_back(code[at + 3]);
-        at += words;
-    }
+    for (const size_t at : decorations(code, kDecorationSpecId)) ids.push_back(code[at]);
     std::ranges::sort(ids); // the one of the workgroup's size may be there twice
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     return ids;
+}
+
+BindingSet binding_set(std::span<const uint32_t> code) {
+    BindingSet bindings = 0;
+    for (const size_t at : decorations(code, kDecorationBinding)) bindings |= BindingSet{1} << code[at];
+    return bindings;
+}
+
+std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used, uint32_t uniforms) {
+    std::vector<uint32_t> renumbered(code.begin(), code.end());
+    for (const size_t at : decorations(code, kDecorationBinding)) {
+        const uint32_t number = code[at];
+        const BindingSet before = used & ((BindingSet{1} << number) - 1);
+        const bool is_used = number == uniforms || (used >> number & 1) != 0;
+        renumbered[at] = is_used ? static_cast<uint32_t>(std::popcount(before)) : 0;
+    }
+    return renumbered;
 }
 
 } // namespace vkattn

@@ -48,7 +48,17 @@ std::span<const char *const> module_constants(Module module);
 // The ids of the specialisation constants that a module reads, in order.
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
 
-// Its storage buffers are bound at 0 .. bindings - 1; a uniform block, where there is one, after them.
+// Of storage buffers, a bit for each binding number.
+using BindingSet = uint32_t;
+
+// The binding numbers that a module declares, its uniform block's among them.
+BindingSet binding_set(std::span<const uint32_t> code);
+
+// The module with the bindings of `used` numbered 0, 1, 2 ... in their order. The others, which no invocation reaches,
+// share number 0; `uniforms`, the uniform block's number, becomes the one after those of `used`.
+std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used, uint32_t uniforms);
+
+// Its storage buffers have the binding numbers 0 .. bindings - 1; a uniform block, where there is one, the next.
 struct ModuleLayout {
     uint32_t bindings;
     uint32_t push_bytes;

@@ -3,6 +3,7 @@
 #include "runtime/support/error.hpp"
 #include "shaders/interface/common.h"
 
+#include <bit>
 #include <chrono>
 
 namespace vkattn {
@@ -10,13 +11,13 @@ namespace vkattn {
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
                      vkattn_shader_capture capture)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
-      unpacks_halves_(caps.traits.unpacks_halves),
+      unpacks_halves_(caps.traits.unpacks_halves), max_storage_buffers_(caps.max_storage_buffers_per_stage),
       subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
     if (own_cache_ != VK_NULL_HANDLE) vk_.vkDestroyPipelineCache(device_, own_cache_, nullptr);
-    for (const Layout &layout : layouts_) {
+    for (const auto &[key, layout] : layouts_) {
         vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
         vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
         vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
@@ -44,37 +45,41 @@ std::vector<std::byte> Pipelines::saved() const {
     return data;
 }
 
-const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_t> constants) {
-    const auto [layout, key, entry] = entry_of(module, constants);
+const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<const uint32_t> constants) {
+    const auto [layout, key, entry] = entry_of(module, bindings, constants);
     const std::lock_guard lock(entry.mutex);
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
         const VkPipeline made = create(layout, info.full_subgroups, key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-        entry.pipeline = {made,      layout.pipeline, layout.set,   info.bindings, info.uniform_bytes != 0,
-                          key.first, key.second,      taken.count()};
+        entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
+                          module, key.second,      taken.count()};
     }
     return entry.pipeline;
 }
 
-Pipelines::Found Pipelines::entry_of(Module module, std::span<const uint32_t> constants) {
+Pipelines::Found Pipelines::entry_of(Module module, BindingSet bindings, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
-    const Layout &layout = layout_of(module);
-    auto &[key, entry] = *pipelines_.try_emplace(key_of(module, layout, constants)).first;
+    BindingSet &declared = declared_[static_cast<size_t>(module)];
+    if (declared == 0) declared = binding_set(module_code(module));
+    const LayoutKey layout_key{module, bindings & declared};
+    const Layout &layout = layout_of(layout_key);
+    auto &[key, entry] = *pipelines_.try_emplace({layout_key, values_of(layout, constants)}).first;
     return {layout, key, entry};
 }
 
-Pipelines::Key Pipelines::key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const {
-    Key key{module, {}};
-    key.second.reserve(layout.constant_ids.size());
+std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
+                                                         std::span<const uint32_t> constants) const {
+    std::vector<SpecialisationConstant> values;
+    values.reserve(layout.constant_ids.size());
     for (const uint32_t id : layout.constant_ids) {
         if (id == CONSTANT_UNPACKS_HALVES)
-            key.second.push_back({id, unpacks_halves_});
+            values.push_back({id, unpacks_halves_});
         else if (id < constants.size())
-            key.second.push_back({id, constants[id]});
+            values.push_back({id, constants[id]});
     }
-    return key;
+    return values;
 }
 
 size_t Pipelines::count() {
@@ -82,42 +87,56 @@ size_t Pipelines::count() {
     return pipelines_.size();
 }
 
-const Pipelines::Layout &Pipelines::layout_of(Module module) {
-    Layout &layout = layouts_[static_cast<size_t>(module)];
+const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
+    const auto [module, bindings] = key;
     const ModuleLayout &info = module_layout(module);
-    if (layout.set == VK_NULL_HANDLE) {
-        std::vector<VkDescriptorSetLayoutBinding> bindings(info.bindings);
-        for (uint32_t i = 0; i < info.bindings; ++i)
-            bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-        if (info.uniform_bytes != 0)
-            bindings.push_back(
-                {info.bindings, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
-        VkDescriptorSetLayoutCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
-        create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
-        create.bindingCount = static_cast<uint32_t>(bindings.size());
-        create.pBindings = bindings.data();
-        check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
-    }
-    if (layout.pipeline == VK_NULL_HANDLE) {
-        const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, info.push_bytes};
-        VkPipelineLayoutCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-        create.setLayoutCount = 1;
-        create.pSetLayouts = &layout.set;
-        create.pushConstantRangeCount = 1;
-        create.pPushConstantRanges = &push;
-        check(vk_.vkCreatePipelineLayout(device_, &create, nullptr, &layout.pipeline), "vkCreatePipelineLayout");
-    }
-    if (layout.module == VK_NULL_HANDLE) {
-        VkShaderModuleCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-        create.codeSize = module_code(module).size_bytes();
-        create.pCode = module_code(module).data();
-        check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
-        layout.constant_ids = specialisation_ids(module_code(module));
-    }
+    const uint32_t buffers = static_cast<uint32_t>(std::popcount(bindings));
+    if (buffers > max_storage_buffers_)
+        fail(VKATTN_ERROR_UNSUPPORTED, module_name(module), ": binds ", buffers,
+             " storage buffers, expected at most maxPerStageDescriptorStorageBuffers, which is ", max_storage_buffers_);
+    Layout &layout = layouts_[key];
+    layout.bindings = bindings;
+    if (layout.set == VK_NULL_HANDLE) add_set_layout(info, layout);
+    if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(info, layout);
+    if (layout.module == VK_NULL_HANDLE) add_module(module, layout);
     return layout;
+}
+
+void Pipelines::add_set_layout(const ModuleLayout &info, Layout &layout) const {
+    const uint32_t buffers = static_cast<uint32_t>(std::popcount(layout.bindings));
+    std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
+    for (uint32_t i = 0; i < buffers; ++i)
+        bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+    if (info.uniform_bytes != 0)
+        bindings.push_back({buffers, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
+    VkDescriptorSetLayoutCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+    create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
+    create.bindingCount = static_cast<uint32_t>(bindings.size());
+    create.pBindings = bindings.data();
+    check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
+}
+
+void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) const {
+    const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, info.push_bytes};
+    VkPipelineLayoutCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+    create.setLayoutCount = 1;
+    create.pSetLayouts = &layout.set;
+    create.pushConstantRangeCount = 1;
+    create.pPushConstantRanges = &push;
+    check(vk_.vkCreatePipelineLayout(device_, &create, nullptr, &layout.pipeline), "vkCreatePipelineLayout");
+}
+
+void Pipelines::add_module(Module module, Layout &layout) const {
+    const std::vector<uint32_t> code =
+        renumber_bindings(module_code(module), layout.bindings, module_layout(module).bindings);
+    VkShaderModuleCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+    create.codeSize = code.size() * sizeof(uint32_t);
+    create.pCode = code.data();
+    check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+    layout.constant_ids = specialisation_ids(code);
 }
 
 VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,

@@ -23,15 +23,15 @@ struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
     VkDescriptorSetLayout set_layout;
-    uint32_t bindings; // storage buffers 0 .. bindings - 1
-    bool has_uniforms; // a uniform buffer at binding number `bindings`
+    BindingSet bindings; // of the module's storage buffers: those that it uses, bound at 0, 1, 2 ... in their order
+    bool has_uniforms;   // a uniform buffer at the next
     Module module;
     std::span<const SpecialisationConstant> constants; // those that the module reads
     double compile_ms;                                 // what vkCreateComputePipelines took
 };
 
-// Compute pipelines, built on first use and kept: one for each module and values of the specialisation constants that it
-// reads. Thread safe; threads that want different ones compile side by side.
+// Compute pipelines, built on first use and kept: one for each module, the bindings that it uses, and the values of the
+// specialisation constants that it reads. Thread safe; threads that want different ones compile side by side.
 class Pipelines {
   public:
     Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
@@ -48,13 +48,9 @@ class Pipelines {
     // What the driver keeps of each compilation.
     vkattn_shader_capture capture() const { return capture_; }
 
-    // Constants: a struct made of one of the constant lists in shaders/interface/; constant id n is its n-th member.
-    template <class Constants>
-    const Pipeline &get(Module module, const Constants &constants) {
-        static_assert(sizeof(Constants) % sizeof(uint32_t) == 0);
-        return find_or_create(module,
-                              {reinterpret_cast<const uint32_t *>(&constants), sizeof(Constants) / sizeof(uint32_t)});
-    }
+    // bindings: those of the module's that the call binds. constants: by their ids. Fails with VKATTN_ERROR_UNSUPPORTED
+    // where they are more storage buffers than the device takes.
+    const Pipeline &get(Module module, BindingSet bindings, std::span<const uint32_t> constants);
 
     // How many there are so far.
     size_t count();
@@ -65,12 +61,14 @@ class Pipelines {
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
         VkShaderModule module = VK_NULL_HANDLE;
         std::vector<uint32_t> constant_ids; // of the module
+        BindingSet bindings = 0;
     };
     struct Entry {
         std::mutex mutex; // held while it is compiled: others are compiled meanwhile
         Pipeline pipeline{};
     };
-    using Key = std::pair<Module, std::vector<SpecialisationConstant>>;
+    using LayoutKey = std::pair<Module, BindingSet>;
+    using Key = std::pair<LayoutKey, std::vector<SpecialisationConstant>>;
 
     struct Found {
         const Layout &layout; // complete
@@ -79,10 +77,12 @@ class Pipelines {
     };
 
     // All three stay where they are.
-    Found entry_of(Module module, std::span<const uint32_t> constants);
-    const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
-    const Layout &layout_of(Module module);
-    Key key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const;
+    Found entry_of(Module module, BindingSet bindings, std::span<const uint32_t> constants);
+    const Layout &layout_of(LayoutKey key);
+    void add_set_layout(const ModuleLayout &info, Layout &layout) const;
+    void add_pipeline_layout(const ModuleLayout &info, Layout &layout) const;
+    void add_module(Module module, Layout &layout) const;
+    std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
@@ -92,9 +92,11 @@ class Pipelines {
     vkattn_shader_capture capture_;
     bool push_descriptors_;
     uint32_t unpacks_halves_; // the trait
-    uint32_t subgroup_size_;  // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
-    std::mutex mutex_;        // of layouts_ and of the map
-    Layout layouts_[static_cast<size_t>(Module::kCount)];
+    uint32_t max_storage_buffers_;
+    uint32_t subgroup_size_; // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
+    std::mutex mutex_;       // of what follows
+    BindingSet declared_[static_cast<size_t>(Module::kCount)]{}; // by the modules; 0: not looked up yet
+    std::map<LayoutKey, Layout> layouts_;
     std::map<Key, Entry> pipelines_;
 };
 

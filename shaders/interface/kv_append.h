@@ -14,7 +14,8 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_CU_SEQLENS 3
 #define BINDING_APPEND_BLOCK_TABLE 4
 #define BINDING_APPEND_LENGTHS 5
-#define APPEND_BINDINGS 6
+#define BINDING_APPEND_FREQUENCIES 6
+#define APPEND_BINDINGS 7
 
 /* cu_seqlens: rows behind a sequence's end are left out, or read as if they were its own (which costs nothing, and
  * leaves no gaps) */
@@ -27,6 +28,12 @@ namespace vkattn::gpu {
 #define PAGED_SOURCE 1u
 #define PAGED_CACHE 2u
 
+/* which neighbours are pairs of the rotary embedding, where rows are rotated on their way: elements i and i + D / 2, or
+ * 2 i and 2 i + 1 */
+#define ROTATED_NONE 0u
+#define ROTATED_HALVES 1u
+#define ROTATED_INTERLEAVED 2u
+
 /* IN_BLOCKS: four neighbours at a time, from whole words to whole words */
 #define APPEND_CONSTANTS(X)                                                                                            \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
@@ -38,7 +45,8 @@ namespace vkattn::gpu {
     X(6, PAGE_SIZE, 8)                                                                                                 \
     X(7, HEAD_DIM, 2)                                                                                                  \
     X(8, IN_BLOCKS, 0)                                                                                                 \
-    X(9, HAS_LENGTHS, 0)
+    X(9, HAS_LENGTHS, 0)                                                                                               \
+    X(10, ROTATED, 0)
 
 struct AppendPush {
     uint bases[4];

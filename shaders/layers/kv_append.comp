@@ -3,7 +3,8 @@
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
 // past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
-// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long.
+// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With ROTATED, rows are turned by
+// the rotary embedding of their position on the way; frequencies as in layers/rope.comp.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
 #version 460
@@ -19,6 +20,7 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 #include "common/push.glsl"
 #include "common/quantise.glsl"
 #include "common/quantised.glsl"
+#include "layers/rotation.glsl"
 
 #define TENSOR source
 #define TENSOR_BINDING BINDING_APPEND_SOURCE
@@ -36,6 +38,37 @@ layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer P
 layout(set = 0, binding = BINDING_APPEND_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 layout(set = 0, binding = BINDING_APPEND_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 layout(set = 0, binding = BINDING_APPEND_LENGTHS, std430) readonly buffer LengthsBuffer { int lengths[]; };
+layout(set = 0, binding = BINDING_APPEND_FREQUENCIES, std430) readonly buffer FrequencyBuffer {
+    uint frequency_words[];
+};
+
+// A row on its way into the cache.
+struct AppendedRow {
+    uint source; // the element of its first dim
+    uint cache;
+    uint position;
+};
+
+float load_dim(AppendedRow row, uint dim) {
+    return source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+}
+
+// One element of the row as the rotary embedding turns it.
+float load_rotated(AppendedRow row, uint dim) {
+    const uint pairs = HEAD_DIM / 2;
+    bool interleaved = ROTATED == ROTATED_INTERLEAVED;
+    uint pair = interleaved ? dim / 2 : dim % pairs;
+    bool second = interleaved ? dim % 2 != 0 : dim >= pairs;
+    uint partner = interleaved ? dim ^ 1u : (second ? dim - pairs : dim + pairs);
+    uint word = base_bytes(BINDING_APPEND_FREQUENCIES) / 4 + 3 * pair;
+    vec2 rotation =
+        rotation_of(row.position, uvec3(frequency_words[word], frequency_words[word + 1], frequency_words[word + 2]));
+    return load_dim(row, dim) * rotation.x + load_dim(row, partner) * (second ? rotation.y : -rotation.y);
+}
+
+float load_element(AppendedRow row, uint dim) {
+    return ROTATED == ROTATED_NONE ? load_dim(row, dim) : load_rotated(row, dim);
+}
 
 // Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
 void store_half(uint byte_offset, uint bits) {
@@ -61,28 +94,32 @@ void store_block(const uint format, uint byte_offset, QuantisedBlock block) {
     store_half(byte_offset + 4 * words, carried);
 }
 
-void append_block(uint from, uint to) {
+void append_block(AppendedRow row, uint dim) {
     float values[QUANTISED_BLOCK];
-    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
-        values[i] = source_load(SOURCE_FORMAT, from + i * push.source_strides[3]);
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_element(row, dim + i);
+    uint to = row.cache + dim * push.cache_strides[3];
     store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + quantised_block(CACHE_FORMAT, to),
                 quantise(CACHE_FORMAT, values));
 }
 
-void append_four(uint from, uint to) {
-    vec4 four = source_load4(SOURCE_FORMAT, true, from, 1);
-    cache_store2(CACHE_FORMAT, true, to, 1, four.xy);
-    cache_store2(CACHE_FORMAT, true, to + 2, 1, four.zw);
+void append_four(AppendedRow row, uint dim) {
+    vec4 four;
+    if (ROTATED == ROTATED_NONE)
+        four = source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
+    else
+        for (uint i = 0; i < 4; ++i) four[i] = load_rotated(row, dim + i);
+    cache_store2(CACHE_FORMAT, true, row.cache + dim, 1, four.xy);
+    cache_store2(CACHE_FORMAT, true, row.cache + dim + 2, 1, four.zw);
 }
 
-void append_pair(uint from, uint to, bool second) {
-    float value = source_load(SOURCE_FORMAT, from);
-    if (!second) {
+void append_pair(AppendedRow row, uint dim) {
+    float value = load_element(row, dim);
+    uint to = row.cache + dim * push.cache_strides[3];
+    if (dim + 1 == HEAD_DIM) {
         cache_store(CACHE_FORMAT, to, value);
         return;
     }
-    vec2 pair = vec2(value, source_load(SOURCE_FORMAT, from + push.source_strides[3]));
-    cache_store2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], pair);
+    cache_store2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], vec2(value, load_element(row, dim + 1)));
 }
 
 // Where the block table says that a position's page lies.
@@ -129,14 +166,14 @@ void main() {
         if (PAGED == PAGED_SOURCE) source = row; // of a page outside the pool some row: keys there are hidden
         if (PAGED == PAGED_CACHE) place = row;
     }
-    uint from = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2] +
-                dim * push.source_strides[3];
-    uint to = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2] +
-              dim * push.cache_strides[3];
+    AppendedRow row;
+    row.source = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2];
+    row.cache = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2];
+    row.position = position;
     if (is_quantised(CACHE_FORMAT))
-        append_block(from, to);
+        append_block(row, dim);
     else if (IN_BLOCKS != 0u)
-        append_four(from, to);
+        append_four(row, dim);
     else
-        append_pair(from, to, dim + 1 < HEAD_DIM);
+        append_pair(row, dim);
 }

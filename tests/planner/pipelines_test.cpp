@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <string>
 
@@ -31,6 +32,14 @@ void plan_decode(Context &context, std::uint64_t kv_len) {
     const AttentionProblem problem = check_attention(desc);
     PlanBuilder builder(context);
     add_attention(builder, problem, roles_of(problem));
+    builder.build();
+}
+
+constexpr BindingSet kBindingsOfMerge = 1u << BINDING_OUTPUT | 1u << BINDING_SCORES;
+
+const Pipeline &merge_pipeline(Context &context, const gpu::AttentionConstants &constants) {
+    return context.pipelines().get(Module::kMergeParts, kBindingsOfMerge,
+                                   {reinterpret_cast<const std::uint32_t *>(&constants), sizeof constants / 4});
 }
 
 } // namespace
@@ -54,14 +63,32 @@ TEST_CASE("a constant that a module does not read makes no new pipeline") {
     Context context(test_context());
     gpu::AttentionConstants constants;
     constants.FEATURES = FEATURE_PARTS;
-    const Pipeline &merge = context.pipelines().get(Module::kMergeParts, constants);
+    const Pipeline &merge = merge_pipeline(context, constants);
     constants.KEY_FORMAT = FORMAT_Q4_0;
     constants.HEAD_DIM = 96;
     constants.KEY_ROW_BYTES = 36;
-    CHECK(&context.pipelines().get(Module::kMergeParts, constants) == &merge);
+    CHECK(&merge_pipeline(context, constants) == &merge);
     constants.V_HEAD_DIM = 96;
-    CHECK(&context.pipelines().get(Module::kMergeParts, constants) != &merge);
+    CHECK(&merge_pipeline(context, constants) != &merge);
     CHECK(context.pipelines().count() == 2);
+}
+
+TEST_CASE("a pipeline binds what the call binds of what its module declares") {
+    Context context(test_context());
+    const Pipeline &merge = context.pipelines().get(Module::kMergeParts, kBindingsOfMerge | 1u << BINDING_QUERY, {});
+    CHECK(merge.bindings == kBindingsOfMerge);
+}
+
+TEST_CASE("used bindings are numbered in their order, the others share the first") {
+    const std::span<const std::uint32_t> code = module_code(Module::kMergeParts);
+    const BindingSet declared = binding_set(code);
+    for (const std::uint32_t binding : {BINDING_OUTPUT, BINDING_SCORES, BINDING_SINKS, ATTENTION_BINDINGS})
+        CHECK((declared >> binding & 1) == 1);
+    CHECK((declared >> BINDING_QUERY & 1) == 0);
+    const std::vector<std::uint32_t> renumbered = renumber_bindings(code, kBindingsOfMerge, ATTENTION_BINDINGS);
+    CHECK(binding_set(renumbered) == 0b111); // the two, and the uniform block
+    CHECK(renumbered.size() == code.size());
+    CHECK(binding_set(renumber_bindings(code, declared, ATTENTION_BINDINGS)) == (1u << std::popcount(declared)) - 1);
 }
 
 TEST_CASE("the specialisation constants of a module are those that its code names") {
