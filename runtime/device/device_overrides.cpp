@@ -52,6 +52,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_COOPERATIVE_MATRIX, "cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
     {VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS, "cooperative_matrix_reductions",
      &vkattn_device_facts::cooperative_matrix_reductions},
+    {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
 });
 
 constexpr bool in_order() {
