@@ -87,12 +87,12 @@ function(vkattn_shader_dependencies name arguments flags)
     endif()
 endfunction()
 
-# Sets COMMANDS to those that turn the module, compiled for TARGET, into the file named FINAL.
-function(vkattn_shader_tools target compiled optimised commands final)
+# Sets COMMANDS to those that turn the module, compiled for TARGET, into the file named FINAL by PASSES of spirv-opt.
+function(vkattn_shader_tools target compiled optimised passes commands final)
     set(${final} ${compiled} PARENT_SCOPE)
     set(list "")
     if(VKATTN_SPIRV_OPT)
-        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=${target} -O ${compiled} -o ${optimised})
+        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=${target} ${passes} ${compiled} -o ${optimised})
         set(${final} ${optimised} PARENT_SCOPE)
         set(compiled ${optimised})
     endif()
@@ -119,7 +119,7 @@ function(vkattn_shader_extension extension words version)
 endfunction()
 
 function(vkattn_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "" "VULKAN" "DEFINES;EXTENSIONS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "VULKAN" "DEFINES;EXTENSIONS")
     set(target vulkan1.1)
     if(arg_VULKAN)
         set(target vulkan${arg_VULKAN})
@@ -142,7 +142,11 @@ function(vkattn_shader name source)
         DEPENDS ${source} ${dependencies}
         COMMENT "Compiling shader ${name}" VERBATIM)
 
-    vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv commands final)
+    set(passes -O)
+    if(arg_KEEP_FUNCTIONS)
+        set(passes --eliminate-dead-functions --eliminate-dead-variables --strip-debug --compact-ids)
+    endif()
+    vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv "${passes}" commands final)
     add_custom_command(OUTPUT ${header}
         ${commands}
         COMMAND ${CMAKE_COMMAND} -DINPUT=${final} -DOUTPUT=${header} -DNAME=${name}

@@ -1,9 +1,5 @@
 """How many multiply-adds an iteration of the key loop of vkattn's kernels has, from their specialisation constants."""
 
-FLASH_COLUMNS = 8  # COLUMNS_OF_FLASH_TILE, KEYS_OF_FLASH_TILE of shaders/interface/attention.h
-FLASH_KEYS = 32
-FLASH_CHUNK = 32  # dims
-
 
 def up(value, unit):
     return -(-value // unit)
@@ -12,9 +8,11 @@ def up(value, unit):
 def multiply_adds(module, constants):
     """Of both products: of a lane, or matrix instructions of a subgroup; None for a module whose loop is not over tiles."""
     name = module.partition(" ")[0]
-    if name == "flash":
-        dims = sum(up(constants[size], FLASH_CHUNK) * FLASH_CHUNK for size in ("HEAD_DIM", "V_HEAD_DIM"))
-        return constants["ROWS"] * FLASH_KEYS // FLASH_COLUMNS * dims
+    if name in ("flash", "flash_halves", "flash_wide_halves"):
+        element = 8 if name == "flash_wide_halves" else 4
+        dims = up(constants["HEAD_DIM"], constants["DIMS_OF_CHUNK"]) * constants["DIMS_OF_CHUNK"]
+        value_dims = up(constants["V_HEAD_DIM"], element * constants["COLUMNS"]) * element * constants["COLUMNS"]
+        return constants["ROWS"] * constants["KEYS_OF_INVOCATION"] * (dims + value_dims)
     if name.startswith("coopmat"):
         strip = constants["MATRIX_M"] * constants["DIM_SUBGROUPS"]
         keys = constants["KEYS_OF_TILE"]

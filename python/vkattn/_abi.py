@@ -22,7 +22,7 @@ KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY = 1, 2, 4
 CACHE_PARTS = {"keys": 0, "values": 1}
 MAX_CHECKS, MAX_CANDIDATES = 128, 128
-TRAIT_COUNT = 31
+TRAIT_COUNT = 32
 
 
 def structure(name, *fields):

@@ -54,6 +54,7 @@ constexpr auto kTraits = std::to_array<Trait>({
      &vkattn_device_facts::cooperative_matrix_reductions},
     {VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE, "max_storage_buffers_per_stage",
      &vkattn_device_facts::max_storage_buffers_per_stage},
+    {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
 });
 
 constexpr bool in_order() {

@@ -146,6 +146,30 @@ uint32_t workgroups_that_fill(uint32_t shader_cores) {
     return shader_cores == 0 ? kUnknown : shader_cores * kWorkgroupsOfCore;
 }
 
+// Compilers for one vendor's GPUs like the same shapes, whoever wrote them: the instructions are the vendor's.
+GpuClass class_of_gpu(const vkattn_device_facts &facts) {
+    constexpr uint32_t kApple = 0x106b, kArm = 0x13b5;
+    constexpr uint32_t kHoneykrisp = 26; // VkDriverId: not in the headers of Debian 12
+    if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return GpuClass::kOther;
+    if (facts.driver_id == kHoneykrisp) return GpuClass::kApple; // its vendor is Mesa
+    switch (facts.vendor_id) {
+    case kAmd: // RDNA has subgroups of 32, too
+        return facts.min_subgroup_size == 64 ? GpuClass::kGcn : GpuClass::kRdna;
+    case kApple:
+        return GpuClass::kApple;
+    case kQualcomm:
+        return GpuClass::kAdreno;
+    case kIntel:
+        return GpuClass::kIntel;
+    case kNvidia:
+        return GpuClass::kNvidia;
+    case kArm:
+        return GpuClass::kMali;
+    default:
+        return GpuClass::kOther;
+    }
+}
+
 } // namespace
 
 DeviceTraits device_traits(const vkattn_device_facts &facts) {
@@ -155,6 +179,7 @@ DeviceTraits device_traits(const vkattn_device_facts &facts) {
     if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts.device_type);
     if (traits.parallel_workgroups == 0) traits.parallel_workgroups = workgroups_that_fill(facts.shader_cores);
     if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
+    if (traits.gpu_class == 0) traits.gpu_class = static_cast<uint32_t>(class_of_gpu(facts));
     return traits;
 }
 

@@ -4,6 +4,9 @@
 
 namespace vkattn {
 
+// Kinds of GPUs that like shaders of one shape: DeviceTraits::gpu_class.
+enum class GpuClass : uint32_t { kOther, kRdna, kGcn, kApple, kAdreno, kMali, kIntel, kNvidia, kCount };
+
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
 // Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
@@ -32,6 +35,7 @@ struct DeviceTraits {
     uint32_t unroll_matrices = 1; // loops over matrices are written out; 0: the driver's compiler takes too long for it
     uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers
     uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
+    uint32_t gpu_class = 0; // GpuClass, whose shapes kernels without matrix units take; 0 in the table: by the vendor
 };
 
 // The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's

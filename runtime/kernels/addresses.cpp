@@ -92,7 +92,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
     if (rows_of(problem) > most_rows || problem.kv_len < 2 * kFewestKeysOfPart) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
-    return parts_to_fill(problem, caps, workgroups, KEYS_OF_FLASH_TILE);
+    return parts_to_fill(problem, caps, workgroups, kKeysOfGranule);
 }
 
 // Rows [B,Hkv,keys,D] as they are read.
@@ -120,7 +120,7 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool copies = !reads_in_place(problem);
     AttentionShape shape{};
     shape.parts = parts_of(problem, caps);
-    shape.keys_per_dispatch = shape.parts > 1 ? problem.kv_len : keys_of_dispatch(problem, caps, KEYS_OF_FLASH_TILE);
+    shape.keys_per_dispatch = shape.parts > 1 ? problem.kv_len : keys_of_dispatch(problem, caps, kKeysOfGranule);
     if (copies) stage(problem, tile.step, shape);
     AttentionShape::Dispatch &dispatch = shape.dispatches[0];
     dispatch = {Module::kFlashAddresses,

@@ -1,7 +1,9 @@
-// decode and latent_decode: flash's tile with the keys of each row split over workgroups and joined by a merge.
+// decode and latent_decode: the keys of each row split over workgroups and joined by a merge.
+#include "runtime/kernels/decode_tile.hpp"
 #include "runtime/kernels/emit.hpp"
 #include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/split_keys.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -9,19 +11,34 @@
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kRows = 64;        // of a KV head: more fill a device by themselves
-constexpr uint64_t kLatentRows = 512; // the only KV head's: all heads of a few tokens
+constexpr uint64_t kRows = 64;              // of a KV head: more fill a device by themselves
+constexpr uint64_t kLatentRows = 512;       // the only KV head's: all heads of a few tokens
+constexpr uint64_t kRowsOfDecodeShader = 8; // that share each read of K and V through a core's cache
 constexpr uint32_t kPays = 60, kServes = 20;
+
+// One dispatch for all keys: decode's own for a few rows, flash's for more.
+AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return rows_of(problem) <= kRowsOfDecodeShader ? decode_dispatch(problem, decode_tile(problem, caps), parts)
+                                                   : flash_dispatch(problem, flash_tile(problem, caps), parts);
+}
+
+// What either shader takes at a time.
+uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
+    if (is_decode(dispatch)) return keys_of_step(dispatch);
+    return dispatch.constants.COLUMNS * dispatch.constants.KEYS_OF_INVOCATION;
+}
 
 // Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
 // attend.
-uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
-    const uint32_t rows = tile.rows * tile.row_groups;
-    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), rows)} * problem.kv_heads * problem.batch;
-    const uint64_t filling = uint64_t{caps.traits.parallel_workgroups} * (kMostRowGroups / tile.row_groups);
+uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
+    const AttentionShape::Dispatch dispatch = dispatch_of(problem, caps, 1);
+    const auto [x, y, z] = dispatch.groups;
+    const uint64_t workgroups = uint64_t{x} * y * z;
+    const uint64_t filling = caps.traits.parallel_workgroups * kInvocations / dispatch.constants.WORKGROUP_SIZE;
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
     return parts_between(problem, std::min(divide_up(filling, workgroups), most),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, KEYS_OF_FLASH_TILE)));
+                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile(dispatch))));
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
@@ -35,8 +52,7 @@ std::string obstacle_of_latents(const AttentionProblem &problem, const DeviceCap
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most_rows) {
-    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           parts_of(problem, caps, flash_tile(problem, caps)) > 1;
+    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart && parts_of(problem, caps) > 1;
 }
 
 uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -48,11 +64,10 @@ uint32_t rank_of_latents(const AttentionProblem &problem, const DeviceCaps &caps
 }
 
 AttentionShape shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
-    const FlashTile tile = flash_tile(problem, caps);
     AttentionShape shape{};
-    shape.parts = std::max(parts_of(problem, caps, tile), 2u); // a single one would need no merge
+    shape.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
     shape.keys_per_dispatch = problem.kv_len;
-    shape.dispatches[0] = flash_dispatch(problem, tile, shape.parts);
+    shape.dispatches[0] = dispatch_of(problem, caps, shape.parts);
     finish_parts(problem, caps, kernel, true, shape);
     return shape;
 }
@@ -65,6 +80,13 @@ AttentionShape shape_of_latents(const AttentionProblem &problem, const DeviceCap
     return shape_of(problem, caps, VKATTN_KERNEL_LATENT_DECODE);
 }
 
+std::string describe(const AttentionShape &shape) {
+    if (!is_decode(shape.dispatches[0])) return describe_flash(shape);
+    const gpu::AttentionConstants &c = shape.dispatches[0].constants;
+    return text(c.WORKGROUP_SIZE / c.COLUMNS, " x ", c.COLUMNS, " invocations of ", c.KEYS_OF_INVOCATION, " keys, ",
+                c.ROWS, c.ROWS == 1 ? " row" : " rows");
+}
+
 constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
 
 } // namespace
@@ -75,7 +97,7 @@ const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
                                  .obstacle = obstacle,
                                  .rank = rank,
                                  .shape = shape,
-                                 .describe = describe_flash,
+                                 .describe = describe,
                                  .emit = emit_split_keys};
 
 const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
@@ -84,7 +106,7 @@ const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
                                        .obstacle = obstacle_of_latents,
                                        .rank = rank_of_latents,
                                        .shape = shape_of_latents,
-                                       .describe = describe_flash,
+                                       .describe = describe,
                                        .emit = emit_split_keys};
 
 } // namespace vkattn

@@ -37,7 +37,7 @@ uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &cap
 }
 
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest) {
-    const uint64_t most = std::max(problem.kv_len / KEYS_OF_FLASH_TILE, 1u);
+    const uint64_t most = std::max(problem.kv_len / kKeysOfGranule, 1u);
     const uint64_t wanted = problem.tile.parts == 0 ? rule : std::min<uint64_t>(problem.tile.parts, most);
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }

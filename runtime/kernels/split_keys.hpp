@@ -10,6 +10,9 @@ namespace vkattn {
 // Keys that a workgroup attends in one dispatch on a device that ends a shader's loops: few enough for the largest heads.
 constexpr uint32_t kKeysOfBoundedLoops = 256;
 
+// Parts of keys are multiples of it, as far as the keys allow.
+constexpr uint32_t kKeysOfGranule = 32;
+
 // Keys that a workgroup may attend in one dispatch, whole tiles of so many. Masks in blocks take a loop for each pair of
 // blocks, and so one tile where loops are bounded.
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);

@@ -19,9 +19,15 @@
 #include "vkattn_shaders/coopmat2_rolled.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/coopmat_rolled.spv.hpp"
+#include "vkattn_shaders/decode.spv.hpp"
+#include "vkattn_shaders/decode_halves.spv.hpp"
+#include "vkattn_shaders/decode_halves_subgroups.spv.hpp"
+#include "vkattn_shaders/decode_subgroups.spv.hpp"
 #include "vkattn_shaders/embedding.spv.hpp"
 #include "vkattn_shaders/flash.spv.hpp"
 #include "vkattn_shaders/flash_addresses.spv.hpp"
+#include "vkattn_shaders/flash_halves.spv.hpp"
+#include "vkattn_shaders/flash_wide_halves.spv.hpp"
 #include "vkattn_shaders/kv_append.spv.hpp"
 #include "vkattn_shaders/linear.spv.hpp"
 #include "vkattn_shaders/linear_addresses.spv.hpp"
@@ -62,6 +68,27 @@ constexpr uint32_t kAttentionUniforms = sizeof(gpu::AttentionParameters);
 // In the order of enum Module.
 const ModuleInfo kModules[] = {
     {"flash", flash_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"flash_halves",
+     flash_halves_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"flash_wide_halves",
+     flash_wide_halves_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"decode", decode_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"decode_subgroups",
+     decode_subgroups_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
+    {"decode_halves",
+     decode_halves_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, false}},
+    {"decode_halves_subgroups",
+     decode_halves_subgroups_spv,
+     kAttentionConstants,
+     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
     {"flash_addresses",
      flash_addresses_spv,
      kAttentionConstants,

@@ -9,6 +9,12 @@ namespace vkattn {
 // The SPIR-V modules, one for each line of the variant table in shaders/CMakeLists.txt.
 enum class Module : uint32_t {
     kFlash,
+    kFlashHalves,
+    kFlashWideHalves,
+    kDecode,
+    kDecodeSubgroups,
+    kDecodeHalves,
+    kDecodeHalvesSubgroups,
     kFlashAddresses,
     kCoopmat,
     kCoopmatRolled,

@@ -43,4 +43,9 @@ mat2x4 load_value_vector(Row row, uint key, uint dim) {
                              value_element(row, key), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
 }
 
+// The same as they are stored, of aligned rows of 16 bits.
+uvec4 load_key_halves(Row row, uint key, uint dim) { return key_load8_halves(key_element(row, key) + dim); }
+
+uvec4 load_value_halves(Row row, uint key, uint dim) { return value_load8_halves(value_element(row, key) + dim); }
+
 #endif

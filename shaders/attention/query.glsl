@@ -22,6 +22,9 @@ mat2x4 load_query_vector(Row row, uint dim) {
                              dim, HEAD_DIM, QUERY_DIM_STRIDE);
 }
 
+// The same as they are stored, of aligned rows of 16 bits.
+uvec4 load_query_halves(Row row, uint dim) { return query_load8_halves(query_element(row) + dim); }
+
 // Dims 4 * block to 4 * block + 3 of a row that has them.
 vec4 load_query_block(uint row_element, uint block) {
     return query_load4(QUERY_FORMAT, has(FEATURE_QUERY_PAIRS), row_element + 4 * block * QUERY_DIM_STRIDE,

@@ -80,14 +80,14 @@ namespace vkattn::gpu {
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define UNFUSED_WORKGROUP_SIZE 64u
-#define COLUMNS_OF_FLASH_TILE 8u /* invocations that share a row of a tile in shared memory */
-#define KEYS_OF_FLASH_TILE 32u
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
  * of a block of block_mask.
  *
- * Of flash: ROWS, query rows of an invocation.
+ * Of flash: ROWS, query rows of an invocation; COLUMNS, invocations that share a row; KEYS_OF_INVOCATION, keys of a tile
+ * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
+ * multiples of 8 and of 4; QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk at a time.
  *
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
@@ -129,7 +129,11 @@ namespace vkattn::gpu {
     X(30, BLOCK_Q_LEN, 1)                                                                                              \
     X(31, BLOCK_KV_LEN, 1)                                                                                             \
     X(32, READS_AHEAD, 0)                                                                                              \
-    X(33, STAGED, 0)
+    X(33, STAGED, 0)                                                                                                   \
+    X(34, COLUMNS, 8)                                                                                                  \
+    X(35, KEYS_OF_INVOCATION, 4)                                                                                       \
+    X(36, KEYS_OF_CHUNK, 32)                                                                                           \
+    X(37, QUERY_STAGED, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

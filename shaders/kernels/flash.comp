@@ -2,9 +2,10 @@
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B). WORKGROUP_SIZE invocations are COLUMNS wide:
-// an invocation owns ROWS rows of the tile, ROW_GROUPS apart, and of them the scores of KEYS / COLUMNS keys, COLUMNS
-// apart, and four output dims in each CHUNK. K and V pass through shared memory CHUNK dims at a time, so that what a
-// workgroup needs there does not grow with the head sizes. No subgroup operation.
+// an invocation owns ROWS rows of the tile, ROW_GROUPS apart, and of them the scores of KEYS_OF_INVOCATION keys, COLUMNS
+// apart, and the elements of the output that are COLUMNS apart. Both products run from registers in small loops, which
+// compilers leave small; what is rare stands in loops of its own, over numbers in shared memory, and costs those two no
+// register. No subgroup operation.
 //
 // Long contexts may take several dispatches in turn, each over keys first_key .. last_key - 1, so that a dispatch's work
 // is bounded; the rows' states wait between them as attention/states.glsl says. Where rows are few, a workgroup attends
@@ -16,148 +17,167 @@
 layout(local_size_x_id = 0) in;
 
 #include "attention/dropout.glsl"
-#include "attention/key_value.glsl"
 #include "attention/key_walk.glsl"
 #include "attention/output.glsl"
-#include "attention/query.glsl"
 #include "attention/rows.glsl"
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
-#include "attention/variant.glsl"
+#include "kernels/flash/tiles.glsl"
 
-const uint COLUMNS = COLUMNS_OF_FLASH_TILE;
-const uint KEYS = KEYS_OF_FLASH_TILE;
-const uint BLOCKS = 8;           // of four dims in a chunk
-const uint CHUNK = 4 * BLOCKS;   // dims
-const uint VECTORS = BLOCKS / 2; // of eight dims
-const uint PITCH = BLOCKS + 1;   // between rows: neighbours lie in other banks
-const uint ROW_GROUPS = WORKGROUP_SIZE / COLUMNS;
-const uint TILE_ROWS = ROW_GROUPS * ROWS;
-const uint CHUNKS = (HEAD_DIM + CHUNK - 1) / CHUNK;
-const uint VALUE_CHUNKS = (V_HEAD_DIM + CHUNK - 1) / CHUNK;
+const uint BLOCKS = VALUE_ELEMENTS * BLOCKS_OF_ELEMENT; // of four dims of the output, of an invocation and a row
 
-shared vec4 query_tile[TILE_ROWS * PITCH];
-shared vec4 kv_tile[KEYS * PITCH];
-shared vec4 weight_tile[TILE_ROWS * PITCH];   // [row][column]: of keys column, column + COLUMNS, ...
-shared float partial_tile[TILE_ROWS * PITCH]; // [row][column]: a maximum or a sum of a column's keys
+float scores_of_rows[ROWS * KEYS_OF_INVOCATION];
+SoftmaxState row_states[ROWS]; // maxima are those of the whole rows, sums those of this column's keys
+vec4 sums[ROWS * BLOCKS];
 
-uint column() { return gl_LocalInvocationID.x % COLUMNS; }
-uint tile_row(uint r) { return gl_LocalInvocationID.x / COLUMNS + r * ROW_GROUPS; }
-
-RowTile rows; // of the workgroup
-
-// Keys past the end are zeros, so that what lies there is neither read nor multiplied.
-void load_query_chunk(uint chunk) {
-    for (uint i = gl_LocalInvocationID.x; i < TILE_ROWS * VECTORS; i += WORKGROUP_SIZE) {
-        uint dim = chunk * CHUNK + i % VECTORS * 8, at = i / VECTORS * PITCH + i % VECTORS * 2;
-        mat2x4 q =
-            dim < HEAD_DIM ? parameters.scale_log2 * load_query_vector(row_of_tile(rows, i / VECTORS), dim) : mat2x4(0);
-        query_tile[at] = q[0];
-        query_tile[at + 1] = q[1];
-    }
+// The first dim of a block.
+uint dim_of(uint block) {
+    return ((column() + block / BLOCKS_OF_ELEMENT * COLUMNS) * BLOCKS_OF_ELEMENT + block % BLOCKS_OF_ELEMENT) * 4;
 }
 
-void load_key_chunk(KeyTile tile, uint chunk) {
-    Row row = row_of_tile(rows, 0);
-    for (uint i = gl_LocalInvocationID.x; i < KEYS * VECTORS; i += WORKGROUP_SIZE) {
-        uint key = tile.first + i / VECTORS;
-        uint dim = chunk * CHUNK + i % VECTORS * 8, at = i / VECTORS * PITCH + i % VECTORS * 2;
-        mat2x4 k = key < tile.end && dim < HEAD_DIM ? load_key_vector(row, key, dim) : mat2x4(0);
-        kv_tile[at] = k[0];
-        kv_tile[at + 1] = k[1];
-    }
-}
-
-void load_value_chunk(KeyTile tile, uint chunk) {
-    Row row = row_of_tile(rows, 0);
-    for (uint i = gl_LocalInvocationID.x; i < KEYS * VECTORS; i += WORKGROUP_SIZE) {
-        uint key = tile.first + i / VECTORS;
-        uint dim = chunk * CHUNK + i % VECTORS * 8, at = i / VECTORS * PITCH + i % VECTORS * 2;
-        mat2x4 v = key < tile.end && dim < V_HEAD_DIM ? load_value_vector(row, key, dim) : mat2x4(0);
-        kv_tile[at] = v[0];
-        kv_tile[at + 1] = v[1];
-    }
-}
-
-vec4 scores_of_row[ROWS];
-SoftmaxState states[ROWS]; // maxima are those of the whole rows, sums those of this column's keys
-vec4 sums[ROWS * VALUE_CHUNKS];
-
-void score_chunk() {
-    for (uint block = 0; block < BLOCKS; ++block) {
-        vec4 keys[4];
-        [[unroll]] for (uint k = 0; k < 4; ++k) keys[k] = kv_tile[(column() + k * COLUMNS) * PITCH + block];
+void score_element(uint key_at, uint query_at) {
+    ELEMENT keys[KEYS_OF_INVOCATION], queries[ROWS];
+    [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) keys[k] = kv_tile[key_at + k * COLUMNS * KEY_PITCH];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) queries[r] = query_tile[query_at + r * ROW_GROUPS * QUERY_PITCH];
+    [[unroll]] for (uint block = 0; block < BLOCKS_OF_ELEMENT; ++block) {
+        vec4 k4[KEYS_OF_INVOCATION];
+        [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) k4[k] = block_of(KEY_FORMAT, keys[k], block);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            vec4 q = query_tile[tile_row(r) * PITCH + block];
-            scores_of_row[r] += vec4(dot(q, keys[0]), dot(q, keys[1]), dot(q, keys[2]), dot(q, keys[3]));
+            vec4 q4 = block_of(QUERY_FORMAT, queries[r], block);
+            [[unroll]] for (uint i = 0; i < 4; ++i)
+                [[unroll]] for (uint k = 0, s = r * KEYS_OF_INVOCATION; k < KEYS_OF_INVOCATION; ++k, ++s)
+                    scores_of_rows[s] = fma(q4[i], k4[k][i], scores_of_rows[s]);
         }
+    }
+}
+
+void score_chunk(uint chunk) {
+    uint key = column() * KEY_PITCH, query = tile_row(0) * QUERY_PITCH + chunk % QUERY_CHUNKS * CHUNK_ELEMENTS;
+    [[dont_unroll]] for (uint i = 0; i < CHUNK_ELEMENTS; i += ELEMENTS_OF_VECTOR) {
+        uint key_at = small(key + i), query_at = small(query + i);
+        [[unroll]] for (uint j = 0; j < ELEMENTS_OF_VECTOR; ++j) score_element(key_at + j, query_at + j);
     }
 }
 
 void score_tile(KeyTile tile) {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) scores_of_row[r] = vec4(0);
-    for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+    [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) scores_of_rows[i] = 0.0;
+    [[dont_unroll]] for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
         barrier(); // the tiles' last readers are done
-        load_query_chunk(chunk);
-        load_key_chunk(tile, chunk);
+        if (QUERY_STAGED == 0) stage_query(chunk);
+        stage_keys(tile, chunk);
         barrier();
-        score_chunk();
+        score_chunk(chunk);
     }
+    [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) scores_of_rows[i] = scale_score(scores_of_rows[i]);
 }
 
-// In shared memory, where a loop finds each score by its index: unrolled, the code of the masks would stand there sixteen
-// times.
+// Where in weight_tile this column's key `k` of row `r` is: element and component.
+uvec2 weight_at(uint r, uint k) {
+    uint position = column() * KEYS_OF_INVOCATION + k;
+    return uvec2(weight_element(tile_row(0), position / 4) + r * ROW_GROUPS * WEIGHT_PITCH, position % 4);
+}
+
+void put_weight(const uint r, const uint k, float weight) {
+    uvec2 at = weight_at(r, k);
+    weight_tile[at.x][at.y] = weight;
+}
+
+// In shared memory, where a loop finds each score by its index: written out, the masks would stand there for each.
 void finish_scores(KeyTile tile) {
     if (tile.all_visible && !TRANSFORMS_SCORES) return;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) weight_tile[tile_row(r) * PITCH + column()] = scores_of_row[r];
-    [[dont_unroll]] for (uint i = 0; i < 4 * ROWS; ++i) {
-        uint at = tile_row(i / 4) * PITCH + column();
-        uint key = tile.first + column() + i % 4 * COLUMNS;
-        weight_tile[at][i % 4] = score_key(weight_tile[at][i % 4], row_of_tile(rows, tile_row(i / 4)), key, tile);
+    const uint count = KEYS_OF_INVOCATION;
+    [[unroll]] for (uint i = 0; i < ROWS * count; ++i) put_weight(i / count, i % count, scores_of_rows[i]);
+    [[dont_unroll]] for (uint i = 0; i < ROWS * count; ++i) {
+        uvec2 at = weight_at(i / count, i % count);
+        uint key = tile.first + column() + i % count * COLUMNS;
+        weight_tile[at.x][at.y] = score_key(weight_tile[at.x][at.y], row_of_tile(rows, tile_row(i / count)), key, tile);
     }
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) scores_of_row[r] = weight_tile[tile_row(r) * PITCH + column()];
+    [[unroll]] for (uint i = 0; i < ROWS * count; ++i) {
+        uvec2 at = weight_at(i / count, i % count);
+        scores_of_rows[i] = weight_tile[at.x][at.y];
+    }
 }
 
-float largest(vec4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
-
-// The softmax of the tile: the row's new maximum, of all its columns; scores become weights, for all columns to see;
-// sums are rescaled.
-void apply_softmax() {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) partial_tile[tile_row(r) * PITCH + column()] = largest(scores_of_row[r]);
-    barrier();
+// Shows a number of this column to the others of its row.
+void show_columns(const float numbers[ROWS]) {
+    barrier(); // kv_tile's last readers are done
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        float maximum = states[r].maximum;
-        for (uint c = 0; c < COLUMNS; ++c) maximum = max(maximum, partial_tile[tile_row(r) * PITCH + c]);
-        float rescale = exp2(states[r].maximum - maximum);
-        vec4 weights = exp2(scores_of_row[r] - maximum);
-        weight_tile[tile_row(r) * PITCH + column()] = weights;
-        states[r] = SoftmaxState(maximum, states[r].sum * rescale + (weights.x + weights.y) + (weights.z + weights.w));
-        for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) sums[r * VALUE_CHUNKS + chunk] *= rescale;
+        uint at = tile_row(r) * COLUMNS + column();
+        kv_tile[at / COMPONENTS][at % COMPONENTS] = TO_COMPONENT(numbers[r]);
     }
+    barrier();
 }
 
-void sum_chunk(uint chunk, bool all_visible) {
-    for (uint block = 0; block < COLUMNS; ++block) {
-        vec4 values[4];
-        [[unroll]] for (uint k = 0; k < 4; ++k) values[k] = kv_tile[(block + k * COLUMNS) * PITCH + column()];
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            vec4 weights = weight_tile[tile_row(r) * PITCH + block];
-            vec4 sum = sums[r * VALUE_CHUNKS + chunk];
-            // a hidden key adds nothing even where its value is not a number, and otherwise to the same bits
-            [[unroll]] for (uint k = 0; k < 4; ++k) sum =
-                all_visible || weights[k] > 0.0 ? fma(vec4(weights[k]), values[k], sum) : sum;
-            sums[r * VALUE_CHUNKS + chunk] = sum;
+ELEMENT shown_columns(const uint r, uint i) { return kv_tile[tile_row(r) * (COLUMNS / COMPONENTS) + i]; }
+
+void find_maxima(out float maxima[ROWS]) {
+    float largest[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        largest[r] = scores_of_rows[r * KEYS_OF_INVOCATION];
+        [[unroll]] for (uint k = 1; k < KEYS_OF_INVOCATION; ++k) largest[r] =
+            max(largest[r], scores_of_rows[r * KEYS_OF_INVOCATION + k]);
+    }
+    show_columns(largest);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) maxima[r] = row_states[r].maximum;
+    [[dont_unroll]] for (uint i = 0; i < COLUMNS / COMPONENTS; ++i) [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        maxima[r] = max(maxima[r], largest_of(FROM_COMPONENTS(shown_columns(r, i))));
+}
+
+// The softmax of the tile: scores become weights, for all columns to see; sums are rescaled.
+void apply_softmax() {
+    float maxima[ROWS];
+    find_maxima(maxima);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        float rescale = exp2(row_states[r].maximum - maxima[r]), sum = 0.0;
+        [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) {
+            float weight = exp2(scores_of_rows[r * KEYS_OF_INVOCATION + k] - maxima[r]);
+            put_weight(r, k, weight);
+            sum += weight;
         }
+        row_states[r] = SoftmaxState(maxima[r], fma(row_states[r].sum, rescale, sum));
+        [[unroll]] for (uint block = 0; block < BLOCKS; ++block) sums[r * BLOCKS + block] *= rescale;
     }
 }
 
 // The sums above hold what is dropped here: dropout does not change log_sum_exp.
 void drop_weights(KeyTile tile) {
     if (!has(FEATURE_DROPOUT)) return;
-    [[dont_unroll]] for (uint i = 0; i < 4 * ROWS; ++i) {
-        uint key = tile.first + column() + i % 4 * COLUMNS;
-        weight_tile[tile_row(i / 4) * PITCH + column()][i % 4] *=
-            dropout_factor(row_of_tile(rows, tile_row(i / 4)), key);
+    [[dont_unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {
+        uint r = i / KEYS_OF_INVOCATION, k = i % KEYS_OF_INVOCATION;
+        uvec2 at = weight_at(r, k);
+        weight_tile[at.x][at.y] *= dropout_factor(row_of_tile(rows, tile_row(r)), tile.first + column() + k * COLUMNS);
+    }
+}
+
+void sum_chunk(uint chunk) {
+    [[dont_unroll]] for (uint i = 0; i < KEYS_OF_CHUNK / 4; ++i) {
+        uint weight_at = small(weight_element(tile_row(0), chunk * (KEYS_OF_CHUNK / 4) + i));
+        uint value_at = small(4 * VALUE_PITCH * i + column());
+        vec4 weights[ROWS];
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) weights[r] = weight_tile[weight_at + r * ROW_GROUPS * WEIGHT_PITCH];
+        [[unroll]] for (uint k = 0; k < 4; ++k) [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
+            ELEMENT element = kv_tile[value_at + k * VALUE_PITCH + block / BLOCKS_OF_ELEMENT * COLUMNS];
+            vec4 value = block_of(VALUE_FORMAT, element, block % BLOCKS_OF_ELEMENT);
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r * BLOCKS + block] =
+                fma(vec4(weights[r][k]), value, sums[r * BLOCKS + block]);
+        }
+    }
+}
+
+// The same to the bit, where a row may not see a key: it adds nothing even if its value is not a number.
+void sum_seen_of_chunk(uint chunk) {
+    [[dont_unroll]] for (uint i = 0; i < KEYS_OF_CHUNK; ++i) {
+        uint weight_at = small(weight_element(tile_row(0), chunk * (KEYS_OF_CHUNK / 4) + i / 4));
+        uint value_at = small(VALUE_PITCH * i + column());
+        [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
+            ELEMENT element = kv_tile[value_at + block / BLOCKS_OF_ELEMENT * COLUMNS];
+            vec4 value = block_of(VALUE_FORMAT, element, block % BLOCKS_OF_ELEMENT);
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                float weight = weight_tile[weight_at + r * ROW_GROUPS * WEIGHT_PITCH][i % 4];
+                vec4 sum = sums[r * BLOCKS + block];
+                sums[r * BLOCKS + block] = weight > 0.0 ? fma(vec4(weight), value, sum) : sum;
+            }
+        }
     }
 }
 
@@ -166,53 +186,72 @@ void attend_tile(KeyTile tile) {
     finish_scores(tile);
     apply_softmax();
     drop_weights(tile);
-    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
+    [[dont_unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
         barrier(); // the weights are there, and kv_tile's last readers are done
-        load_value_chunk(tile, chunk);
+        stage_values(tile, chunk);
         barrier();
-        sum_chunk(chunk, tile.all_visible);
+        if (tile.all_visible)
+            sum_chunk(chunk);
+        else
+            sum_seen_of_chunk(chunk);
     }
 }
 
 void start_rows(uint part) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint element = state_element(row_of_tile(rows, tile_row(r)), part);
-        states[r] = softmax_empty();
-        if (resumes()) states[r] = SoftmaxState(scores[element], column() == 0 ? scores[element + 1] : 0.0);
-        [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk) {
-            uint dim = chunk * CHUNK + 4 * column();
+        row_states[r] = softmax_empty();
+        if (resumes()) row_states[r] = SoftmaxState(scores[element], column() == 0 ? scores[element + 1] : 0.0);
+        [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
             vec4 sum = vec4(0);
-            if (resumes() && dim < V_HEAD_DIM) sum = load_state_block(element, dim / 4);
-            sums[r * VALUE_CHUNKS + chunk] = sum;
+            if (resumes() && dim_of(block) < V_HEAD_DIM) sum = load_state_block(element, dim_of(block) / 4);
+            sums[r * BLOCKS + block] = sum;
         }
     }
 }
 
 // The sums of all columns, in their order.
 void join_columns() {
-    barrier(); // the maxima have been read
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) partial_tile[tile_row(r) * PITCH + column()] = states[r].sum;
-    barrier();
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        states[r].sum = 0.0;
-        for (uint c = 0; c < COLUMNS; ++c) states[r].sum += partial_tile[tile_row(r) * PITCH + c];
+    float of_column[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) of_column[r] = row_states[r].sum;
+    show_columns(of_column);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) row_states[r].sum = 0.0;
+    [[dont_unroll]] for (uint i = 0; i < COLUMNS / COMPONENTS; ++i) [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        row_states[r]
+            .sum += sum_of(FROM_COMPONENTS(shown_columns(r, i)));
+}
+
+// Stores the first block of sums and lets the next one take its place: a loop over blocks, whose code stands there once,
+// cannot index registers.
+void store_next(Row row, uint part, uint block, float scale) {
+    if (leaves_states())
+        store_state_block(state_element(row, part), dim_of(block), sums[0]);
+    else
+        store_output_block(output_element(row), dim_of(block), sums[0] * scale);
+    [[unroll]] for (uint i = 1; i < ROWS * BLOCKS; ++i) sums[i - 1] = sums[i];
+}
+
+// What the sums are multiplied with. State and log_sum_exp are one column's to store.
+float finish_state(SoftmaxState state, Row row, uint part, bool stores) {
+    if (leaves_states()) {
+        if (stores) store_state(state_element(row, part), state);
+        return 1.0;
     }
-}
-
-void leave_state(uint element, const uint r) {
-    if (column() == 0) store_state(element, states[r]);
-    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk)
-        store_state_block(element, chunk * CHUNK + 4 * column(), sums[r * VALUE_CHUNKS + chunk]);
-}
-
-void store_row(Row row, const uint r) {
-    SoftmaxState state = states[r];
     float rescale = softmax_denominator_scale(state, row);
-    float scale = state.sum > 0.0 ? rescale / state.sum : 0.0;
-    uint element = output_element(row);
-    [[unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk)
-        store_output_block(element, chunk * CHUNK + 4 * column(), sums[r * VALUE_CHUNKS + chunk] * scale);
-    if (column() == 0) store_log_sum_exp(state, row);
+    if (stores) store_log_sum_exp(state, row);
+    return state.sum > 0.0 ? rescale / state.sum : 0.0;
+}
+
+void finish_rows(uint part) {
+    join_columns();
+    [[dont_unroll]] for (uint r = 0; r < ROWS; ++r) {
+        bool exists = rows.first + tile_row(r) < rows.end;
+        Row row = row_of_tile(rows, tile_row(r));
+        float scale = finish_state(row_states[0], row, part, exists && column() == 0);
+        [[dont_unroll]] for (uint block = 0; block < BLOCKS; ++block)
+            store_next(row, part, exists ? block : VALUE_ELEMENTS * BLOCKS_OF_ELEMENT * COLUMNS, scale);
+        [[unroll]] for (uint i = 1; i < ROWS; ++i) row_states[i - 1] = row_states[i];
+    }
 }
 
 void main() {
@@ -222,17 +261,10 @@ void main() {
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, KEYS, KEYS);
     start_rows(part);
-    for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS) {
+    if (QUERY_STAGED != 0) stage_query(0);
+    [[dont_unroll]] for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS) {
         KeyTile tile = tile_of_walk(walk, key, KEYS);
         if (tile.seen) attend_tile(tile);
     }
-    join_columns();
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        if (rows.first + tile_row(r) >= rows.end) continue;
-        Row row = row_of_tile(rows, tile_row(r));
-        if (leaves_states())
-            leave_state(state_element(row, part), r);
-        else
-            store_row(row, r);
-    }
+    finish_rows(part);
 }

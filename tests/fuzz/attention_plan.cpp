@@ -118,6 +118,7 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     caps.traits.parallel_workgroups = data.ConsumeIntegralInRange(1u, 4096u);
     caps.traits.max_dispatch_megaflops = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
     caps.traits.unroll_matrices = data.ConsumeBool();
+    caps.traits.gpu_class = data.ConsumeIntegralInRange(0u, static_cast<std::uint32_t>(GpuClass::kCount));
     return caps;
 }
 
@@ -135,9 +136,14 @@ AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold 
 
 std::uint64_t up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
 
-std::uint64_t shared_bytes_of_tiles(const gpu::AttentionConstants &c) {
-    const std::uint64_t rows = c.WORKGROUP_SIZE / 8 * c.ROWS, pitch = 9;
-    return 16 * rows * pitch + 16 * 32 * pitch + 16 * rows * pitch + 4 * rows * pitch;
+std::uint64_t shared_bytes_of_tiles(Module module, const gpu::AttentionConstants &c) {
+    const std::uint64_t rows = c.WORKGROUP_SIZE / c.COLUMNS * c.ROWS, keys = c.COLUMNS * c.KEYS_OF_INVOCATION;
+    const std::uint64_t dims = module == Module::kFlashWideHalves ? 8 : 4;
+    const std::uint64_t bytes = module == Module::kFlashHalves ? 8 : 16;
+    const std::uint64_t query_dims = c.QUERY_STAGED != 0 ? up(c.HEAD_DIM, c.DIMS_OF_CHUNK) : c.DIMS_OF_CHUNK;
+    const std::uint64_t query = rows * (query_dims / dims + 1), key = keys * (c.DIMS_OF_CHUNK / dims + 1);
+    const std::uint64_t value = c.KEYS_OF_CHUNK * (up(c.V_HEAD_DIM, dims * c.COLUMNS) / dims + 1);
+    return bytes * (query + std::max({key, value, rows * c.COLUMNS * 4 / bytes})) + 4 * rows * keys;
 }
 
 std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c, bool in_registers) {
@@ -157,6 +163,14 @@ std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c, bool in
     return 16 * std::max(input, strip) + 4 + 4 * rows + scores;
 }
 
+std::uint64_t shared_bytes_of_decode(Module module, const gpu::AttentionConstants &c) {
+    const bool halves = module == Module::kDecodeHalves || module == Module::kDecodeHalvesSubgroups;
+    const std::uint64_t groups = c.WORKGROUP_SIZE / c.COLUMNS, scores = groups * c.ROWS * c.KEYS_OF_INVOCATION;
+    const std::uint64_t key_dims = up(c.HEAD_DIM, 8 * c.COLUMNS), value_dims = up(c.V_HEAD_DIM, 8 * c.COLUMNS);
+    const std::uint64_t query = c.QUERY_STAGED != 0 ? c.ROWS * key_dims * (halves ? 2 : 4) : 16;
+    return 4 * std::max(scores * (c.COLUMNS + 1), groups * value_dims) + 4 * scores + 8 * groups * c.ROWS + query;
+}
+
 void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps) {
     const vkattn_kernel kernel = choice.kernel->kernel;
     const AttentionShape &shape = choice.shape;
@@ -168,14 +182,19 @@ void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps)
     }
     if (kernel == VKATTN_KERNEL_UNFUSED) return;
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
-    const bool tiles = shape.dispatches[0].module == Module::kFlash;
+    const Module module = shape.dispatches[0].module;
+    const bool tiles = module == Module::kFlash || module == Module::kFlashHalves || module == Module::kFlashWideHalves;
     const bool matrices = kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
     expect(c.WORKGROUP_SIZE > 0, "a workgroup has invocations");
-    if (tiles) expect(shared_bytes_of_tiles(c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
+    if (tiles) expect(shared_bytes_of_tiles(module, c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
     if (matrices)
         expect(shared_bytes_of_matrices(c, kernel == VKATTN_KERNEL_COOPMAT2) <= caps.max_shared_memory_bytes,
                "matrices fit into shared memory");
-    if (tiles) expect(c.WORKGROUP_SIZE % 8 == 0 && c.ROWS > 0, "a tile has whole rows");
+    const bool few_rows = module >= Module::kDecode && module <= Module::kDecodeHalvesSubgroups;
+    if (few_rows)
+        expect(shared_bytes_of_decode(module, c) <= caps.max_shared_memory_bytes, "rows fit into shared memory");
+    if (tiles) expect(c.WORKGROUP_SIZE % c.COLUMNS == 0 && c.ROWS > 0, "a tile has whole rows");
+    if (tiles) expect(c.COLUMNS * c.KEYS_OF_INVOCATION % c.KEYS_OF_CHUNK == 0, "a tile has whole chunks of keys");
 }
 
 // Rows that are loaded sixteen bytes at a time begin and end at such.

@@ -64,15 +64,21 @@ class Constants {
 
 bool has_key_parts(Constants &constants) { return (constants["FEATURES"] & FEATURE_PARTS) != 0; }
 
+bool is_flash(Module module) {
+    return module == Module::kFlash || module == Module::kFlashHalves || module == Module::kFlashWideHalves;
+}
+
+bool is_decode(Module module) { return module >= Module::kDecode && module <= Module::kDecodeHalvesSubgroups; }
+
 bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
     switch (kernel) {
     case VKATTN_KERNEL_UNFUSED:
         return module == Module::kMaskedSoftmax;
     case VKATTN_KERNEL_FLASH:
-        return module == Module::kFlash && !has_key_parts(constants);
+        return is_flash(module) && !has_key_parts(constants);
     case VKATTN_KERNEL_DECODE:
     case VKATTN_KERNEL_LATENT_DECODE:
-        return module == Module::kFlash && has_key_parts(constants);
+        return is_decode(module) || (is_flash(module) && has_key_parts(constants));
     case VKATTN_KERNEL_COOPMAT:
         return module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kCoopmatBf16;
     case VKATTN_KERNEL_COOPMAT2:

@@ -1,0 +1,130 @@
+#include "runtime/kernels/decode_tile.hpp"
+
+#include "runtime/kernels/halves.hpp"
+#include "runtime/kernels/parameters.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace vkattn {
+namespace {
+
+constexpr uint32_t kWorkgroup = 128;
+constexpr uint32_t kVector = 8; // dims; what an invocation reads at a time
+
+// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab).
+struct Liking {
+    bool subgroups;          // sums go through them
+    uint32_t keys_of_halves; // of a group at a time, where K and V are read as 16-bit values
+    uint32_t keys;           // the same of other types, which take more registers
+    bool stages_halves;      // queries in shared memory, where they are 16-bit values, too; others always are
+};
+
+constexpr Liking liking_of(GpuClass gpu) {
+    switch (gpu) {
+    case GpuClass::kRdna:
+        return {true, 4, 2, false};
+    case GpuClass::kGcn:
+        return {true, 2, 1, false};
+    case GpuClass::kNvidia:
+    case GpuClass::kAdreno:
+        return {true, 2, 2, true};
+    case GpuClass::kApple: // a shuffle is a dozen instructions
+        return {false, 2, 1, true};
+    default: // Intel's compiler takes subgroups of 8 here
+        return {false, 2, 2, true};
+    }
+}
+
+// Whether groups of invocations can lie in subgroups of one known size.
+bool has_subgroups(const DeviceCaps &caps) {
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    const bool one_size = caps.min_subgroup_size != 0 && caps.min_subgroup_size == caps.max_subgroup_size;
+    return (caps.subgroup_features & kNeeded) == kNeeded && (caps.subgroup_size_control != 0 || one_size) &&
+           kWorkgroup % caps.subgroup_size == 0;
+}
+
+Module module_of(bool halves, bool subgroups) {
+    if (halves) return subgroups ? Module::kDecodeHalvesSubgroups : Module::kDecodeHalves;
+    return subgroups ? Module::kDecodeSubgroups : Module::kDecode;
+}
+
+uint32_t vectors_of(uint32_t dims, const DecodeTile &tile) { return tiles(dims, kVector * tile.columns); }
+
+uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
+    const uint64_t groups = tile.workgroup / tile.columns, scores = groups * tile.rows * tile.keys;
+    const uint64_t outputs = uint64_t{tile.workgroup} * kVector * vectors_of(problem.v_head_dim, tile);
+    const uint64_t queries = tile.rows * tile.columns * vectors_of(problem.head_dim, tile);
+    return 4 * (std::max(scores * (tile.columns + 1), outputs) + scores + 2 * groups * tile.rows) +
+           (tile.query_staged ? queries * (halves ? 16 : 32) : 16);
+}
+
+// Numbers that an invocation holds: its part of the output, of K and of V.
+uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
+    const uint32_t keys = vectors_of(problem.head_dim, tile), values = vectors_of(problem.v_head_dim, tile);
+    return tile.rows * values * kVector + tile.keys * (keys + values) * (halves ? kVector / 2 : kVector);
+}
+
+// Fewer keys at a time where heads are large, and fewer rows where those are not enough.
+void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, bool tuned, DecodeTile &tile) {
+    constexpr uint32_t kRegisters = 96;
+    const auto smaller = [&] {
+        (tile.keys > 1 ? tile.keys : tile.rows) /= 2;
+        return tile.rows * tile.keys > 1;
+    };
+    while (!tuned && registers_of(problem, tile, halves) > kRegisters && smaller()) {
+    }
+    while (shared_bytes(problem, tile, halves) > caps.max_shared_memory_bytes && smaller()) {
+    }
+}
+
+// As many as a row of K has vectors.
+uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
+    constexpr uint32_t kFewest = 4;
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
+    return std::min(std::max(std::bit_ceil(tiles(dims, kVector)), kFewest), most);
+}
+
+} // namespace
+
+bool is_decode(const AttentionShape::Dispatch &dispatch) {
+    return dispatch.module >= Module::kDecode && dispatch.module <= Module::kDecodeHalvesSubgroups;
+}
+
+uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
+    const gpu::AttentionConstants &c = dispatch.constants;
+    return c.WORKGROUP_SIZE / c.COLUMNS * c.KEYS_OF_INVOCATION;
+}
+
+DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    static constexpr uint32_t kMostColumns = 32, kMost = 4, kMostTuned = 8;
+    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
+    const bool halves = is_in_halves(problem);
+    const bool subgroups = liking.subgroups && has_subgroups(caps);
+    DecodeTile tile{.module = module_of(halves, subgroups),
+                    .workgroup = kWorkgroup,
+                    .columns =
+                        columns_of(problem, subgroups ? std::min(kMostColumns, caps.subgroup_size) : kMostColumns),
+                    .rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost)),
+                    .keys = halves ? liking.keys_of_halves : liking.keys,
+                    .query_staged = !halves || liking.stages_halves};
+    const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
+    if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
+    if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
+    fit(problem, caps, halves, problem.tile.rows + problem.tile.keys != 0, tile);
+    return tile;
+}
+
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts) {
+    AttentionShape::Dispatch dispatch{tile.module,
+                                      constants_of(problem, tile.workgroup),
+                                      {tiles(rows_of(problem), tile.rows) * parts, problem.kv_heads, problem.batch}};
+    dispatch.constants.ROWS = tile.rows;
+    dispatch.constants.COLUMNS = tile.columns;
+    dispatch.constants.KEYS_OF_INVOCATION = tile.keys;
+    dispatch.constants.QUERY_STAGED = tile.query_staged ? 1 : 0;
+    dispatch.constants.VALUE_IN_KEY = problem.value_in_key ? 1 : 0;
+    return dispatch;
+}
+
+} // namespace vkattn

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtime/kernels/kernel.hpp"
+
+namespace vkattn {
+
+// How shaders/kernels/decode.comp divides a problem.
+struct DecodeTile {
+    Module module;
+    uint32_t workgroup; // invocations
+    uint32_t columns;   // invocations that read a row of K together: a group
+    uint32_t rows;      // query rows of a workgroup
+    uint32_t keys;      // of a group at a time
+    bool query_staged;  // in shared memory, and not in registers
+};
+
+// Whether a dispatch of the shader's is meant.
+bool is_decode(const AttentionShape::Dispatch &dispatch);
+
+// Keys that a workgroup of the dispatch takes at a time.
+uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch);
+
+DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps);
+
+// Its dispatch, with the rows in so many parts.
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts);
+
+} // namespace vkattn

@@ -1,0 +1,151 @@
+#include "runtime/kernels/flash_tile.hpp"
+
+#include "runtime/kernels/halves.hpp"
+#include "runtime/support/rounding.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace vkattn {
+namespace {
+
+constexpr uint32_t kWorkgroup = 128;
+constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
+constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
+
+// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab).
+struct Liking {
+    Module halves;       // for K, V and Q of 16 bits
+    uint32_t blocks;     // of four dims of a row's output, of an invocation: more invocations share rows of more dims
+    uint32_t rows, keys; // of an invocation
+    uint32_t rows_of_large, keys_of_large; // the same where heads are so large that an invocation has more blocks
+    uint32_t shared_bytes;                 // of a workgroup, so that enough of them find room on a core
+};
+
+constexpr Liking liking_of(GpuClass gpu) {
+    switch (gpu) {
+    case GpuClass::kGcn: // converts each 16-bit value by itself; three workgroups in 64 KiB
+        return {Module::kFlash, 2, 4, 4, 4, 2, 21 << 10};
+    case GpuClass::kRdna: // six workgroups in the 128 KiB of a pair of compute units
+        return {Module::kFlashHalves, 3, 4, 4, 4, 2, 21 << 10};
+    case GpuClass::kApple:
+        return {Module::kFlashWideHalves, 2, 4, 2, 2, 4, 24 << 10};
+    case GpuClass::kAdreno: // two workgroups in 32 KiB
+    case GpuClass::kMali:
+        return {Module::kFlashWideHalves, 2, 4, 2, 2, 2, 16 << 10};
+    case GpuClass::kIntel: // 16-bit values in shared memory cost it more than twice the bytes
+        return {Module::kFlash, 1, 4, 4, 2, 4, 40 << 10};
+    case GpuClass::kNvidia: // its conversions run at half the rate of its products, or less
+        return {Module::kFlash, 3, 4, 4, 4, 2, 40 << 10};
+    default:
+        return {Module::kFlash, 3, 4, 4, 2, 4, 32 << 10};
+    }
+}
+
+uint32_t element_dims(Module module) { return module == Module::kFlashWideHalves ? 8 : 4; }
+
+uint64_t element_bytes(Module module) { return module == Module::kFlashHalves ? 8 : 16; }
+
+constexpr uint32_t kFewestColumns = 8, kMostColumns = 32;
+
+uint32_t columns_for(uint32_t v_head_dim, uint32_t blocks) {
+    return std::clamp(std::bit_ceil(tiles(v_head_dim, 4 * blocks)), kFewestColumns, kMostColumns);
+}
+
+uint64_t query_bytes(const AttentionProblem &problem, const FlashTile &tile) {
+    const uint32_t dims = tile.query_staged ? round_up(problem.head_dim, tile.dims_of_chunk) : tile.dims_of_chunk;
+    return rows_of_tile(tile) * (dims / element_dims(tile.module) + 1) * element_bytes(tile.module);
+}
+
+uint64_t key_bytes(const FlashTile &tile, uint32_t dims) {
+    return keys_of_tile(tile) * (dims / element_dims(tile.module) + 1) * element_bytes(tile.module);
+}
+
+uint64_t value_bytes(const AttentionProblem &problem, const FlashTile &tile, uint32_t keys) {
+    const uint32_t elements = tiles(problem.v_head_dim, element_dims(tile.module));
+    return keys * (round_up(elements, tile.columns) + uint64_t{1}) * element_bytes(tile.module);
+}
+
+uint64_t weight_bytes(const FlashTile &tile) { return rows_of_tile(tile) * keys_of_tile(tile) * sizeof(float); }
+
+uint64_t shared_bytes(const AttentionProblem &problem, const FlashTile &tile) {
+    const uint64_t columns = uint64_t{rows_of_tile(tile)} * tile.columns * sizeof(float);
+    return query_bytes(problem, tile) + weight_bytes(tile) +
+           std::max({key_bytes(tile, tile.dims_of_chunk), value_bytes(problem, tile, tile.keys_of_chunk), columns});
+}
+
+// The most dims whose chunks have no more of them than K, within so many bytes; the fewest where none is.
+uint32_t dims_of_chunk(const AttentionProblem &problem, const FlashTile &tile, uint64_t bytes, uint32_t fewest) {
+    const uint32_t vectors = tiles(problem.head_dim, kVector);
+    uint32_t dims = vectors * kVector;
+    for (uint32_t chunks = 2; chunks <= vectors && key_bytes(tile, dims) > bytes; ++chunks)
+        if (vectors % chunks == 0 && vectors / chunks * kVector >= fewest) dims = vectors / chunks * kVector;
+    return dims;
+}
+
+// Chunks that make the most of what queries and weights leave of so many bytes.
+void set_chunks(const AttentionProblem &problem, uint64_t bytes, uint32_t fewest_dims, FlashTile &tile) {
+    tile.dims_of_chunk = kVector;
+    const uint64_t taken = query_bytes(problem, tile) + weight_bytes(tile);
+    const uint64_t room = bytes > taken ? bytes - taken : 0;
+    tile.dims_of_chunk = dims_of_chunk(problem, tile, tile.query_staged ? room : room / 2, fewest_dims);
+    const uint64_t most = std::max(room, key_bytes(tile, tile.dims_of_chunk));
+    tile.keys_of_chunk = keys_of_tile(tile);
+    while (tile.keys_of_chunk > kFewestKeys && value_bytes(problem, tile, tile.keys_of_chunk) > most)
+        tile.keys_of_chunk /= 2;
+}
+
+// Queries that stay in shared memory, and chunks, as far as they fit into so many bytes and an eighth more.
+void set_tiles(const AttentionProblem &problem, uint64_t bytes, FlashTile &tile) {
+    tile.query_staged = true;
+    set_chunks(problem, bytes, kFewestDims, tile);
+    if (shared_bytes(problem, tile) <= bytes + bytes / 8) return;
+    tile.query_staged = false;
+    for (uint32_t dims = kFewestDims; dims >= kVector; dims /= 2) {
+        set_chunks(problem, bytes, dims, tile);
+        if (shared_bytes(problem, tile) <= bytes) return;
+    }
+}
+
+void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCaps &caps, FlashTile &tile) {
+    const uint64_t limit = caps.max_shared_memory_bytes;
+    set_tiles(problem, std::min(wanted_bytes, limit * 8 / 9), tile);
+    while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > 1) {
+        (tile.rows > 1 ? tile.rows : tile.keys) /= 2;
+        set_tiles(problem, limit * 8 / 9, tile);
+    }
+}
+
+// No more rows than the problem has, as long as the workgroup fills a subgroup.
+void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bool keep_rows, FlashTile &tile) {
+    if (problem.batch_invariant) return;
+    const uint64_t rows = rows_of(problem);
+    while (!keep_rows && tile.rows > 1 && rows_of_tile(tile) / 2 >= rows) tile.rows /= 2;
+    while (rows_of_tile(tile) / 2 >= rows && tile.workgroup / 2 >= std::max(caps.subgroup_size, tile.columns))
+        tile.workgroup /= 2;
+}
+
+} // namespace
+
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    static constexpr uint32_t kMost = 4;
+    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
+    const bool large = problem.v_head_dim > 4 * liking.blocks * kMostColumns;
+    const bool halves = is_in_halves(problem);
+    FlashTile tile{.module = halves ? liking.halves : Module::kFlash,
+                   .workgroup = kWorkgroup,
+                   .columns = columns_for(problem.v_head_dim, liking.blocks),
+                   .rows = large ? liking.rows_of_large : liking.rows,
+                   .keys = large ? liking.keys_of_large : liking.keys,
+                   .dims_of_chunk = kVector,
+                   .keys_of_chunk = kFewestKeys,
+                   .query_staged = true};
+    const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
+    if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
+    if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys / tile.columns);
+    drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
+    fit(problem, liking.shared_bytes, caps, tile);
+    return tile;
+}
+
+} // namespace vkattn

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "runtime/kernels/kernel.hpp"
+
+namespace vkattn {
+
+// How shaders/kernels/flash.comp divides a problem.
+struct FlashTile {
+    Module module;
+    uint32_t workgroup; // invocations
+    uint32_t columns;   // invocations that share a row
+    uint32_t rows;      // of an invocation
+    uint32_t keys;      // of an invocation, in a tile
+    uint32_t dims_of_chunk, keys_of_chunk;
+    bool query_staged;
+};
+
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps);
+
+inline uint32_t rows_of_tile(const FlashTile &tile) { return tile.workgroup / tile.columns * tile.rows; }
+
+inline uint32_t keys_of_tile(const FlashTile &tile) { return tile.columns * tile.keys; }
+
+} // namespace vkattn
