@@ -3,7 +3,9 @@
 #include "runtime/support/error.hpp"
 #include "shaders/interface/common.h"
 
+#include <algorithm>
 #include <chrono>
+#include <string_view>
 
 namespace vkattn {
 
@@ -11,7 +13,7 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
                      vkattn_shader_capture capture)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
       unpacks_halves_(caps.traits.unpacks_halves),
-      subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
+      takes_subgroup_sizes_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
@@ -50,7 +52,7 @@ const Pipeline &Pipelines::find_or_create(Module module, std::span<const uint32_
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, info.full_subgroups, key.second);
+        const VkPipeline made = create(layout, subgroup_size_of(module, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,      layout.pipeline, layout.set,   info.bindings, info.uniform_bytes != 0,
                           key.first, key.second,      taken.count()};
@@ -75,6 +77,13 @@ Pipelines::Key Pipelines::key_of(Module module, const Layout &layout, std::span<
             key.second.push_back({id, constants[id]});
     }
     return key;
+}
+
+uint32_t Pipelines::subgroup_size_of(Module module, std::span<const uint32_t> constants) const {
+    if (!takes_subgroup_sizes_ || !module_layout(module).full_subgroups) return 0;
+    const auto names = module_constants(module);
+    const auto name = std::ranges::find(names, std::string_view("SUBGROUP_SIZE"));
+    return constants[static_cast<size_t>(name - names.begin())];
 }
 
 size_t Pipelines::count() {
@@ -120,7 +129,7 @@ const Pipelines::Layout &Pipelines::layout_of(Module module) {
     return layout;
 }
 
-VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
+VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
                              std::span<const SpecialisationConstant> constants) {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
@@ -142,8 +151,8 @@ VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
     create.layout = layout.pipeline;
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required{};
     required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
-    required.requiredSubgroupSize = subgroup_size_;
-    if (full_subgroups && subgroup_size_ != 0) {
+    required.requiredSubgroupSize = subgroup_size;
+    if (subgroup_size != 0) {
         create.stage.pNext = &required;
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }

@@ -82,8 +82,10 @@ class Pipelines {
     Found entry_of(Module module, std::span<const uint32_t> constants);
     const Pipeline &find_or_create(Module module, std::span<const uint32_t> constants);
     const Layout &layout_of(Module module);
+    // To ask for; 0: the driver decides.
+    uint32_t subgroup_size_of(Module module, std::span<const uint32_t> constants) const;
     Key key_of(Module module, const Layout &layout, std::span<const uint32_t> constants) const;
-    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const SpecialisationConstant> constants);
+    VkPipeline create(const Layout &layout, uint32_t subgroup_size, std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
     VkDevice device_;
@@ -92,8 +94,8 @@ class Pipelines {
     vkattn_shader_capture capture_;
     bool push_descriptors_;
     uint32_t unpacks_halves_; // the trait
-    uint32_t subgroup_size_;  // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
-    std::mutex mutex_;        // of layouts_ and of the map
+    bool takes_subgroup_sizes_;
+    std::mutex mutex_; // of layouts_ and of the map
     Layout layouts_[static_cast<size_t>(Module::kCount)];
     std::map<Key, Entry> pipelines_;
 };
