@@ -25,8 +25,8 @@ uint lane_row(uint r) { return lane() / LANES_OF_ROW * ROWS_OF_LANE + r; } // of
 // Of those that have the same rows, the one that writes what there is one of for each row.
 bool owns_rows() { return lane_of_row() == 0 && dim_subgroup() == 0; }
 
-// Whether a tile needs the slow way is decided by the subgroups that share rows together. ROLLED is for a driver on which
-// a subgroup's barrier makes the others wait: there by the whole workgroup.
+// Whether a tile needs the slow way each subgroup decides for itself, but where subgroups share rows, the workgroup. So it
+// does where ROLLED is defined, for a driver on which a subgroup's barrier makes the others wait.
 #ifdef ROLLED
 const bool DECIDES_TOGETHER = true;
 #else
