@@ -94,8 +94,7 @@ void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
     command
         .add_option("--kernel", common.kernel,
-                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, coopmat2, "
-                    "addresses")
+                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
         ->capture_default_str();
     command.add_option("--saved", common.saved_file,
                        "File of what earlier runs learned of the device, read if it is there, and written at the end");

@@ -14,8 +14,9 @@ def multiply_adds(module, constants):
         value_dims = up(constants["V_HEAD_DIM"], element * constants["COLUMNS"]) * element * constants["COLUMNS"]
         return constants["ROWS"] * constants["KEYS_OF_INVOCATION"] * (dims + value_dims)
     if name.startswith("coopmat"):
-        strip = constants["MATRIX_M"] * constants["DIM_SUBGROUPS"]
+        strip = constants["MATRIX_N"] * constants["DIM_SUBGROUPS"]
         keys = constants["KEYS_OF_TILE"]
-        return up(keys, strip) * up(constants["HEAD_DIM"], constants["MATRIX_K"]) + \
-            up(keys, constants["MATRIX_K"]) * up(constants["V_HEAD_DIM"], strip)
+        query_steps = up(constants["HEAD_DIM"], constants["DIMS_OF_CHUNK"]) * constants["DIMS_OF_CHUNK"] // constants["MATRIX_K"]
+        return constants["ROW_MATRICES"] * (up(keys, strip) * query_steps +
+                                            up(keys, constants["MATRIX_K"]) * up(constants["V_HEAD_DIM"], strip))
     return None

@@ -13,10 +13,8 @@ namespace {
 constexpr VkSubgroupFeatureFlags kSubgroupNeeded =
     VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
 
-// Scores of the second extension's kernel become factors where they are, in registers.
-bool suits(vkattn_kernel kernel, const vkattn_matrix_shape &shape) {
-    return kernel != VKATTN_KERNEL_COOPMAT2 || shape.m == shape.k;
-}
+// Whole vectors of eight elements lie along the columns of a product, too.
+bool suits(const vkattn_matrix_shape &shape) { return shape.n >= 8; }
 
 } // namespace
 
@@ -34,14 +32,9 @@ std::string obstacle_of_matrices(const DeviceCaps &caps) {
     return "";
 }
 
-bool has_shape_for(const DeviceCaps &caps, vkattn_kernel kernel) {
-    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
-    return std::ranges::any_of(shapes, [&](const vkattn_matrix_shape &shape) { return suits(kernel, shape); });
-}
-
 bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index) {
     if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != type) return false;
-    return suits(kernel, caps.matrix_shapes[index]) &&
+    return suits(caps.matrix_shapes[index]) &&
            (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes >> index & 1) == 0;
 }
 
@@ -72,7 +65,7 @@ std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn
     if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(type));
     if (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes != 0)
         return text("no matrix shape for ", type_name(type), " has passed the self-test");
-    return text("no matrix shape for ", type_name(type), " with m equal to k");
+    return text("no matrix shape for ", type_name(type), " with n of 8 or more");
 }
 
 } // namespace vkattn

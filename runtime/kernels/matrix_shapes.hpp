@@ -10,9 +10,6 @@ namespace vkattn {
 // What the device lacks for cooperative matrices; "": nothing.
 std::string obstacle_of_matrices(const DeviceCaps &caps);
 
-// Whether any of the device's shapes is one that the kernel can multiply in.
-bool has_shape_for(const DeviceCaps &caps, vkattn_kernel kernel);
-
 // Whether a kernel can multiply in the shape at this index of the device's list, and tests have not ruled that out.
 bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index);
 

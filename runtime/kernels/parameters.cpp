@@ -11,16 +11,6 @@ constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/
 
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 
-// See FEATURE_KEY_ALIGNED.
-bool rows_are_aligned(const vkattn_tensor &tensor) {
-    constexpr uint32_t kElements = 8;
-    bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
-                   tensor.offset % kElements == 0;
-    for (uint32_t dim = 0; dim < 3; ++dim)
-        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
-    return aligned;
-}
-
 uint32_t features_of(const AttentionProblem &problem) {
     uint32_t features = 0;
     const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
@@ -78,6 +68,15 @@ std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const Attention
     tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
     tensors[BINDING_BLOCK_MASK] = &problem.block_mask;
     return tensors;
+}
+
+bool rows_are_aligned(const vkattn_tensor &tensor) {
+    constexpr uint32_t kElements = 8;
+    bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
+                   tensor.offset % kElements == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
+    return aligned;
 }
 
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {

@@ -13,6 +13,9 @@ std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const Attention
 // The problem's part of a dispatch's constants; its kernel adds the tile's.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
 
+// Whether its rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED.
+bool rows_are_aligned(const vkattn_tensor &tensor);
+
 // The uniform block of a problem's dispatches.
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem);
 

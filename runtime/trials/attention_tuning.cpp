@@ -132,8 +132,7 @@ void Search::try_tiles() {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
     for (vkattn_kernel kernel : kernels_for(problem_)) {
         if (!tiles_.trials().is_near(kernel)) continue;
-        if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
-            tiles_.vary_matrix_shapes(kernel, context_.caps());
+        if (kernel == VKATTN_KERNEL_COOPMAT) tiles_.vary_matrix_shapes(kernel, context_.caps());
         tiles_.vary(kernel, &AttentionTile::rows, kRows);
         tiles_.vary(kernel, &AttentionTile::keys, kKeys);
         tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);

@@ -262,8 +262,7 @@ std::vector<Check> check_matrices(Context &context, vkattn_kernel kernel, bool e
 }
 
 std::vector<Check> test_kernel(Context &context, vkattn_kernel kernel, bool every_shape) {
-    if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
-        return check_matrices(context, kernel, every_shape);
+    if (kernel == VKATTN_KERNEL_COOPMAT) return check_matrices(context, kernel, every_shape);
     std::vector<Check> checks = check_kernel(context, kernel);
     judge(context.verdicts(), kernel, checks);
     return checks;

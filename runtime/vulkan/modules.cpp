@@ -14,9 +14,6 @@
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/coopmat.spv.hpp"
-#include "vkattn_shaders/coopmat2.spv.hpp"
-#include "vkattn_shaders/coopmat2_bf16.spv.hpp"
-#include "vkattn_shaders/coopmat2_rolled.spv.hpp"
 #include "vkattn_shaders/coopmat_bf16.spv.hpp"
 #include "vkattn_shaders/coopmat_rolled.spv.hpp"
 #include "vkattn_shaders/decode.spv.hpp"
@@ -100,15 +97,6 @@ const ModuleInfo kModules[] = {
      {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
     {"coopmat_bf16",
      coopmat_bf16_spv,
-     kAttentionConstants,
-     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
-    {"coopmat2", coopmat2_spv, kAttentionConstants, {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
-    {"coopmat2_rolled",
-     coopmat2_rolled_spv,
-     kAttentionConstants,
-     {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
-    {"coopmat2_bf16",
-     coopmat2_bf16_spv,
      kAttentionConstants,
      {ATTENTION_BINDINGS, kAttentionPush, kAttentionUniforms, true}},
     {"merge_parts",

@@ -19,9 +19,6 @@ enum class Module : uint32_t {
     kCoopmat,
     kCoopmatRolled,
     kCoopmatBf16,
-    kCoopmat2,
-    kCoopmat2Rolled,
-    kCoopmat2Bf16,
     kMergeParts,
     kMerge,
     kQkScores,
@@ -69,7 +66,7 @@ struct ModuleLayout {
     uint32_t bindings;
     uint32_t push_bytes;
     uint32_t uniform_bytes; // 0: none
-    bool full_subgroups;    // of the device's subgroup size
+    bool full_subgroups;    // of as many invocations as the constant SUBGROUP_SIZE says
 };
 const ModuleLayout &module_layout(Module module);
 

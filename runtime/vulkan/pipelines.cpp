@@ -3,8 +3,10 @@
 #include "runtime/support/error.hpp"
 #include "shaders/interface/common.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <string_view>
 
 namespace vkattn {
 
@@ -12,7 +14,7 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
                      vkattn_shader_capture capture)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
       unpacks_halves_(caps.traits.unpacks_halves), max_storage_buffers_(caps.max_storage_buffers_per_stage),
-      subgroup_size_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0 ? caps.subgroup_size : 0) {}
+      takes_subgroup_sizes_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
@@ -51,7 +53,7 @@ const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<con
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, info.full_subgroups, key.second);
+        const VkPipeline made = create(layout, subgroup_size_of(module, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
                           module, key.second,      taken.count()};
@@ -80,6 +82,13 @@ std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
             values.push_back({id, constants[id]});
     }
     return values;
+}
+
+uint32_t Pipelines::subgroup_size_of(Module module, std::span<const uint32_t> constants) const {
+    if (!takes_subgroup_sizes_ || !module_layout(module).full_subgroups) return 0;
+    const auto names = module_constants(module);
+    const auto name = std::ranges::find(names, std::string_view("SUBGROUP_SIZE"));
+    return constants[static_cast<size_t>(name - names.begin())];
 }
 
 size_t Pipelines::count() {
@@ -139,7 +148,7 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     layout.constant_ids = specialisation_ids(code);
 }
 
-VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
+VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
                              std::span<const SpecialisationConstant> constants) {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
@@ -161,8 +170,8 @@ VkPipeline Pipelines::create(const Layout &layout, bool full_subgroups,
     create.layout = layout.pipeline;
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required{};
     required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
-    required.requiredSubgroupSize = subgroup_size_;
-    if (full_subgroups && subgroup_size_ != 0) {
+    required.requiredSubgroupSize = subgroup_size;
+    if (subgroup_size != 0) {
         create.stage.pNext = &required;
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     }

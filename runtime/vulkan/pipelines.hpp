@@ -83,7 +83,9 @@ class Pipelines {
     void add_pipeline_layout(const ModuleLayout &info, Layout &layout) const;
     void add_module(Module module, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
-    VkPipeline create(const Layout &layout, bool full_subgroups, std::span<const SpecialisationConstant> constants);
+    // To ask for; 0: the driver decides.
+    uint32_t subgroup_size_of(Module module, std::span<const uint32_t> constants) const;
+    VkPipeline create(const Layout &layout, uint32_t subgroup_size, std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
     VkDevice device_;
@@ -93,8 +95,8 @@ class Pipelines {
     bool push_descriptors_;
     uint32_t unpacks_halves_; // the trait
     uint32_t max_storage_buffers_;
-    uint32_t subgroup_size_; // to ask for where a pipeline needs full subgroups; 0: the device takes no wishes
-    std::mutex mutex_;       // of what follows
+    bool takes_subgroup_sizes_;
+    std::mutex mutex_;                                           // of what follows
     BindingSet declared_[static_cast<size_t>(Module::kCount)]{}; // by the modules; 0: not looked up yet
     std::map<LayoutKey, Layout> layouts_;
     std::map<Key, Entry> pipelines_;

@@ -73,14 +73,23 @@ uvec4 TENSOR_NAME(_load8_halves)(uint element) {
 }
 
 #ifdef TENSOR_QUANTISED
-// Elements `element` (a multiple of 8) to `element + 7` of a quantised tensor.
-mat2x4 TENSOR_NAME(_load8_quantised)(const uint format, uint element) {
+// The scale of a quantised element's block.
+float TENSOR_NAME(_scale_of_block)(const uint format, uint element) {
+    uint block = base_bytes(TENSOR_BINDING) + quantised_block(format, element);
+    return quantised_scale(WORDS[block / 4], block);
+}
+
+// Elements `element` (a multiple of 8) to `element + 7` of a quantised tensor, without their scale: whole numbers.
+mat2x4 TENSOR_NAME(_load8_unscaled)(const uint format, uint element) {
     uint block = base_bytes(TENSOR_BINDING) + quantised_block(format, element), i = element % QUANTISED_BLOCK;
     uint at = block + quantised_byte(format, i);
     uvec2 bytes = uvec2(WORDS[at / 4], WORDS[at / 4 + 1]);
     if ((at & 2) != 0) bytes = (bytes >> 16) | (uvec2(bytes.y, WORDS[at / 4 + 2]) << 16);
-    return quantised_scale(WORDS[block / 4], block) *
-           mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
+    return mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
+}
+
+mat2x4 TENSOR_NAME(_load8_quantised)(const uint format, uint element) {
+    return TENSOR_NAME(_scale_of_block)(format, element) * TENSOR_NAME(_load8_unscaled)(format, element);
 }
 #endif
 

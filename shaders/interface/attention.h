@@ -89,9 +89,13 @@ namespace vkattn::gpu {
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
  * multiples of 8 and of 4; QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk at a time.
  *
+ * Of decode, beside some of those: VALUE_IN_KEY: V is the first dims of K.
+ *
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
- * query rows, each with a part of the keys and of the output's dims; KEYS_OF_TILE; DIMS_OF_CHUNK, dims of K and V in
- * shared memory at a time, a multiple of 8; QUERY_IN_REGISTERS; VALUE_IN_KEY: V is the first dims of K.
+ * query rows, each with a part of the keys and of the output's dims; ROW_MATRICES, of a subgroup along its rows;
+ * KEYS_OF_TILE; in shared memory at a time, DIMS_OF_CHUNK of K and KEYS_OF_CHUNK of V, both multiples of 8, one after the
+ * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
+ * sixteen bytes at a time, as many by each invocation.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the
  * addresses are f32 copies of some of the keys. */
@@ -125,7 +129,7 @@ namespace vkattn::gpu {
     X(26, KEYS_OF_TILE, 32)                                                                                            \
     X(27, DIMS_OF_CHUNK, 64)                                                                                           \
     X(28, QUERY_IN_REGISTERS, 1)                                                                                       \
-    X(29, VALUE_IN_KEY, 0)                                                                                             \
+    X(29, ROW_MATRICES, 1)                                                                                             \
     X(30, BLOCK_Q_LEN, 1)                                                                                              \
     X(31, BLOCK_KV_LEN, 1)                                                                                             \
     X(32, READS_AHEAD, 0)                                                                                              \
@@ -133,7 +137,9 @@ namespace vkattn::gpu {
     X(34, COLUMNS, 8)                                                                                                  \
     X(35, KEYS_OF_INVOCATION, 4)                                                                                       \
     X(36, KEYS_OF_CHUNK, 32)                                                                                           \
-    X(37, QUERY_STAGED, 0)
+    X(37, QUERY_STAGED, 0)                                                                                             \
+    X(38, TAKES_TURNS, 0)                                                                                              \
+    X(39, VALUE_IN_KEY, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

@@ -1,13 +1,13 @@
 // Attention with online softmax on matrix units (VK_KHR_cooperative_matrix): f16 factors, or bf16 where BFLOAT16 is
-// defined; f32 sums. Where REDUCTIONS is defined, with those of VK_NV_cooperative_matrix2.
+// defined; f32 sums.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B)
 //
-// A subgroup owns MATRIX_N query rows and the sums of their output, or a DIM_SUBGROUPS-th of it; the workgroup shares
-// each tile of K and V in shared memory. Both products are transposed: K Q^T and V^T P^T have the query rows for
-// columns, so that a row's scores lie side by side, and what multiplies a row's sums is the same for a whole column.
-// Where rows are few, a workgroup attends one part of their keys, and merge_parts joins the parts.
+// A subgroup owns ROW_MATRICES matrices of query rows, and the scores of a DIM_SUBGROUPS-th of the keys and the sums of a
+// DIM_SUBGROUPS-th of the output's dims. The workgroup shares each tile of K and V in shared memory, where V lies
+// transposed, so that both products read rows of neighbours. Where rows are few, a workgroup attends one part of their
+// keys, and merge_parts joins the parts.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,9 +16,6 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-#ifdef REDUCTIONS
-#extension GL_NV_cooperative_matrix2 : require
-#endif
 #ifdef BFLOAT16
 #extension GL_EXT_bfloat16 : require
 #else
@@ -32,60 +29,129 @@ layout(local_size_x_id = 0) in;
 #include "attention/rows.glsl"
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
-#include "kernels/coopmat/lanes.glsl"
 #include "kernels/coopmat/matrices.glsl"
-#include "kernels/coopmat/tiles.glsl"
-#ifdef REDUCTIONS
-#include "kernels/coopmat/softmax_registers.glsl"
-#else
 #include "kernels/coopmat/softmax.glsl"
-#endif
+#include "kernels/coopmat/staging.glsl"
+#include "kernels/coopmat/tiles.glsl"
 
-void load_query_tile(uint t, out QUERY_MATRIX tile) {
-    coopMatLoad(tile, tiles, QUERY_TILE + subgroup_row() * QUERY_PITCH + t * MATRIX_K / 8, QUERY_PITCH,
-                gl_CooperativeMatrixLayoutColumnMajor);
+// Into registers, through the subgroup's strip, in straight code: in a loop or behind a condition, compilers move them.
+void load_query() {
+    const uint vectors = STRIP_PITCH - 1, steps = vectors * 8 / MATRIX_K;
+    FOR_MATRICES(first, (QUERY_TILES + steps - 1) / steps) {
+        FOR_MATRICES(turn, (SUBGROUP_ROWS * vectors + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE) {
+            uint i = turn * SUBGROUP_SIZE + lane();
+            if (i < SUBGROUP_ROWS * vectors)
+                tiles[strip() + i / vectors * STRIP_PITCH + i % vectors] = load_query_whole(
+                    row_of_tile(rows, subgroup_row() + i / vectors), (first * vectors + i % vectors) * 8);
+        }
+        subgroupBarrier();
+        FOR_MATRICES(r, ROW_MATRICES)
+        FOR_MATRICES(step, steps)
+        if (first * steps + step < QUERY_TILES)
+            coopMatLoad(query_tiles[r * QUERY_TILES + first * steps + step], tiles,
+                        strip() + r * MATRIX_M * STRIP_PITCH + step * MATRIX_K / 8, STRIP_PITCH, ROWS_IN_MEMORY);
+        subgroupBarrier(); // the strip's last readers are done
+    }
 }
 
 void start_query() {
-    stage_query();
-    if (gl_LocalInvocationID.x == 0) last_special = 0;
-    barrier();
-    if (QUERY_IN_REGISTERS == 0) return;
-    FOR_MATRICES(t, QUERY_TILES) load_query_tile(t, query_tiles[t]);
+    if (invocation() == 0) last_special = last_slow = 0;
+    if (QUERY_IN_REGISTERS != 0)
+        load_query();
+    else
+        stage_query();
+}
+
+void query_of_step(uint r, uint step, out QUERY_MATRIX query) {
+    if (QUERY_IN_REGISTERS != 0)
+        query = query_tiles[r * QUERY_TILES + step];
+    else
+        coopMatLoad(query, tiles, QUERY_TILE + (subgroup_row() + r * MATRIX_M) * QUERY_PITCH + step * MATRIX_K / 8,
+                    QUERY_PITCH, ROWS_IN_MEMORY);
+}
+
+void keys_of_step(uint k, uint step, out KEY_MATRIX keys) {
+    coopMatLoad(keys, tiles, key_of_tile(k) * KEY_PITCH + step * MATRIX_K / 8, KEY_PITCH, COLUMNS_IN_MEMORY);
 }
 
 void score_chunk(uint chunk) {
-    const uint steps = KEY_CHUNK / MATRIX_K;
-    FOR_MATRICES(step, steps) {
+    const uint steps = DIMS_OF_CHUNK / MATRIX_K;
+    FOR_MATRICES(step, steps) FOR_MATRICES(r, ROW_MATRICES) {
         QUERY_MATRIX query;
-        if (QUERY_IN_REGISTERS != 0)
-            query = query_tiles[chunk * steps + step];
-        else
-            load_query_tile(chunk * steps + step, query);
+        query_of_step(r, chunk * steps + step, query);
         FOR_MATRICES(k, KEY_TILES) {
             KEY_MATRIX keys;
-            coopMatLoad(keys, tiles, key_of_product(k) * PITCH + step * MATRIX_K / 8, PITCH,
-                        gl_CooperativeMatrixLayoutRowMajor);
-            products[k] = coopMatMulAdd(keys, query, products[k]);
+            keys_of_step(k, step, keys);
+            scores_of_tile[r * KEY_TILES + k] = coopMatMulAdd(query, keys, scores_of_tile[r * KEY_TILES + k]);
         }
     }
 }
 
-void load_value_tile(uint key, uint t, out VALUE_MATRIX values) {
-    coopMatLoad(values, tiles, VALUE_TILE + key * PITCH + dim_of_output(t) / 8, PITCH,
-                gl_CooperativeMatrixLayoutColumnMajor);
+// Of quantised keys: block after block.
+void score_quantised_chunk(uint chunk) {
+    const uint steps = BLOCK_DIMS / MATRIX_K;
+    FOR_MATRICES(block, BLOCKS_OF_CHUNK) FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
+        ACCUMULATOR sum = ACCUMULATOR(0.0), scales; // every row of them the same: a stride of 0
+        FOR_MATRICES(i, steps) {
+            uint step = block * steps + i;
+            QUERY_MATRIX query;
+            query_of_step(r, chunk * (DIMS_OF_CHUNK / MATRIX_K) + step, query);
+            KEY_MATRIX keys;
+            keys_of_step(k, step, keys);
+            sum = coopMatMulAdd(query, keys, sum);
+        }
+        coopMatLoad(scales, key_scales, block * KEYS_OF_TILE + key_of_tile(k), 0, ROWS_IN_MEMORY);
+        scores_of_tile[r * KEY_TILES + k] += sum * scales;
+    }
+}
+
+void score_staged_chunk(uint chunk) {
+    if (KEY_IS_QUANTISED == 0)
+        score_chunk(chunk);
+    else
+        score_quantised_chunk(chunk);
+}
+
+void score_next_chunk(KeyTile tile, uint chunk) {
+    if (chunk > 0) {
+        barrier(); // the last readers of the one before are done
+        stage_keys(tile, chunk);
+        barrier();
+    }
+    score_staged_chunk(chunk);
+}
+
+// Chunk 0 is there. In a loop over chunks that stays one, query rows come from shared memory.
+void score_tile(KeyTile tile) {
+    FOR_MATRICES(t, ROW_MATRICES * KEY_TILES) scores_of_tile[t] = ACCUMULATOR(0.0);
+    if (KEY_CHUNKS == 1)
+        score_staged_chunk(0);
+    else if (QUERY_IN_REGISTERS != 0)
+        FOR_MATRICES(chunk, KEY_CHUNKS) score_next_chunk(tile, chunk);
+    else [[dont_unroll]]
+        for (uint chunk = 0; chunk < KEY_CHUNKS; ++chunk) score_next_chunk(tile, chunk);
+}
+
+// step: of a chunk of the tile's keys.
+void load_weights(uint r, uint chunk, uint step, out WEIGHT_MATRIX weights) {
+    uint at = weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + (chunk * KEYS_OF_CHUNK + step * MATRIX_K) / 8;
+    coopMatLoad(weights, tiles, at, WEIGHT_PITCH, ROWS_IN_MEMORY);
+}
+
+void load_values(uint t, uint step, out VALUE_MATRIX values) {
+    coopMatLoad(values, tiles, VALUE_TILE + dim_of_output(t) * VALUE_PITCH + step * MATRIX_K / 8, VALUE_PITCH,
+                COLUMNS_IN_MEMORY);
 }
 
 void sum_chunk(uint chunk) {
-    FOR_MATRICES(step, KEYS_OF_TILE / MATRIX_K) {
-        uint key = step * MATRIX_K;
-        WEIGHT_MATRIX weights;
-        load_weights(key, weights);
-        FOR_MATRICES(t, OUTPUT_TILES_OF_CHUNK) {
+    FOR_MATRICES(step, KEYS_OF_CHUNK / MATRIX_K) {
+        WEIGHT_MATRIX weights[ROW_MATRICES];
+        FOR_MATRICES(r, ROW_MATRICES) load_weights(r, chunk, step, weights[r]);
+        FOR_MATRICES(t, OUTPUT_TILES) {
             VALUE_MATRIX values;
-            load_value_tile(key, t, values);
-            uint tile = chunk * OUTPUT_TILES_OF_CHUNK + t;
-            outputs[tile] = coopMatMulAdd(values, weights, outputs[tile]);
+            load_values(t, step, values);
+            FOR_MATRICES(r, ROW_MATRICES)
+            outputs[r * OUTPUT_TILES + t] = coopMatMulAdd(weights[r], values, outputs[r * OUTPUT_TILES + t]);
         }
     }
 }
@@ -93,61 +159,63 @@ void sum_chunk(uint chunk) {
 // The same of one part of the values, whose ones stand for infinities: two factors whose product is none of the
 // numbers.
 void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
-    FOR_MATRICES(t, OUTPUT_TILES_OF_CHUNK) {
+    FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(t, OUTPUT_TILES) {
         ACCUMULATOR sum = ACCUMULATOR(0.0);
-        FOR_MATRICES(step, KEYS_OF_TILE / MATRIX_K) {
+        FOR_MATRICES(step, KEYS_OF_CHUNK / MATRIX_K) {
             WEIGHT_MATRIX weights;
-            load_weights(step * MATRIX_K, weights);
+            load_weights(r, chunk, step, weights);
             VALUE_MATRIX values;
-            load_value_tile(step * MATRIX_K, t, values);
-            sum = coopMatMulAdd(values, weights, sum);
+            load_values(t, step, values);
+            sum = coopMatMulAdd(weights, values, sum);
         }
-        outputs[chunk * OUTPUT_TILES_OF_CHUNK + t] += (sum * first_factor) * second_factor;
+        outputs[r * OUTPUT_TILES + t] += (sum * first_factor) * second_factor;
     }
 }
 
-// A hidden key's weight is 0, which adds nothing to a row even where its value is not a number.
-void sum_special_chunk(KeyTile tile, uint chunk, uint number) {
-    [[dont_unroll]] for (uint part = VALUES_FINITE; part <= VALUES_MINUS_INFINITY; ++part) {
-        barrier(); // the tile's last readers are done
-        stage_values(tile, chunk, part, number);
+// One part after the other. A hidden key's weight is 0, which adds nothing to a row even where its value is not a number.
+void sum_parts(KeyTile tile, ValueStaging staging) {
+    [[dont_unroll]] for (staging.part = VALUES_FINITE; staging.part <= VALUES_MINUS_INFINITY; ++staging.part) {
+        barrier(); // the last readers of what lies there are done
+        stage_values_in_turn(tile, staging, 0);
         barrier();
-        float factor = part == VALUES_FINITE ? 1.0 : 3.0e38;
-        sum_part_of_chunk(chunk, factor, part == VALUES_MINUS_INFINITY ? -factor : factor);
+        float factor = staging.part == VALUES_FINITE ? 1.0 : 3.0e38;
+        sum_part_of_chunk(staging.chunk, factor, staging.part == VALUES_MINUS_INFINITY ? -factor : factor);
     }
 }
 
-uint stagings = 0; // of values, so far
+// By parts, where some row does not see some key, and some value is not finite.
+void stage_and_sum(KeyTile tile, ValueStaging staging) {
+    if (TAKES_TURNS != 0) {
+        barrier(); // the last readers of what lies there are done
+        stage_values(tile, staging);
+        barrier();
+    }
+    if (HIDES_KEYS == 0 || tile.all_visible || last_special != staging.number)
+        sum_chunk(staging.chunk);
+    else
+        sum_parts(tile, staging);
+}
 
-void attend_tile(KeyTile tile) {
+// V beside K is there, whole.
+void sum_tile(KeyTile tile, uint number) {
+    if (TAKES_TURNS == 0) synchronise_rows();
+    if (VALUE_CHUNKS == 1) {
+        stage_and_sum(tile, ValueStaging(0, VALUES_ALL, number));
+        return;
+    }
+    [[dont_unroll]] for (uint chunk = 0; chunk < VALUE_CHUNKS; ++chunk)
+        stage_and_sum(tile, ValueStaging(chunk, VALUES_ALL, number + chunk));
+}
+
+// number: of the tile's first staging of values, from 1 on.
+void attend_tile(KeyTile tile, uint number) {
     barrier(); // the tiles' last readers are done
-    if (WHOLE_ROWS) {
-        ++stagings;
-        stage_keys(tile, 0, stagings);
-        if (VALUE_IN_KEY == 0) stage_values(tile, 0, VALUES_ALL, stagings);
-        barrier();
-    }
-    FOR_MATRICES(k, KEY_TILES) products[k] = ACCUMULATOR(0.0);
-    FOR_MATRICES(chunk, KEY_CHUNKS) {
-        if (!WHOLE_ROWS) {
-            if (chunk > 0) barrier();
-            stage_keys(tile, chunk, stagings);
-            barrier();
-        }
-        score_chunk(chunk);
-    }
-    apply_softmax(tile);
-    FOR_MATRICES(chunk, VALUE_CHUNKS) {
-        if (!WHOLE_ROWS) {
-            barrier();
-            stage_values(tile, chunk, VALUES_ALL, ++stagings);
-            barrier();
-        }
-        if (HIDES_KEYS == 0 || tile.all_visible || last_special != stagings)
-            sum_chunk(chunk);
-        else
-            sum_special_chunk(tile, chunk, stagings);
-    }
+    stage_keys(tile, 0);
+    if (TAKES_TURNS == 0) stage_values(tile, ValueStaging(0, VALUES_ALL, number));
+    barrier();
+    score_tile(tile);
+    apply_softmax(tile, number);
+    sum_tile(tile, number);
 }
 
 // To the output, or to where the states of parts wait.
@@ -159,35 +227,55 @@ void store_block(uint tile_row, uint part, uint dim, vec4 block) {
         store_output_block(output_element(row), dim, block);
 }
 
-void store_rows(uint part) {
-    const uint blocks = MATRIX_M / 4;
-    uint strip = gl_SubgroupID * MATRIX_N * STRIP_PITCH;
-    FOR_MATRICES(t, OUTPUT_TILES) {
-        coopMatStore(outputs[t], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+void store_strip(uint first_row, uint part, uint dim) {
+    const uint blocks = MATRIX_N / 4;
+    [[dont_unroll]] for (uint i = lane(); i < MATRIX_M * blocks; i += SUBGROUP_SIZE) {
+        uint tile_row = first_row + i / blocks;
+        if (rows.first + tile_row < rows.end)
+            store_block(tile_row, part, dim + i % blocks * 4,
+                        uintBitsToFloat(tiles[strip() + i / blocks * STRIP_PITCH + i % blocks]));
+    }
+}
+
+// Through the strip, a matrix at a time.
+void store_outputs(uint part) {
+    [[dont_unroll]] for (uint current = 0; current < ROW_MATRICES * OUTPUT_TILES; ++current) {
+        FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES)
+        if (t == current) coopMatStore(outputs[t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
         subgroupBarrier();
-        uint dim = t / OUTPUT_TILES_OF_CHUNK * VALUE_CHUNK + dim_of_output(t % OUTPUT_TILES_OF_CHUNK);
-        FOR_MATRICES(turn, (MATRIX_N * blocks + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE) {
-            uint i = turn * SUBGROUP_SIZE + gl_SubgroupInvocationID;
-            uint tile_row = subgroup_row() + i / blocks;
-            if (i < MATRIX_N * blocks && rows.first + tile_row < rows.end)
-                store_block(tile_row, part, dim + i % blocks * 4,
-                            uintBitsToFloat(tiles[strip + i / blocks * STRIP_PITCH + i % blocks]));
-        }
+        store_strip(subgroup_row() + current / OUTPUT_TILES * MATRIX_M, part, dim_of_output(current % OUTPUT_TILES));
         subgroupBarrier(); // the strip's last readers are done
     }
 }
 
-// What there is one of for each row; row_factors become what its sums are to be divided by.
-void finish_states(uint part) {
+// What there is one of for each row. What its sums are to be multiplied with.
+float finish_state(SoftmaxState state, uint tile_row, uint part) {
+    Row row = row_of_tile(rows, tile_row);
+    float kept = has(FEATURE_DROPOUT) ? parameters.dropout_scale : 1.0;
+    bool stores = owns_rows() && rows.first + tile_row < rows.end;
+    if (leaves_states()) {
+        if (stores) store_state(state_element(row, part), state);
+        return kept;
+    }
+    float rescale = softmax_denominator_scale(state, row);
+    if (stores) store_log_sum_exp(state, row);
+    return state.sum > 0.0 ? kept * rescale / state.sum : 0.0;
+}
+
+void finish_rows(uint part) {
+    float totals[ROWS_OF_LANE];
+    sum_columns(totals);
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
-        Row row = row_of_tile(rows, lane_row(r));
-        SoftmaxState state = states[r];
-        float rescale = leaves_states() ? 1.0 : softmax_denominator_scale(state, row);
-        bool stores = lane_of_row() == 0 && rows.first + lane_row(r) < rows.end;
-        if (!leaves_states() && stores) store_log_sum_exp(state, row);
-        if (leaves_states() && stores) store_state(state_element(row, part), state);
-        if (!leaves_states() && lane_of_row() == 0)
-            row_factors[lane_row(r)] = state.sum > 0.0 ? rescale / state.sum : 0.0;
+        uint tile_row = subgroup_row() + lane_row(r);
+        SoftmaxState state = SoftmaxState(lane_empty[r] ? LOWEST_MAXIMUM : row_references[tile_row], totals[r]);
+        float factor = finish_state(state, tile_row, part);
+        if (owns_rows()) row_factors[tile_row] = factor;
+    }
+    synchronise_rows();
+    FOR_MATRICES(r, ROW_MATRICES) {
+        ACCUMULATOR factors;
+        LOAD_ROWS(factors, row_factors, r);
+        FOR_MATRICES(t, OUTPUT_TILES) outputs[r * OUTPUT_TILES + t] *= factors;
     }
 }
 
@@ -200,15 +288,17 @@ void main() {
 
     start_query();
     start_rows();
-    FOR_MATRICES(t, OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
+    FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
+    uint stagings = 1; // of values, so far, and one
     for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS_OF_TILE) {
         KeyTile tile = tile_of_walk(walk, key, KEYS_OF_TILE);
-        if (tile.seen) attend_tile(tile);
+        if (!tile.seen) continue;
+        hidden_zero = stagings >> 31;
+        attend_tile(tile, stagings);
+        stagings += VALUE_CHUNKS;
     }
+    hidden_zero = stagings >> 31;
     barrier(); // the tiles' last readers are done
-    finish_rows();
-    finish_states(part);
-    synchronise_rows();
-    if (!leaves_states()) multiply_rows();
-    store_rows(part);
+    finish_rows(part);
+    store_outputs(part);
 }

@@ -146,21 +146,24 @@ std::uint64_t shared_bytes_of_tiles(Module module, const gpu::AttentionConstants
     return bytes * (query + std::max({key, value, rows * c.COLUMNS * 4 / bytes})) + 4 * rows * keys;
 }
 
-std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c, bool in_registers) {
-    const std::uint64_t rows = c.WORKGROUP_SIZE / (c.SUBGROUP_SIZE * c.DIM_SUBGROUPS) * c.MATRIX_N;
-    const std::uint64_t strip_dims = c.MATRIX_M * c.DIM_SUBGROUPS;
-    const std::uint64_t key_dims = up(c.HEAD_DIM, c.MATRIX_K), value_dims = up(c.V_HEAD_DIM, strip_dims);
-    const std::uint64_t key_chunk = std::min<std::uint64_t>(c.DIMS_OF_CHUNK, key_dims);
-    const std::uint64_t key_chunks = (c.HEAD_DIM + key_chunk - 1) / key_chunk;
-    const std::uint64_t value_chunk = std::min<std::uint64_t>(c.DIMS_OF_CHUNK, value_dims);
-    const bool whole = key_chunks * ((c.V_HEAD_DIM + value_chunk - 1) / value_chunk) == 1;
-    const std::uint64_t pitch = c.DIMS_OF_CHUNK / 8 + 1;
-    const std::uint64_t kv = c.KEYS_OF_TILE * pitch * (whole && c.VALUE_IN_KEY == 0 ? 2 : 1);
-    const std::uint64_t query = rows * (key_chunks * key_chunk / 8 + 1);
-    const std::uint64_t input = std::max(kv, (c.QUERY_IN_REGISTERS != 0 ? 0 : kv) + query);
-    const std::uint64_t strip = rows * c.DIM_SUBGROUPS * (c.MATRIX_M / 4 + 1);
-    const std::uint64_t scores = in_registers ? 0 : 4 * rows * (c.KEYS_OF_TILE + 4);
-    return 16 * std::max(input, strip) + 4 + 4 * rows + scores;
+std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c) {
+    const auto pitch = [](std::uint64_t elements) { return elements / 8 + 1; };
+    const std::uint64_t subgroups = c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, rows_of_subgroup = c.MATRIX_M * c.ROW_MATRICES;
+    const std::uint64_t rows = subgroups / c.DIM_SUBGROUPS * rows_of_subgroup;
+    const std::uint64_t keys = c.KEYS_OF_TILE * pitch(c.DIMS_OF_CHUNK);
+    const std::uint64_t values = up(c.V_HEAD_DIM, c.MATRIX_N * c.DIM_SUBGROUPS) * pitch(c.KEYS_OF_CHUNK);
+    const std::uint64_t both = c.TAKES_TURNS != 0 ? std::max(keys, values) : keys + values;
+    const std::uint64_t query = c.QUERY_IN_REGISTERS != 0 ? 0 : rows * pitch(up(c.HEAD_DIM, c.DIMS_OF_CHUNK));
+    const std::uint64_t strip = rows_of_subgroup * (c.MATRIX_N / 4 + 1);
+    std::uint64_t weights = rows_of_subgroup * pitch(c.KEYS_OF_TILE), strips = 0;
+    if (c.DIM_SUBGROUPS == 1)
+        weights = std::max(weights, strip);
+    else if (subgroups * strip > (c.TAKES_TURNS != 0 ? both : keys))
+        strips = subgroups * strip;
+    const bool quantised = c.KEY_FORMAT == FORMAT_Q8_0 || c.KEY_FORMAT == FORMAT_Q4_0;
+    const std::uint64_t scales = quantised ? std::max(c.DIMS_OF_CHUNK / 32, 1u) * c.KEYS_OF_TILE : 1;
+    const std::uint64_t floats = scales + 3 * rows + (c.DIM_SUBGROUPS > 1 ? rows * c.DIM_SUBGROUPS : 1);
+    return 16 * (both + query + subgroups / c.DIM_SUBGROUPS * weights + strips) + 4 * (floats + 2);
 }
 
 std::uint64_t shared_bytes_of_decode(Module module, const gpu::AttentionConstants &c) {
@@ -184,12 +187,11 @@ void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps)
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
     const Module module = shape.dispatches[0].module;
     const bool tiles = module == Module::kFlash || module == Module::kFlashHalves || module == Module::kFlashWideHalves;
-    const bool matrices = kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
+    const bool matrices = kernel == VKATTN_KERNEL_COOPMAT;
     expect(c.WORKGROUP_SIZE > 0, "a workgroup has invocations");
     if (tiles) expect(shared_bytes_of_tiles(module, c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
     if (matrices)
-        expect(shared_bytes_of_matrices(c, kernel == VKATTN_KERNEL_COOPMAT2) <= caps.max_shared_memory_bytes,
-               "matrices fit into shared memory");
+        expect(shared_bytes_of_matrices(c) <= caps.max_shared_memory_bytes, "matrices fit into shared memory");
     const bool few_rows = module >= Module::kDecode && module <= Module::kDecodeHalvesSubgroups;
     if (few_rows)
         expect(shared_bytes_of_decode(module, c) <= caps.max_shared_memory_bytes, "rows fit into shared memory");

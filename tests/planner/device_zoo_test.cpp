@@ -121,7 +121,9 @@ void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::Devi
     CHECK(std::ranges::any_of(shapes, [&](const vkattn_matrix_shape &shape) {
         return shape.m == c.MATRIX_M && shape.n == c.MATRIX_N && shape.k == c.MATRIX_K;
     }));
-    CHECK(c.SUBGROUP_SIZE == caps.subgroup_size);
+    CHECK((c.SUBGROUP_SIZE == caps.subgroup_size ||
+           (caps.subgroup_size_control != 0 && c.SUBGROUP_SIZE >= caps.min_subgroup_size &&
+            c.SUBGROUP_SIZE <= caps.max_subgroup_size)));
     CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.DIM_SUBGROUPS) == 0);
 }
 
@@ -129,8 +131,7 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
     const vkattn_kernel kernel = choice.kernel->kernel;
     CHECK(vkattn::can_run(kernel, caps));
     if (kernel == VKATTN_KERNEL_ADDRESSES) CHECK(caps.buffers_have_addresses == 1);
-    if (kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2)
-        check_matrices(choice.shape.dispatches[0].constants, caps);
+    if (kernel == VKATTN_KERNEL_COOPMAT) check_matrices(choice.shape.dispatches[0].constants, caps);
     std::array dispatches = choice.shape.dispatches;
     if (kernel != VKATTN_KERNEL_UNFUSED) dispatches[0].groups[0] = choice.shape.groups_per_dispatch;
     for (const vkattn::AttentionShape::Dispatch &dispatch : dispatches)
@@ -140,8 +141,7 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
 // Whether this build has the kernels that the device could run.
 bool has_kernels_of(const ZooDevice &device) {
     const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
-    return (!can_run(VKATTN_KERNEL_COOPMAT) || vkattn::module_is_built(vkattn::Module::kCoopmat)) &&
-           (!can_run(VKATTN_KERNEL_COOPMAT2) || vkattn::module_is_built(vkattn::Module::kCoopmat2));
+    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::module_is_built(vkattn::Module::kCoopmat);
 }
 
 // A line for each problem, below the device's.

@@ -23,8 +23,7 @@ constexpr Case kCases[] = {
     {VKATTN_KERNEL_FLASH, 40, ",matrix_units=0,scalar_address_loads=0"},
     {VKATTN_KERNEL_DECODE, 1, ",matrix_units=0,scalar_address_loads=0"},
     {VKATTN_KERNEL_LATENT_DECODE, 1, ",matrix_units=0,scalar_address_loads=0"},
-    {VKATTN_KERNEL_COOPMAT, 40, ",matrix_units=1,cooperative_matrix_reductions=0"},
-    {VKATTN_KERNEL_COOPMAT2, 40, ",matrix_units=1"},
+    {VKATTN_KERNEL_COOPMAT, 40, ",matrix_units=1"},
     {VKATTN_KERNEL_ADDRESSES, 40, ",matrix_units=0,scalar_address_loads=1"},
 };
 
@@ -132,7 +131,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     if (skips_corruption()) return;
     const Case c = {VKATTN_KERNEL_COOPMAT, 40, ""};
     const Asked asked(c);
-    const std::string common = "matrix_units=1,cooperative_matrix_reductions=0,scalar_address_loads=0,self_test=";
+    const std::string common = "matrix_units=1,scalar_address_loads=0,self_test=";
     std::optional<CorruptedDevice> corrupted(Corruption{.kernel = c.kernel});
     const LimitedDevice alone((common + "1").c_str(), corrupted->get_instance_proc_addr());
     const vkattn_device_facts own = alone.context().facts();

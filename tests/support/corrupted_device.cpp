@@ -81,8 +81,6 @@ bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
         return is_decode(module) || (is_flash(module) && has_key_parts(constants));
     case VKATTN_KERNEL_COOPMAT:
         return module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kCoopmatBf16;
-    case VKATTN_KERNEL_COOPMAT2:
-        return module == Module::kCoopmat2 || module == Module::kCoopmat2Rolled || module == Module::kCoopmat2Bf16;
     case VKATTN_KERNEL_ADDRESSES:
         return module == Module::kFlashAddresses;
     default:

@@ -131,11 +131,6 @@ bool is_matrix_kernel(vkattn_kernel kernel);
 // test case leaves them out.
 bool has_matrix_kernels();
 
-// The NMSE allowed for log_sum_exp. Accumulation and softmax are f32 whatever the storage, but matrix units take
-// quantised keys rounded to the queries' f16: a score may be off by 2^-11 of its products (in the sweep's number 2291
-// by a quarter of that).
-double log_sum_exp_bound(vkattn_kernel kernel, vkattn_type query_type, vkattn_type key_type);
-
 // The same numbers, rounded to f16 where they were wider, for the matrix kernels.
 AttentionProblem in_f16(const AttentionProblem &problem);
 

@@ -1,98 +1,226 @@
-// The online softmax between the two products of coopmat, through shared memory: whatever layout the matrices have in
-// registers. Invocations that are neighbours share a query row; the scores of a row lie one after the other, and its
-// weights, half as wide, take their place.
+// The online softmax between the two products of coopmat, in registers whatever layout the matrices have there.
+//
+// A weight is 2 to the power of its score less the row's reference. The reference follows the row's maximum at a distance:
+// weights lie between 2^-24 and 2^15, where f16 has all its numbers, and few tiles move it. Most tiles need neither masks
+// nor a row's maximum: a vote finds that no score is too large. For the rest, the scores pass through shared memory, where
+// invocations that own rows mask them and move the references.
 #ifndef COOPMAT_SOFTMAX_GLSL
 #define COOPMAT_SOFTMAX_GLSL
 
 #include "attention/dropout.glsl"
 #include "attention/key_walk.glsl"
+#include "attention/softmax.glsl"
 #include "attention/variant.glsl"
-#include "kernels/coopmat/lanes.glsl"
+#include "kernels/coopmat/matrices.glsl"
 
-const uint PAIRS_OF_LANE = KEYS_OF_TILE / 2 / LANES_OF_TILE_ROW;
-const uint SCORE_PITCH = KEYS_OF_TILE + 4;
+const float MAXIMUM_ABOVE_REFERENCE = 7.0;
+const float LARGEST_EXPONENT = 15.0;
 
-shared uint score_tile[TILE_ROWS * SCORE_PITCH];
+// Neighbouring invocations of a subgroup own a row together, where there are more of them than rows.
+const uint LANES_OF_ROW = SUBGROUP_SIZE > SUBGROUP_ROWS ? SUBGROUP_SIZE / SUBGROUP_ROWS : 1;
+const uint ROWS_OF_LANE = SUBGROUP_ROWS > SUBGROUP_SIZE ? SUBGROUP_ROWS / SUBGROUP_SIZE : 1;
+uint lane_of_row() { return lane() % LANES_OF_ROW; }
+uint lane_row(uint r) { return lane() / LANES_OF_ROW * ROWS_OF_LANE + r; } // of the subgroup's
 
-uint key_of_pair(uint pair) { return 2 * (lane_of_row() + pair * LANES_OF_TILE_ROW); }
+// Of those that have the same rows, the one that writes what there is one of for each row.
+bool owns_rows() { return lane_of_row() == 0 && dim_subgroup() == 0; }
 
-void start_rows() { [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) states[r] = softmax_empty(); }
+// Whether a tile needs the slow way each subgroup decides for itself, but where subgroups share rows, the workgroup. So it
+// does where ROLLED is defined, for a driver on which a subgroup's barrier makes the others wait.
+#ifdef ROLLED
+const bool DECIDES_TOGETHER = true;
+#else
+const bool DECIDES_TOGETHER = DIM_SUBGROUPS > 1;
+#endif
+shared uint last_slow; // number of the last tile that some subgroup needs the slow way for
+
+shared float row_references[TILE_ROWS]; // 0, as long as the row has seen no key
+shared float row_moves[TILE_ROWS];      // of the references
+shared float row_factors[TILE_ROWS];    // of what was summed before
+shared float row_parts[DIM_SUBGROUPS > 1 ? TILE_ROWS *DIM_SUBGROUPS : 1];
+
+ACCUMULATOR sums[ROW_MATRICES]; // of weights, by column
+bool lane_empty[ROWS_OF_LANE];  // the invocation's own row has seen no key
+
+void start_rows() {
+    FOR_MATRICES(r, ROW_MATRICES) sums[r] = ACCUMULATOR(0.0);
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
+        lane_empty[r] = true;
+        if (owns_rows()) row_references[subgroup_row() + lane_row(r)] = 0.0;
+    }
+}
+
+// The numbers of the subgroup's rows, every column the same: a stride of 0.
+#define LOAD_ROWS(matrix, numbers, r) coopMatLoad(matrix, numbers, subgroup_row() + (r)*MATRIX_M, 0, COLUMNS_IN_MEMORY)
+
+// Products become scores in units of log 2, less the references. Whether one is too large, or a row has none yet.
+bool subtract_references() {
+    float largest = HIDDEN;
+    FOR_MATRICES(r, ROW_MATRICES) {
+        ACCUMULATOR references;
+        LOAD_ROWS(references, row_references, r);
+        FOR_MATRICES(k, KEY_TILES) FOR_ELEMENTS(i, references) {
+            float score = fma(scores_of_tile[r * KEY_TILES + k][i], parameters.scale_log2, -references[i]);
+            scores_of_tile[r * KEY_TILES + k][i] = score;
+            largest = max(largest, score);
+        }
+    }
+    bool moves = largest > LARGEST_EXPONENT;
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) moves = moves || lane_empty[r];
+    return moves;
+}
+
+bool needs_slow_way(KeyTile tile, uint number) {
+    bool slow = subgroupAny(subtract_references() || !tile.all_visible || TRANSFORMS_SCORES);
+    if (!DECIDES_TOGETHER) return slow;
+    if (slow && subgroupElect()) atomicMax(last_slow, number);
+    barrier();
+    return last_slow == number;
+}
+
+// The score in the strip, with all that is done to it. What is not changed keeps its digits.
+float finish_score(uint at, uint r, uint key, KeyTile tile) {
+    float relative = uintBitsToFloat(tiles[at / 4][at % 4]);
+    if (tile.all_visible && !TRANSFORMS_SCORES) return relative;
+    uint tile_row = subgroup_row() + lane_row(r);
+    float reference = row_references[tile_row], score = relative + reference;
+    float finished = score_key(score, row_of_tile(rows, tile_row), key, tile);
+    if (finished != score) relative = finished - reference;
+    tiles[at / 4][at % 4] = floatBitsToUint(relative);
+    return relative;
+}
 
 // In shared memory, where a loop finds each score by its index: unrolled, the code of the masks would stand there once a
 // key.
-void finish_scores(uint tile_row, KeyTile tile) {
-    if (tile.all_visible && !TRANSFORMS_SCORES) return;
-    Row row = row_of_tile(rows, tile_row);
-    [[dont_unroll]] for (uint i = 0; i < 2 * PAIRS_OF_LANE; ++i) {
-        uint key_of_tile = key_of_pair(i / 2) + i % 2;
-        uint at = tile_row * SCORE_PITCH + key_of_tile;
-        float score = score_key(uintBitsToFloat(score_tile[at]), row, tile.first + key_of_tile, tile);
-        score_tile[at] = floatBitsToUint(score);
+void finish_strip(KeyTile tile, uint first_key, inout float maxima[ROWS_OF_LANE]) {
+    [[dont_unroll]] for (uint column = lane_of_row(); column < MATRIX_N; column += LANES_OF_ROW)
+        [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
+        uint at = (strip() + lane_row(r) * STRIP_PITCH) * 4 + column;
+        maxima[r] = max(maxima[r], finish_score(at, r, first_key + column, tile));
     }
 }
 
-float maximum_of_row(float value) {
-    [[unroll]] for (uint step = 1; step < LANES_OF_TILE_ROW; step *= 2) value =
-        max(value, subgroupShuffleXor(value, step));
+// The scores of one matrix of keys, of all the subgroup's rows.
+void store_scores(uint k) {
+    FOR_MATRICES(r, ROW_MATRICES)
+    coopMatStore(scores_of_tile[r * KEY_TILES + k], tiles, strip() + r * MATRIX_M * STRIP_PITCH, STRIP_PITCH,
+                 ROWS_IN_MEMORY);
+}
+
+void load_scores(uint k) {
+    FOR_MATRICES(r, ROW_MATRICES)
+    coopMatLoad(scores_of_tile[r * KEY_TILES + k], tiles, strip() + r * MATRIX_M * STRIP_PITCH, STRIP_PITCH,
+                ROWS_IN_MEMORY);
+}
+
+void finish_scores(KeyTile tile, inout float maxima[ROWS_OF_LANE]) {
+    [[dont_unroll]] for (uint current = 0; current < KEY_TILES; ++current) {
+        FOR_MATRICES(k, KEY_TILES) if (k == current) store_scores(k);
+        subgroupBarrier();
+        finish_strip(tile, tile.first + key_of_tile(current), maxima);
+        subgroupBarrier();
+        FOR_MATRICES(k, KEY_TILES) if (k == current) load_scores(k);
+        subgroupBarrier(); // the strip's last readers are done
+    }
+}
+
+// Over the invocations that own a row, and over the subgroups that share it, in an order that never changes.
+float maximum_of_row(float value, uint row) {
+    [[unroll]] for (uint step = 1; step < LANES_OF_ROW; step *= 2) value = max(value, subgroupShuffleXor(value, step));
+    if (DIM_SUBGROUPS == 1) return value;
+    if (lane_of_row() == 0) row_parts[row * DIM_SUBGROUPS + dim_subgroup()] = value;
+    barrier();
+    [[unroll]] for (uint i = 0; i < DIM_SUBGROUPS; ++i) value = max(value, row_parts[row * DIM_SUBGROUPS + i]);
     return value;
 }
 
-float sum_of_row(float value) {
-    [[unroll]] for (uint step = 1; step < LANES_OF_TILE_ROW; step *= 2) value += subgroupShuffleXor(value, step);
+float sum_of_row(float value, uint row) {
+    [[unroll]] for (uint step = 1; step < LANES_OF_ROW; step *= 2) value += subgroupShuffleXor(value, step);
+    if (DIM_SUBGROUPS == 1) return value;
+    if (lane_of_row() == 0) row_parts[row * DIM_SUBGROUPS + dim_subgroup()] = value;
+    barrier();
+    value = 0.0;
+    [[unroll]] for (uint i = 0; i < DIM_SUBGROUPS; ++i) value += row_parts[row * DIM_SUBGROUPS + i];
     return value;
 }
 
-// Scores become weights; row_factors holds what earlier sums of each row are to be multiplied with.
-void apply_softmax_to_rows(KeyTile tile) {
-    vec2 pairs[ROWS_OF_LANE * PAIRS_OF_LANE];
-    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
-        float maximum = HIDDEN;
-        [[unroll]] for (uint pair = 0; pair < PAIRS_OF_LANE; ++pair) {
-            uint at = lane_row(r) * SCORE_PITCH + key_of_pair(pair);
-            vec2 two = vec2(uintBitsToFloat(score_tile[at]), uintBitsToFloat(score_tile[at + 1]));
-            pairs[r * PAIRS_OF_LANE + pair] = two;
-            maximum = max(maximum, max(two.x, two.y));
-        }
-        maximum = maximum_of_row(maximum);
-        float reference = follow_maximum(states[r].maximum, maximum);
-        float factor = exp2(states[r].maximum - reference);
-        states[r] = SoftmaxState(reference, states[r].sum * factor);
-        if (lane_of_row() == 0) row_factors[lane_row(r)] = factor;
-    }
-    subgroupBarrier(); // the scores have been read
-    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
-        [[unroll]] for (uint pair = 0; pair < PAIRS_OF_LANE; ++pair) {
-            vec2 weights = exp2(pairs[r * PAIRS_OF_LANE + pair] - states[r].maximum);
-            states[r].sum += weights.x + weights.y;
-            if (has(FEATURE_DROPOUT)) {
-                Row row = row_of_tile(rows, lane_row(r));
-                uint key = tile.first + key_of_pair(pair);
-                weights *= vec2(dropout_factor(row, key), dropout_factor(row, key + 1));
-            }
-            score_tile[lane_row(r) * SCORE_PITCH + key_of_pair(pair) / 2] = pack_elements(weights);
-        }
-    }
+// How far the reference of a row moves, whose largest score is `maximum` above it.
+void move_reference(uint r, float maximum) {
+    bool seen = maximum > LOWEST_MAXIMUM;
+    bool moves = lane_empty[r] ? seen : maximum > LARGEST_EXPONENT;
+    float move = moves ? maximum - MAXIMUM_ABOVE_REFERENCE : 0.0;
+    float factor = lane_empty[r] ? 1.0 : exp2(-move); // of sums that are 0 as long as the row has seen no key
+    lane_empty[r] = lane_empty[r] && !seen;
+    if (!owns_rows()) return;
+    uint tile_row = subgroup_row() + lane_row(r);
+    row_references[tile_row] += move;
+    row_moves[tile_row] = move;
+    row_factors[tile_row] = factor;
 }
 
-// products: of this subgroup's keys and rows, whose scores they become. The sums of the output are rescaled where
-// needed.
-void apply_softmax(KeyTile tile) {
-    FOR_MATRICES(k, KEY_TILES)
-    coopMatStore(products[k] * parameters.scale_log2, score_tile, subgroup_row() * SCORE_PITCH + key_of_product(k),
-                 SCORE_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+void follow_maxima(KeyTile tile) {
+    float maxima[ROWS_OF_LANE];
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) maxima[r] = HIDDEN;
+    finish_scores(tile, maxima);
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r)
+        move_reference(r, maximum_of_row(maxima[r], subgroup_row() + lane_row(r)));
     synchronise_rows();
-    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) finish_scores(lane_row(r), tile);
-    apply_softmax_to_rows(tile);
-    synchronise_rows();
-    multiply_rows();
+    FOR_MATRICES(r, ROW_MATRICES) {
+        ACCUMULATOR numbers;
+        LOAD_ROWS(numbers, row_moves, r);
+        FOR_MATRICES(k, KEY_TILES) scores_of_tile[r * KEY_TILES + k] -= numbers;
+        LOAD_ROWS(numbers, row_factors, r);
+        sums[r] *= numbers;
+        FOR_MATRICES(t, OUTPUT_TILES) outputs[r * OUTPUT_TILES + t] *= numbers;
+    }
 }
 
-void load_weights(uint first_key, out WEIGHT_MATRIX weights) {
-    coopMatLoad(weights, score_tile, subgroup_row() * SCORE_PITCH + first_key / 2, SCORE_PITCH,
-                gl_CooperativeMatrixLayoutColumnMajor);
+// Scores become weights, in shared memory, where the subgroups that share rows put them together.
+void store_weights() {
+    FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
+        ROUNDED_WEIGHTS rounded;
+        FOR_ELEMENTS(i, rounded) {
+            float weight = exp2(scores_of_tile[r * KEY_TILES + k][i]);
+            sums[r][i] += weight;
+            rounded[i] = MATRIX_ELEMENT(weight);
+        }
+        coopMatStore(rounded, tiles, weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + key_of_tile(k) / 8, WEIGHT_PITCH,
+                     ROWS_IN_MEMORY);
+    }
 }
 
-// The sums of all of a row's keys, in an order that never changes.
-void finish_rows() { [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) states[r].sum = sum_of_row(states[r].sum); }
+// Of the weights that this subgroup stored. Those that are kept become larger at the end, with the output.
+void drop_weights(KeyTile tile) {
+    const uint pairs = KEY_TILES * MATRIX_N / 2;
+    subgroupBarrier();
+    for (uint i = lane(); i < SUBGROUP_ROWS * pairs; i += SUBGROUP_SIZE) {
+        Row row = row_of_tile(rows, subgroup_row() + i / pairs);
+        uint column = key_of_tile(0) + i % pairs * 2, key = tile.first + column;
+        uint at = weights_of_rows() + i / pairs * WEIGHT_PITCH + column / 8;
+        uint kept =
+            (dropout_factor(row, key) != 0.0 ? 0xffffu : 0) | (dropout_factor(row, key + 1) != 0.0 ? 0xffff0000u : 0);
+        tiles[at][column / 2 % 4] &= kept;
+    }
+}
+
+// From the products of the tile's keys to weights, which each subgroup can load afterwards, once synchronised.
+void apply_softmax(KeyTile tile, uint number) {
+    if (needs_slow_way(tile, number)) follow_maxima(tile);
+    store_weights();
+    if (has(FEATURE_DROPOUT)) drop_weights(tile);
+}
+
+// Of the invocation's own rows, of all their keys.
+void sum_columns(out float totals[ROWS_OF_LANE]) {
+    FOR_MATRICES(r, ROW_MATRICES)
+    coopMatStore(sums[r], tiles, strip() + r * MATRIX_M * STRIP_PITCH, STRIP_PITCH, ROWS_IN_MEMORY);
+    subgroupBarrier();
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] = 0.0;
+    [[dont_unroll]] for (uint column = lane_of_row(); column < MATRIX_N; column += LANES_OF_ROW)
+        [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] +=
+        uintBitsToFloat(tiles[strip() + lane_row(r) * STRIP_PITCH + column / 4][column % 4]);
+    subgroupBarrier(); // the strip's last readers are done
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] = sum_of_row(totals[r], subgroup_row() + lane_row(r));
+}
 
 #endif

@@ -1,0 +1,231 @@
+// How Q, K and V come into shared memory.
+#ifndef COOPMAT_STAGING_GLSL
+#define COOPMAT_STAGING_GLSL
+
+#include "attention/key_value.glsl"
+#include "attention/key_walk.glsl"
+#include "attention/query.glsl"
+#include "attention/variant.glsl"
+#include "common/matrix_element.glsl"
+#include "kernels/coopmat/tiles.glsl"
+
+// Loads of a tile are written out, so that all are on their way at once: where each is one load, and they are few.
+const uint MOST_LOADS = 8;
+
+shared uint last_special; // number of the last staging of values that met what is not finite
+
+bool is_past_head(uint dim) { return QUERY_DIMS != HEAD_DIM && dim >= HEAD_DIM; }
+bool is_past_value(uint dim) { return VALUE_DIMS != V_HEAD_DIM && dim >= V_HEAD_DIM; }
+
+// Eight neighbours each; dims past the head's are zeros. _whole: of rows that are loaded sixteen bytes at a time.
+uvec4 load_query_whole(Row row, uint dim) {
+    return is_past_head(dim) ? uvec4(0) : query_load8_halves(query_element(row) + dim);
+}
+
+uvec4 load_key_whole(Row row, uint key, uint dim) {
+    return is_past_head(dim) ? uvec4(0) : key_load8_halves(key_element(row, key) + dim);
+}
+
+uvec4 load_value_whole(Row row, uint key, uint dim) {
+    return is_past_value(dim) ? uvec4(0) : value_load8_halves(value_element(row, key) + dim);
+}
+
+bool keys_are_whole() { return KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED); }
+bool values_are_whole() { return VALUE_FORMAT == MATRIX_FORMAT && has(FEATURE_VALUE_ALIGNED); }
+
+uvec4 load_query_elements(Row row, uint dim) {
+    if (is_past_head(dim)) return uvec4(0);
+    return has(FEATURE_QUERY_ALIGNED) ? load_query_whole(row, dim) : pack_vector(load_query_vector(row, dim));
+}
+
+uvec4 load_key_elements(Row row, uint key, uint dim) {
+    if (is_past_head(dim)) return uvec4(0);
+    if (is_quantised(KEY_FORMAT)) return pack_vector(key_load8_unscaled(KEY_FORMAT, key_element(row, key) + dim));
+    return keys_are_whole() ? load_key_whole(row, key, dim) : pack_vector(load_key_vector(row, key, dim));
+}
+
+uvec4 load_value_elements(Row row, uint key, uint dim) {
+    if (is_past_value(dim)) return uvec4(0);
+    return values_are_whole() ? load_value_whole(row, key, dim) : pack_vector(load_value_vector(row, key, dim));
+}
+
+void stage_query() {
+    const uint vectors = QUERY_DIMS / 8;
+    for (uint i = invocation(); i < TILE_ROWS * vectors; i += WORKGROUP_SIZE)
+        tiles[QUERY_TILE + i / vectors * QUERY_PITCH + i % vectors] =
+            load_query_elements(row_of_tile(rows, i / vectors), i % vectors * 8);
+}
+
+// Keys past the end are the last one: what lies behind it is not read, and what is multiplied is masked.
+uint key_to_load(KeyTile tile, uint key) { return min(key, tile.end - 1); }
+
+const uint KEY_VECTORS = DIMS_OF_CHUNK / 8; // of a key
+const uint KEY_ITEMS = KEYS_OF_TILE * KEY_VECTORS;
+const uint KEY_TURNS = KEY_ITEMS / WORKGROUP_SIZE;
+
+// An item is eight dims of a key. i: from 0 on, of all invocations; turn: of those of this invocation.
+struct KeyItem {
+    uint key; // of the tile
+    uint vector;
+};
+
+KeyItem key_item(uint i) { return KeyItem(i / KEY_VECTORS, i % KEY_VECTORS); }
+
+KeyItem key_item_of_turn(uint turn) {
+    if (WORKGROUP_SIZE % KEY_VECTORS != 0) return key_item(turn * WORKGROUP_SIZE + invocation());
+    KeyItem item = key_item(invocation()); // divided once for all turns
+    return KeyItem(item.key + turn * (WORKGROUP_SIZE / KEY_VECTORS), item.vector);
+}
+
+uint key_of_item(KeyTile tile, KeyItem item) { return key_to_load(tile, tile.first + item.key); }
+uint dim_of_item(uint chunk, KeyItem item) { return chunk * DIMS_OF_CHUNK + item.vector * 8; }
+void store_key_item(KeyItem item, uvec4 elements) { tiles[item.key * KEY_PITCH + item.vector] = elements; }
+
+bool stages_keys_at_once() { return keys_are_whole() && KEY_TURNS <= MOST_LOADS; }
+
+// A load is on its way for each turn before the first item is stored.
+void stage_keys_at_once(KeyTile tile, uint chunk) {
+    uvec4 elements[KEY_TURNS > 0 ? KEY_TURNS : 1];
+    [[unroll]] for (uint turn = 0; turn < KEY_TURNS; ++turn) {
+        KeyItem item = key_item_of_turn(turn);
+        elements[turn] = load_key_whole(row_of_tile(rows, 0), key_of_item(tile, item), dim_of_item(chunk, item));
+    }
+    [[unroll]] for (uint turn = 0; turn < KEY_TURNS; ++turn) store_key_item(key_item_of_turn(turn), elements[turn]);
+}
+
+// Of quantised keys, whole numbers are multiplied, and their sum over the dims of a block with the block's scale: rounded to
+// 16 bits, the products of the two would make large scores inexact.
+const uint BLOCK_DIMS = DIMS_OF_CHUNK < QUANTISED_BLOCK ? DIMS_OF_CHUNK : QUANTISED_BLOCK; // of a chunk
+const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
+const uint KEY_IS_QUANTISED = uint(KEY_FORMAT == FORMAT_Q8_0) + uint(KEY_FORMAT == FORMAT_Q4_0);
+shared float key_scales[BLOCKS_OF_CHUNK * KEYS_OF_TILE * KEY_IS_QUANTISED + 1 - KEY_IS_QUANTISED]; // block after block
+
+void stage_scales(KeyTile tile, uint chunk) {
+    [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
+        uint key = key_to_load(tile, tile.first + i % KEYS_OF_TILE);
+        uint dim = chunk * DIMS_OF_CHUNK + i / KEYS_OF_TILE * BLOCK_DIMS;
+        key_scales[i] =
+            is_past_head(dim) ? 0.0 : key_scale_of_block(KEY_FORMAT, key_element(row_of_tile(rows, 0), key) + dim);
+    }
+}
+
+void stage_keys(KeyTile tile, uint chunk) {
+    if (KEY_IS_QUANTISED != 0) stage_scales(tile, chunk);
+    if (stages_keys_at_once()) stage_keys_at_once(tile, chunk);
+    if (stages_keys_at_once() && KEY_ITEMS % WORKGROUP_SIZE == 0) return;
+    uint first = stages_keys_at_once() ? KEY_TURNS * WORKGROUP_SIZE : 0;
+    [[dont_unroll]] for (uint i = first + invocation(); i < KEY_ITEMS; i += WORKGROUP_SIZE) {
+        KeyItem item = key_item(i);
+        store_key_item(item,
+                       load_key_elements(row_of_tile(rows, 0), key_of_item(tile, item), dim_of_item(chunk, item)));
+    }
+}
+
+// Not 0: a key of a tile may be hidden from some of its rows and not from others.
+const uint HIDES_KEYS = HIDES_FROM_SOME_ROWS | PAGE_SIZE;
+
+// Which part of which values is staged, as which staging.
+struct ValueStaging {
+    uint chunk;  // of the tile's keys
+    uint part;   // VALUES_ALL or another
+    uint number; // from 1 on
+};
+
+// An item is eight dims of two neighbouring keys. Four neighbouring invocations take 64 bytes of a key.
+const uint VALUE_BLOCKS_OF_ROW = VALUE_DIMS / 8;
+const uint VALUE_PAIRS = KEYS_OF_CHUNK / 2;
+const uint VALUE_ITEMS = (VALUE_BLOCKS_OF_ROW + 3) / 4 * 4 * VALUE_PAIRS;
+const uint VALUE_TURNS = VALUE_ITEMS / WORKGROUP_SIZE;
+
+struct ValueItem {
+    uint block; // of eight dims
+    uint pair;  // of keys, of the chunk
+};
+
+ValueItem value_item(uint i) { return ValueItem(i % 4 + i / (4 * VALUE_PAIRS) * 4, i / 4 % VALUE_PAIRS); }
+
+ValueItem value_item_of_turn(uint turn) {
+    if (WORKGROUP_SIZE % (4 * VALUE_PAIRS) != 0) return value_item(turn * WORKGROUP_SIZE + invocation());
+    ValueItem item = value_item(invocation()); // divided once for all turns
+    return ValueItem(item.block + turn * (WORKGROUP_SIZE / VALUE_PAIRS), item.pair);
+}
+
+uint key_of_item(KeyTile tile, ValueStaging staging, ValueItem item) {
+    return tile.first + staging.chunk * KEYS_OF_CHUNK + 2 * item.pair;
+}
+
+// Of an item.
+struct TwoKeys {
+    uvec4 even, odd;
+};
+
+uvec4 restrict_elements(KeyTile tile, ValueStaging staging, uint key, uvec4 elements) {
+    if (key >= tile.end) elements = uvec4(0); // the last key once more, that others see
+    if (HIDES_KEYS == 0) return elements;
+    if (!are_finite(elements)) atomicMax(last_special, staging.number);
+    return part_of_elements(elements, staging.part);
+}
+
+// In a tile of which some row does not see some key.
+TwoKeys restrict_item(KeyTile tile, ValueStaging staging, ValueItem item, TwoKeys keys) {
+    uint key = key_of_item(tile, staging, item);
+    return TwoKeys(restrict_elements(tile, staging, key, keys.even),
+                   restrict_elements(tile, staging, key + 1, keys.odd));
+}
+
+// A word of each dim's row.
+void store_value_item(ValueItem item, TwoKeys keys) {
+    if (VALUE_BLOCKS_OF_ROW % 4 != 0 && item.block >= VALUE_BLOCKS_OF_ROW) return;
+    [[unroll]] for (uint c = 0; c < 4; ++c) {
+        uint at = VALUE_TILE + (item.block * 8 + 2 * c) * VALUE_PITCH + item.pair / 4;
+        tiles[at][item.pair % 4] = (keys.even[c] & 0xffffu) | (keys.odd[c] << 16);
+        tiles[at + VALUE_PITCH][item.pair % 4] = (keys.even[c] >> 16) | (keys.odd[c] & 0xffff0000u);
+    }
+}
+
+TwoKeys load_whole_item(KeyTile tile, ValueStaging staging, ValueItem item) {
+    uint key = key_of_item(tile, staging, item);
+    Row row = row_of_tile(rows, 0);
+    return TwoKeys(load_value_whole(row, key_to_load(tile, key), item.block * 8),
+                   load_value_whole(row, key_to_load(tile, key + 1), item.block * 8));
+}
+
+bool stages_values_at_once() { return values_are_whole() && 2 * VALUE_TURNS <= MOST_LOADS; }
+
+void stage_values_at_once(KeyTile tile, ValueStaging staging) {
+    TwoKeys keys[VALUE_TURNS > 0 ? VALUE_TURNS : 1];
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) keys[turn] =
+        load_whole_item(tile, staging, value_item_of_turn(turn));
+    if (!tile.all_visible) [[unroll]]
+        for (uint turn = 0; turn < VALUE_TURNS; ++turn)
+            keys[turn] = restrict_item(tile, staging, value_item_of_turn(turn), keys[turn]);
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) store_value_item(value_item_of_turn(turn), keys[turn]);
+}
+
+TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
+    uint key = key_of_item(tile, staging, item);
+    TwoKeys keys = TwoKeys(uvec4(0), uvec4(0));
+    [[dont_unroll]] for (uint odd = 0; odd < 2; ++odd) { // once in the code
+        keys.even = keys.odd;
+        keys.odd = load_value_elements(row_of_tile(rows, 0), key_to_load(tile, key + odd), item.block * 8);
+    }
+    return keys;
+}
+
+// The items from `first` on.
+void stage_values_in_turn(KeyTile tile, ValueStaging staging, uint first) {
+    [[dont_unroll]] for (uint i = first + invocation(); i < VALUE_ITEMS; i += WORKGROUP_SIZE) {
+        ValueItem item = value_item(i);
+        TwoKeys keys = load_item(tile, staging, item);
+        if (!tile.all_visible) keys = restrict_item(tile, staging, item, keys);
+        store_value_item(item, keys);
+    }
+}
+
+void stage_values(KeyTile tile, ValueStaging staging) {
+    if (stages_values_at_once()) stage_values_at_once(tile, staging);
+    if (stages_values_at_once() && VALUE_ITEMS % WORKGROUP_SIZE == 0) return;
+    stage_values_in_turn(tile, staging, stages_values_at_once() ? VALUE_TURNS * WORKGROUP_SIZE : 0);
+}
+
+#endif
