@@ -51,9 +51,13 @@ def driver_of(rows):
 def report(arguments):
     known, gpus = selected(arguments.gpus)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    rows = compile_all(gpus)
+    kept = {name: [row for row in rows if arguments.ours and row["side"] != "vkattn"]
+            for name, (_, rows) in tables(gpus).items()}
+    rows = compile_all(gpus, sides=["ours"] if arguments.ours else ["ours", "theirs"])
+    order = [p.name for p in problems()]
     for gpu in gpus:
-        pages.write_csv(RESULTS / f"{gpu.name}.csv", rows[gpu.name])
+        both = [pages.values_of(row) for row in rows[gpu.name]] + kept.get(gpu.name, [])
+        pages.write_csv(RESULTS / f"{gpu.name}.csv", sorted(both, key=lambda row: order.index(row["problem"])))
         read = pages.read_csv(RESULTS / f"{gpu.name}.csv")
         (RESULTS / f"{gpu.name}.md").write_text(pages.gpu_page(gpu, driver_of(rows[gpu.name]), problems(), read))
     (RESULTS / "README.md").write_text(pages.summary_page(known, tables(known)))
@@ -106,6 +110,8 @@ def main():
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
+        if name == "report":
+            command.add_argument("--ours", action="store_true", help="ggml's figures stay as the tables have them")
         if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         command.set_defaults(run=function)

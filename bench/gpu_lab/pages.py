@@ -31,10 +31,11 @@ def values_of(row):
 
 
 def write_csv(path, rows):
+    """rows: as values_of or read_csv gives them."""
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(values_of(row) for row in rows)
+        writer.writerows(rows)
 
 
 def read_csv(path):

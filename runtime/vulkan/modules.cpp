@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <set>
 
 #include "vkattn_shaders/advance_lengths.spv.hpp"
 #include "vkattn_shaders/coopmat.spv.hpp"
@@ -129,19 +131,40 @@ const ModuleInfo kModules[] = {
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 
-constexpr uint32_t kDecorationSpecId = 1, kDecorationBinding = 33; // the SPIR-V specification's numbers
+// The SPIR-V specification's numbers.
+enum : uint32_t { kOpTypePointer = 32, kOpVariable = 59, kOpDecorate = 71, kOpMemberDecorate = 72 };
+enum : uint32_t { kDecorationSpecId = 1, kDecorationNonWritable = 24, kDecorationBinding = 33 };
+
+// Calls visit(at, words) for each instruction of so many words that begins at `at`.
+template <class Visit>
+void for_each(std::span<const uint32_t> code, uint32_t opcode, Visit visit) {
+    constexpr uint32_t kHeaderWords = 5;
+    for (size_t at = kHeaderWords; at < code.size() && code[at] >> 16 != 0; at += code[at] >> 16)
+        if ((code[at] & 0xffffu) == opcode) visit(at, code[at] >> 16);
+}
 
 // Where the numbers stand that a decoration gives.
 std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decoration) {
-    constexpr uint32_t kHeaderWords = 5, kOpDecorate = 71; // the SPIR-V specification's numbers
     std::vector<size_t> places;
-    for (size_t at = kHeaderWords; at < code.size();) {
-        const uint32_t words = code[at] >> 16, opcode = code[at] & 0xffffu;
-        if (words == 0) break;
-        if (opcode == kOpDecorate && words == 4 && code[at + 2] == decoration) places.push_back(at + 3);
-        at += words;
-    }
+    for_each(code, kOpDecorate, [&](size_t at, uint32_t words) {
+        if (words == 4 && code[at + 2] == decoration) places.push_back(at + 3);
+    });
     return places;
+}
+
+// The binding numbers whose buffers are not declared readonly.
+BindingSet written_bindings(std::span<const uint32_t> code) {
+    std::map<uint32_t, uint32_t> pointed, pointers; // the type of a pointer, the pointer of a variable
+    std::set<uint32_t> readonly;                    // structs
+    for_each(code, kOpMemberDecorate, [&](size_t at, uint32_t words) {
+        if (words == 4 && code[at + 3] == kDecorationNonWritable) readonly.insert(code[at + 1]);
+    });
+    for_each(code, kOpTypePointer, [&](size_t at, uint32_t) { pointed[code[at + 1]] = code[at + 3]; });
+    for_each(code, kOpVariable, [&](size_t at, uint32_t) { pointers[code[at + 2]] = code[at + 1]; });
+    BindingSet written = 0;
+    for (const size_t at : decorations(code, kDecorationBinding))
+        if (!readonly.contains(pointed[pointers[code[at - 2]]])) written |= BindingSet{1} << code[at];
+    return written;
 }
 
 const ModuleInfo &info_of(Module module) { return kModules[static_cast<size_t>(module)]; }
@@ -173,12 +196,15 @@ BindingSet binding_set(std::span<const uint32_t> code) {
 }
 
 std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used, uint32_t uniforms) {
+    const auto number_of = [&](uint32_t binding) {
+        return static_cast<uint32_t>(std::popcount(used & ((BindingSet{1} << binding) - 1)));
+    };
+    const BindingSet written = written_bindings(code) & used;
+    const uint32_t shared = written == 0 ? 0 : number_of(static_cast<uint32_t>(std::countr_zero(written)));
     std::vector<uint32_t> renumbered(code.begin(), code.end());
     for (const size_t at : decorations(code, kDecorationBinding)) {
-        const uint32_t number = code[at];
-        const BindingSet before = used & ((BindingSet{1} << number) - 1);
-        const bool is_used = number == uniforms || (used >> number & 1) != 0;
-        renumbered[at] = is_used ? static_cast<uint32_t>(std::popcount(before)) : 0;
+        const bool is_used = code[at] == uniforms || (used >> code[at] & 1) != 0;
+        renumbered[at] = is_used ? number_of(code[at]) : shared;
     }
     return renumbered;
 }

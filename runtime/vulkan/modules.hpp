@@ -57,8 +57,9 @@ using BindingSet = uint32_t;
 // The binding numbers that a module declares, its uniform block's among them.
 BindingSet binding_set(std::span<const uint32_t> code);
 
-// The module with the bindings of `used` numbered 0, 1, 2 ... in their order. The others, which no invocation reaches,
-// share number 0; `uniforms`, the uniform block's number, becomes the one after those of `used`.
+// The module with the bindings of `used` numbered 0, 1, 2 ... in their order. The others, which no invocation reaches, share
+// the number of one that is written: some are declared writable, and nobody must take them to write what others read.
+// `uniforms`, the uniform block's number, becomes the one after those of `used`.
 std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used, uint32_t uniforms);
 
 // Its storage buffers have the binding numbers 0 .. bindings - 1; a uniform block, where there is one, the next.

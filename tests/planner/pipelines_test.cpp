@@ -79,7 +79,7 @@ TEST_CASE("a pipeline binds what the call binds of what its module declares") {
     CHECK(merge.bindings == kBindingsOfMerge);
 }
 
-TEST_CASE("used bindings are numbered in their order, the others share the first") {
+TEST_CASE("used bindings are numbered in their order, the others share one that is written") {
     const std::span<const std::uint32_t> code = module_code(Module::kMergeParts);
     const BindingSet declared = binding_set(code);
     for (const std::uint32_t binding : {BINDING_OUTPUT, BINDING_SCORES, BINDING_SINKS, ATTENTION_BINDINGS})

@@ -105,6 +105,15 @@ Function next(VkDevice device, const char *name) {
     return reinterpret_cast<Function>(state().device_function(device, name));
 }
 
+// Whatever numbers its bindings have been given.
+bool is_code_of(Module module, std::span<const std::uint32_t> code) {
+    const std::span<const std::uint32_t> own = vkattn::module_code(module);
+    const auto unnumbered = [](std::span<const std::uint32_t> words) {
+        return vkattn::renumber_bindings(words, 0, UINT32_MAX);
+    };
+    return code.size() == own.size() && unnumbered(code) == unnumbered(own);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkShaderModuleCreateInfo *info,
                                                     const VkAllocationCallbacks *allocator, VkShaderModule *made) {
     const VkResult result =
@@ -112,7 +121,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkSha
     if (result != VK_SUCCESS) return result;
     const std::lock_guard lock(state().mutex);
     for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i)
-        if (vkattn::module_code(static_cast<Module>(i)).data() == info->pCode)
+        if (is_code_of(static_cast<Module>(i), {info->pCode, info->codeSize / sizeof(std::uint32_t)}))
             state().modules[{device, *made}] = static_cast<Module>(i);
     return result;
 }
