@@ -3,6 +3,8 @@
 #include "runtime/plan/plan.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <span>
 #include <vector>
 
@@ -58,9 +60,9 @@ class PlanBuilder {
     };
 
     template <class Struct>
-    static std::span<const uint32_t> words_of(const Struct &words) {
+    static std::array<uint32_t, sizeof(Struct) / sizeof(uint32_t)> words_of(const Struct &words) {
         static_assert(sizeof(Struct) % sizeof(uint32_t) == 0);
-        return {reinterpret_cast<const uint32_t *>(&words), sizeof(Struct) / sizeof(uint32_t)};
+        return std::bit_cast<std::array<uint32_t, sizeof(Struct) / sizeof(uint32_t)>>(words);
     }
     Step &new_step(Module module, std::span<const uint32_t> constants);
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
