@@ -32,7 +32,7 @@ struct DeviceTraits {
     uint32_t matrix_units =
         1; // cooperative matrices, where there are any, are faster than the rest: coopmat is preferred
     uint32_t widest_matrix_subgroup = 0; // that the driver's compiler takes cooperative matrices of; 0: any
-    uint32_t unroll_matrices = 1; // loops over matrices are written out; 0: the driver's compiler takes too long for it
+    uint32_t unroll_matrices = 1;    // loops over matrices are unrolled; 0: the driver's compiler takes too long for it
     uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers
     uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
     uint32_t gpu_class = 0; // GpuClass, whose shapes kernels without matrix units take; 0 in the table: by the vendor

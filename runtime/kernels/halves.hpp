@@ -6,12 +6,11 @@ namespace vkattn {
 
 // Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: modules of halves read them as they are.
 inline bool is_in_halves(const AttentionProblem &problem) {
-    constexpr uint32_t kAligned = FEATURE_QUERY_ALIGNED | FEATURE_KEY_ALIGNED | FEATURE_VALUE_ALIGNED;
-    const auto is_half = [](const vkattn_tensor &tensor) {
-        return tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
+    const auto is_suited = [](const vkattn_tensor &tensor) {
+        const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
+        return half && rows_are_aligned(tensor);
     };
-    return is_half(problem.query) && is_half(problem.key) && is_half(problem.value) &&
-           (constants_of(problem, 1).FEATURES & kAligned) == kAligned;
+    return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
 }
 
 } // namespace vkattn

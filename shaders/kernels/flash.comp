@@ -82,7 +82,7 @@ void put_weight(const uint r, const uint k, float weight) {
     weight_tile[at.x][at.y] = weight;
 }
 
-// In shared memory, where a loop finds each score by its index: written out, the masks would stand there for each.
+// In shared memory, where a loop finds each score by its index: unrolled, the masks would stand there for each.
 void finish_scores(KeyTile tile) {
     if (tile.all_visible && !TRANSFORMS_SCORES) return;
     const uint count = KEYS_OF_INVOCATION;

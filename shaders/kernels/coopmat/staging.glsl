@@ -9,7 +9,7 @@
 #include "common/matrix_element.glsl"
 #include "kernels/coopmat/tiles.glsl"
 
-// Loads of a tile are written out, so that all are on their way at once: where each is one load, and they are few.
+// Loads of a tile are unrolled, so that all are on their way at once: where each is one load, and they are few.
 const uint MOST_LOADS = 8;
 
 shared uint last_special; // number of the last staging of values that met what is not finite
