@@ -490,6 +490,6 @@ vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_
         require_given(workspace_bytes, "workspace_bytes");
         PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
         plan_layer(builder, Layer(context->context, *config), with_object(*call));
-        *workspace_bytes = builder.build()->requirements().workspace_bytes;
+        *workspace_bytes = builder.build()->workspace_bytes();
     });
 }

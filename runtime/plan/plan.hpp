@@ -76,7 +76,8 @@ class Plan {
     // Records, submits and waits, with a workspace of its own where none is bound. Milliseconds, negative without
     // timestamps.
     double run(std::span<const vkattn_binding> bindings) const;
-    vkattn_requirements requirements() const;
+    vkattn_requirements requirements() const; // of a plan that runs
+    uint64_t workspace_bytes() const { return workspace_bytes_; }
 
     Context &context() const { return context_; }
     vkattn_kernel kernel() const { return kernel_; }

@@ -103,8 +103,9 @@ const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
     if (buffers > max_storage_buffers_)
         fail(VKATTN_ERROR_UNSUPPORTED, module_name(module), ": binds ", buffers,
              " storage buffers, expected at most maxPerStageDescriptorStorageBuffers, which is ", max_storage_buffers_);
-    Layout &layout = layouts_[key];
-    layout.bindings = bindings;
+    const auto [found, is_new] = layouts_.try_emplace(key);
+    Layout &layout = found->second;
+    if (is_new) layout.bindings = bindings; // other threads read those that are there already
     if (layout.set == VK_NULL_HANDLE) add_set_layout(info, layout);
     if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(info, layout);
     if (layout.module == VK_NULL_HANDLE) add_module(module, layout);
