@@ -141,7 +141,7 @@ const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) 
 
 // The bytes of the largest weight: what is read of any is no more.
 std::uint64_t largest_weight(const Layer &layer) {
-    std::uint64_t largest = extent_bytes(layer.rope_frequencies().tensor);
+    std::uint64_t largest = extent_bytes(layer.rotation().frequencies.tensor);
     for (const WeightSpec &spec : weight_specs(layer.config()))
         largest = std::max(largest, extent_bytes(layer.weight(spec.name).tensor));
     return largest;
