@@ -16,7 +16,7 @@ namespace vkattn {
 struct SpecialisationConstant {
     uint32_t id;
     uint32_t value;
-    auto operator<=>(const SpecialisationConstant &) const = default;
+    auto operator<=>(const SpecialisationConstant &) const = default; // NOLINT(modernize-use-nullptr): not written here
 };
 
 struct Pipeline {
