@@ -13,12 +13,14 @@
 inline vkattn::Context &context_of_limits(FuzzedDataProvider &data) {
     static vkattn::Context context{vkattn_context_info{}};
     static const vkattn::DeviceCaps own = context.caps();
-    auto &caps = const_cast<vkattn::DeviceCaps &>(context.caps()); // nothing is compiled, allocated or recorded
-    caps = own;
+    vkattn::DeviceCaps caps = own;
     caps.max_storage_buffer_range = (std::uint64_t{1} << data.ConsumeIntegralInRange(20, 32)) - 1;
     for (std::uint32_t &count : caps.max_workgroup_count) count = data.ConsumeBool() ? 65535 : 0xffffffff;
     caps.traits.max_loop_iterations = data.ConsumeBool() ? 65536 : 0;
     caps.traits.max_dispatch_megaflops = 0;
+    // what is bound by, and what kernels are chosen by; nothing is compiled, allocated or recorded
+    const_cast<vkattn::DeviceCaps &>(context.caps()) = caps;
+    const_cast<vkattn::DeviceCaps &>(*context.judged_caps()) = caps;
     return context;
 }
 
