@@ -25,8 +25,21 @@ function(vkattn_cpu_driver_shader name source)
     endif()
 endfunction()
 
+# ROLLED: the CPU drivers that emulate would compile loops over matrices too long.
+function(vkattn_subgroup_shader name source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "" "DEFINES;EXTENSIONS")
+    if(NOT VKATTN_EMULATED_SUBGROUPS)
+        vkattn_shader(${name} ${source} ${ARGN})
+        return()
+    endif()
+    vkattn_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS)
+endfunction()
+
 # A release holds the headers: see package.cmake.
 if(EXISTS ${PROJECT_SOURCE_DIR}/shaders/compiled)
+    if(VKATTN_EMULATED_SUBGROUPS)
+        message(FATAL_ERROR "VKATTN_EMULATED_SUBGROUPS is ON, expected OFF: a release has its shaders compiled")
+    endif()
     message(STATUS "Shaders: compiled ones, of the release")
     set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${PROJECT_SOURCE_DIR}/shaders/compiled PARENT_SCOPE)
     function(vkattn_shader_extension)

@@ -1,6 +1,7 @@
 #include "runtime/vulkan/context.hpp"
 
 #include "runtime/device/device_overrides.hpp"
+#include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/vulkan/device_features.hpp"
 #include "runtime/vulkan/device_query.hpp"
@@ -53,6 +54,7 @@ Context::Context(const vkattn_context_info &info)
             borrow(info);
         else
             create_own(info);
+        if constexpr (kSubgroupsAreEmulated) emulate_subgroups(caps_);
         override_caps(caps_, traits_of(info));
         if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
             lock_ = [info] { info.lock_queue(info.lock_user); };

@@ -1,5 +1,6 @@
 #include "runtime/vulkan/pipelines.hpp"
 
+#include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
 #include "shaders/interface/common.h"
 
@@ -14,7 +15,8 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
                      vkattn_shader_capture capture)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
       unpacks_halves_(caps.traits.unpacks_halves), max_storage_buffers_(caps.max_storage_buffers_per_stage),
-      takes_subgroup_sizes_(caps.features.subgroup_size_control && caps.subgroup_size_control != 0) {}
+      takes_subgroup_sizes_(!kSubgroupsAreEmulated && caps.features.subgroup_size_control &&
+                            caps.subgroup_size_control != 0) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);

@@ -11,6 +11,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifndef EMULATED_SUBGROUPS
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -20,6 +21,7 @@
 #extension GL_EXT_bfloat16 : require
 #else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
 #endif
 
 layout(local_size_x_id = 0) in;
@@ -91,7 +93,7 @@ void score_chunk(uint chunk) {
 void score_quantised_chunk(uint chunk) {
     const uint steps = BLOCK_DIMS / MATRIX_K;
     FOR_MATRICES(block, BLOCKS_OF_CHUNK) FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
-        ACCUMULATOR sum = ACCUMULATOR(0.0), scales; // every row of them the same: a stride of 0
+        SUMS sum = ZEROS, scales; // every row of them the same: a stride of 0
         FOR_MATRICES(i, steps) {
             uint step = block * steps + i;
             QUERY_MATRIX query;
@@ -101,7 +103,8 @@ void score_quantised_chunk(uint chunk) {
             sum = coopMatMulAdd(query, keys, sum);
         }
         coopMatLoad(scales, key_scales, block * KEYS_OF_TILE + key_of_tile(k), 0, ROWS_IN_MEMORY);
-        scores_of_tile[r * KEY_TILES + k] += sum * scales;
+        MULTIPLY_MATRIX(sum, scales);
+        ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
     }
 }
 
@@ -123,7 +126,7 @@ void score_next_chunk(KeyTile tile, uint chunk) {
 
 // Chunk 0 is there. In a loop over chunks that stays one, query rows come from shared memory.
 void score_tile(KeyTile tile) {
-    FOR_MATRICES(t, ROW_MATRICES * KEY_TILES) scores_of_tile[t] = ACCUMULATOR(0.0);
+    FOR_MATRICES(t, ROW_MATRICES * KEY_TILES) scores_of_tile[t] = ZEROS;
     if (KEY_CHUNKS == 1)
         score_staged_chunk(0);
     else if (QUERY_IN_REGISTERS != 0)
@@ -160,7 +163,7 @@ void sum_chunk(uint chunk) {
 // numbers.
 void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
     FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(t, OUTPUT_TILES) {
-        ACCUMULATOR sum = ACCUMULATOR(0.0);
+        SUMS sum = ZEROS;
         FOR_MATRICES(step, KEYS_OF_CHUNK / MATRIX_K) {
             WEIGHT_MATRIX weights;
             load_weights(r, chunk, step, weights);
@@ -168,7 +171,9 @@ void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
             load_values(t, step, values);
             sum = coopMatMulAdd(weights, values, sum);
         }
-        outputs[r * OUTPUT_TILES + t] += (sum * first_factor) * second_factor;
+        SCALE_MATRIX(sum, first_factor);
+        SCALE_MATRIX(sum, second_factor);
+        ADD_TO_MATRIX(outputs[r * OUTPUT_TILES + t], sum);
     }
 }
 
@@ -273,9 +278,9 @@ void finish_rows(uint part) {
     }
     synchronise_rows();
     FOR_MATRICES(r, ROW_MATRICES) {
-        ACCUMULATOR factors;
+        SUMS factors;
         LOAD_ROWS(factors, row_factors, r);
-        FOR_MATRICES(t, OUTPUT_TILES) outputs[r * OUTPUT_TILES + t] *= factors;
+        FOR_MATRICES(t, OUTPUT_TILES) MULTIPLY_MATRIX(outputs[r * OUTPUT_TILES + t], factors);
     }
 }
 
@@ -288,7 +293,7 @@ void main() {
 
     start_query();
     start_rows();
-    FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ACCUMULATOR(0.0);
+    FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ZEROS;
     uint stagings = 1; // of values, so far, and one
     for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS_OF_TILE) {
         KeyTile tile = tile_of_walk(walk, key, KEYS_OF_TILE);

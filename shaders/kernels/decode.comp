@@ -10,7 +10,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#ifdef SUBGROUP_SUMS
+#if defined(SUBGROUP_SUMS) && !defined(EMULATED_SUBGROUPS)
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
@@ -22,6 +22,9 @@ layout(local_size_x_id = 0) in;
 #include "attention/rows.glsl"
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
+#ifdef SUBGROUP_SUMS
+#include "common/subgroups.glsl"
+#endif
 #include "kernels/flash/elements.glsl"
 
 const uint GROUPS = WORKGROUP_SIZE / COLUMNS;
@@ -51,7 +54,7 @@ SoftmaxState row_states[ROWS];
 vec4 sums[ROWS * BLOCKS];
 
 #ifdef SUBGROUP_SUMS
-uint lane() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
+uint lane() { return subgroup_index() * SUBGROUP_SIZE + subgroup_lane(); }
 #else
 uint lane() { return gl_LocalInvocationID.x; }
 #endif

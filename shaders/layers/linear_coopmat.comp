@@ -8,6 +8,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifndef EMULATED_SUBGROUPS
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -16,16 +17,14 @@
 #else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #endif
+#endif
 
 layout(local_size_x_id = 7) in;
 
-#include "common/matrix_element.glsl"
 #include "layers/linear_features.glsl"
 #include "layers/linear_tensors.glsl"
 
-#define WEIGHT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
-#define INPUT_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
-#define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#include "common/matrices.glsl" // of the tensors' constants
 
 const uint STEP = LINEAR_MATRIX_STEP;
 const uint PITCH = STEP / 8 + 1; // of eight elements; neighbours lie in other banks
@@ -43,10 +42,10 @@ const uint STRIP_SIZE = SUBGROUPS * MATRIX_N * STRIP_PITCH;
 
 shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weights, then the input
 
-ACCUMULATOR sums[TILES * TILES]; // [output][row]
+SUMS sums[TILES * TILES]; // [output][row]
 
-uint output_of_subgroup() { return gl_SubgroupID / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
-uint row_of_subgroup() { return gl_SubgroupID % ROW_SUBGROUPS * SUBGROUP_ROWS; }
+uint output_of_subgroup() { return subgroup_index() / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
+uint row_of_subgroup() { return subgroup_index() % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
 uvec4 load_weight_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_WEIGHT) != 0)
@@ -95,14 +94,14 @@ void fill_tiles(uint first_feature) {
 
 void multiply_tiles() {
     [[unroll]] for (uint step = 0; step < STEP / MATRIX_K; ++step) {
-        WEIGHT_MATRIX weights[TILES];
+        MATRIX_A weights[TILES];
         [[unroll]] for (uint t = 0; t < TILES; ++t)
             coopMatLoad(weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + step * MATRIX_K / 8, PITCH,
-                        gl_CooperativeMatrixLayoutRowMajor);
+                        ROWS_IN_MEMORY);
         [[unroll]] for (uint r = 0; r < TILES; ++r) {
-            INPUT_MATRIX inputs;
+            MATRIX_B inputs;
             coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + step * MATRIX_K / 8,
-                        PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                        PITCH, COLUMNS_IN_MEMORY);
             [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * TILES + r] =
                 coopMatMulAdd(weights[t], inputs, sums[t * TILES + r]);
         }
@@ -112,14 +111,14 @@ void multiply_tiles() {
 // In loops: unrolled, what becomes of a sum would stand there for each of an invocation's.
 void store_tiles(uint first_output, uint first_row) {
     const uint pairs = MATRIX_M / 2;
-    uint strip = gl_SubgroupID * MATRIX_N * STRIP_PITCH;
+    uint strip = subgroup_index() * MATRIX_N * STRIP_PITCH;
     [[dont_unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
         [[unroll]] for (uint t = 0; t < TILES * TILES; ++t) // sums have registers, which no index finds
-            if (t == i) coopMatStore(sums[t], tiles, strip, STRIP_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            if (t == i) coopMatStore(sums[t], tiles, strip, STRIP_PITCH, COLUMNS_IN_MEMORY);
         subgroupBarrier();
         uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
-        [[dont_unroll]] for (uint p = gl_SubgroupInvocationID; p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
+        [[dont_unroll]] for (uint p = subgroup_lane(); p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
             uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
             store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
         }
@@ -130,7 +129,7 @@ void store_tiles(uint first_output, uint first_row) {
 void main() {
     uint first_output = gl_WorkGroupID.x * TILE_OUTPUTS;
     uint first_row = gl_WorkGroupID.y * TILE_ROWS;
-    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ACCUMULATOR(0.0);
+    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ZEROS;
     find_lines(first_output, first_row);
     for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
         barrier(); // the tiles' last readers are done

@@ -2,19 +2,15 @@
 #ifndef COOPMAT_MATRICES_GLSL
 #define COOPMAT_MATRICES_GLSL
 
-#include "common/matrix_element.glsl"
+#include "common/matrices.glsl"
 #include "kernels/coopmat/tiles.glsl"
 
 // Rows of S = Q K^T and of O = P V are query rows. K and V are their products' columns: in shared memory a key of K, and a
 // dim of V, is a row.
-#define QUERY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
-#define KEY_MATRIX coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
-#define WEIGHT_MATRIX QUERY_MATRIX
-#define VALUE_MATRIX KEY_MATRIX
-#define ACCUMULATOR coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
-#define ROUNDED_WEIGHTS coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
-const int ROWS_IN_MEMORY = gl_CooperativeMatrixLayoutRowMajor;
-const int COLUMNS_IN_MEMORY = gl_CooperativeMatrixLayoutColumnMajor;
+#define QUERY_MATRIX MATRIX_A
+#define KEY_MATRIX MATRIX_B
+#define WEIGHT_MATRIX MATRIX_A
+#define VALUE_MATRIX MATRIX_B
 
 // Loops over matrices are unrolled, so that each matrix has its registers: nothing in them may be a loop that is not, else
 // compilers index the matrices at run time, through branches or memory. ROLLED: loops, for a compiler that takes very long
@@ -24,7 +20,6 @@ const int COLUMNS_IN_MEMORY = gl_CooperativeMatrixLayoutColumnMajor;
 #else
 #define FOR_MATRICES(i, n) [[unroll]] for (uint i = 0; i < (n); ++i)
 #endif
-#define FOR_ELEMENTS(i, matrix) [[unroll]] for (int i = 0; i < (matrix).length(); ++i)
 
 const uint QUERY_TILES = QUERY_DIMS / MATRIX_K;
 const uint KEY_TILES = KEYS_OF_TILE / DIMS_OF_STRIP; // of a subgroup
@@ -32,8 +27,8 @@ const uint OUTPUT_TILES = VALUE_DIMS / DIMS_OF_STRIP;
 
 // By row matrix, then by key or dim.
 QUERY_MATRIX query_tiles[QUERY_IN_REGISTERS != 0 ? ROW_MATRICES * QUERY_TILES : 1];
-ACCUMULATOR scores_of_tile[ROW_MATRICES * KEY_TILES];
-ACCUMULATOR outputs[ROW_MATRICES * OUTPUT_TILES];
+SUMS scores_of_tile[ROW_MATRICES * KEY_TILES];
+SUMS outputs[ROW_MATRICES * OUTPUT_TILES];
 
 uint key_of_tile(uint k) { return (dim_subgroup() * KEY_TILES + k) * MATRIX_N; }
 uint dim_of_output(uint t) { return (dim_subgroup() * OUTPUT_TILES + t) * MATRIX_N; }

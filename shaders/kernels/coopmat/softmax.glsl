@@ -39,11 +39,11 @@ shared float row_moves[TILE_ROWS];      // of the references
 shared float row_factors[TILE_ROWS];    // of what was summed before
 shared float row_parts[DIM_SUBGROUPS > 1 ? TILE_ROWS *DIM_SUBGROUPS : 1];
 
-ACCUMULATOR sums[ROW_MATRICES]; // of weights, by column
-bool lane_empty[ROWS_OF_LANE];  // the invocation's own row has seen no key
+SUMS sums[ROW_MATRICES];       // of weights, by column
+bool lane_empty[ROWS_OF_LANE]; // the invocation's own row has seen no key
 
 void start_rows() {
-    FOR_MATRICES(r, ROW_MATRICES) sums[r] = ACCUMULATOR(0.0);
+    FOR_MATRICES(r, ROW_MATRICES) sums[r] = ZEROS;
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         lane_empty[r] = true;
         if (owns_rows()) row_references[subgroup_row() + lane_row(r)] = 0.0;
@@ -57,7 +57,7 @@ void start_rows() {
 bool subtract_references() {
     float largest = HIDDEN;
     FOR_MATRICES(r, ROW_MATRICES) {
-        ACCUMULATOR references;
+        SUMS references;
         LOAD_ROWS(references, row_references, r);
         FOR_MATRICES(k, KEY_TILES) FOR_ELEMENTS(i, references) {
             float score = fma(scores_of_tile[r * KEY_TILES + k][i], parameters.scale_log2, -references[i]);
@@ -166,23 +166,23 @@ void follow_maxima(KeyTile tile) {
         move_reference(r, maximum_of_row(maxima[r], subgroup_row() + lane_row(r)));
     synchronise_rows();
     FOR_MATRICES(r, ROW_MATRICES) {
-        ACCUMULATOR numbers;
+        SUMS numbers;
         LOAD_ROWS(numbers, row_moves, r);
-        FOR_MATRICES(k, KEY_TILES) scores_of_tile[r * KEY_TILES + k] -= numbers;
+        FOR_MATRICES(k, KEY_TILES) SUBTRACT_FROM_MATRIX(scores_of_tile[r * KEY_TILES + k], numbers);
         LOAD_ROWS(numbers, row_factors, r);
-        sums[r] *= numbers;
-        FOR_MATRICES(t, OUTPUT_TILES) outputs[r * OUTPUT_TILES + t] *= numbers;
+        MULTIPLY_MATRIX(sums[r], numbers);
+        FOR_MATRICES(t, OUTPUT_TILES) MULTIPLY_MATRIX(outputs[r * OUTPUT_TILES + t], numbers);
     }
 }
 
 // Scores become weights, in shared memory, where the subgroups that share rows put them together.
 void store_weights() {
     FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
-        ROUNDED_WEIGHTS rounded;
+        ROUNDED_SUMS rounded;
         FOR_ELEMENTS(i, rounded) {
             float weight = exp2(scores_of_tile[r * KEY_TILES + k][i]);
             sums[r][i] += weight;
-            rounded[i] = MATRIX_ELEMENT(weight);
+            rounded[i] = ROUNDED(weight);
         }
         coopMatStore(rounded, tiles, weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + key_of_tile(k) / 8, WEIGHT_PITCH,
                      ROWS_IN_MEMORY);

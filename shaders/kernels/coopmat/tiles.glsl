@@ -6,6 +6,7 @@
 #define COOPMAT_TILES_GLSL
 
 #include "attention/rows.glsl"
+#include "common/subgroups.glsl"
 
 const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
 const uint ROW_SUBGROUPS = SUBGROUPS / DIM_SUBGROUPS;
@@ -53,8 +54,8 @@ shared uvec4 tiles[WEIGHT_END + SUBGROUPS * STRIP_SIZE * STRIPS_ALONE];
 // all through the loop over keys.
 uint hidden_zero = 0;
 
-uint subgroup() { return gl_SubgroupID + hidden_zero; }
-uint lane() { return gl_SubgroupInvocationID + hidden_zero; }
+uint subgroup() { return subgroup_index() + hidden_zero; }
+uint lane() { return subgroup_lane() + hidden_zero; }
 uint invocation() { return subgroup() * SUBGROUP_SIZE + lane(); }
 uint row_subgroup() { return subgroup() / DIM_SUBGROUPS; }
 uint dim_subgroup() { return subgroup() % DIM_SUBGROUPS; }
