@@ -157,7 +157,7 @@ function(vkattn_shader name source)
 
     set(passes -O)
     if(arg_KEEP_FUNCTIONS)
-        set(passes --eliminate-dead-functions --eliminate-dead-variables --strip-debug --compact-ids)
+        set(passes --eliminate-dead-functions --eliminate-dead-variables --merge-return --strip-debug --compact-ids)
     endif()
     vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv "${passes}" commands final)
     add_custom_command(OUTPUT ${header}
