@@ -2,6 +2,7 @@
 #include "csv.hpp"
 #include "input_error.hpp"
 #include "progress.hpp"
+#include "shader_json.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -37,45 +38,13 @@ std::vector<PlannedProblem> problems_of(const CommonOptions &common, const Shade
     return problems;
 }
 
-bool is_assembly(const vkattn_shader_text &text) {
-    std::string name = text.name;
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return name.find("assembly") != std::string::npos;
-}
-
-// A number as the driver gave it: most are whole.
-Json number(double value) {
-    const auto whole = static_cast<std::int64_t>(value);
-    return static_cast<double>(whole) == value ? Json(whole) : Json(value);
-}
-
-Json to_json(const vkattn_shader &shader) {
-    Json constants = Json::object(), statistics = Json::object(), texts = Json::object();
-    for (const vkattn_shader_constant &each : std::span(shader.constants, shader.constant_count))
-        constants[each.name] = each.value;
-    for (const vkattn_shader_statistic &each : std::span(shader.statistics, shader.statistic_count))
-        statistics[each.name] = number(each.value);
-    for (const vkattn_shader_text &each : std::span(shader.texts, shader.text_count))
-        if (is_assembly(each)) texts[each.name] = each.text;
-    Json json = {{"module", shader.module},
-                 {"executable", shader.executable},
-                 {"dispatches", shader.dispatches},
-                 {"workgroup_size", shader.workgroup_size},
-                 {"subgroup_size", shader.subgroup_size},
-                 {"compile_ms", shader.compile_ms},
-                 {"constants", constants},
-                 {"statistics", statistics}};
-    if (shader.text_count != 0) json["texts"] = texts;
-    return json;
-}
-
 struct ReportedPlan {
     std::string problem;
     Plan plan;
     std::span<const vkattn_shader> shaders;
 };
 
-Json to_json(const ReportedPlan &reported, const vkattn_device_facts &facts) {
+Json json_of(const ReportedPlan &reported, const vkattn_device_facts &facts) {
     const vkattn_report report = reported.plan.report();
     Json shaders = Json::array();
     for (const vkattn_shader &shader : reported.shaders) shaders.push_back(to_json(shader));
@@ -156,7 +125,7 @@ int shaders_command(const CommonOptions &common, const ShadersOptions &options, 
             const std::span<const vkattn_shader> shaders = plan.shaders();
             const ReportedPlan reported{problem.text, std::move(plan), shaders};
             if (options.json)
-                all.push_back(to_json(reported, facts));
+                all.push_back(json_of(reported, facts));
             else if (options.csv)
                 add_rows(rows, reported, facts);
             else

@@ -10,6 +10,7 @@ import budgets
 import collect
 import lab
 import pages
+import search
 from problems import problems
 
 RESULTS = lab.ROOT / "bench/results/gpu-lab"
@@ -101,17 +102,25 @@ def write_budgets(arguments):
         budgets.write(BUDGETS / f"{name}.csv", driver, rows)
 
 
+def search_tiles(arguments):
+    _, gpus = selected(arguments.gpus)
+    search.search(gpus, arguments.kernel or search.SPACES, RESULTS / "tiles")
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/gpu-lab", description=__doc__)
     commands = parser.add_subparsers(required=True)
     for name, function, text in (
             ("report", report, "compile the problems on every GPU and write bench/results/gpu-lab"),
             ("check", check, "compile them and compare with bench/budgets"),
+            ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
         if name == "report":
             command.add_argument("--ours", action="store_true", help="ggml's figures stay as the tables have them")
+        if name == "search":
+            command.add_argument("--kernel", action="append", choices=search.SPACES, help="what to search; none: all")
         if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         command.set_defaults(run=function)

@@ -10,17 +10,17 @@ BUILD = ROOT / "build-modern"
 LONGEST_SECONDS = 300  # of one problem on one GPU
 
 
-def run(gpu, *command):
-    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list."""
+def run(gpu, *command, input=""):
+    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list. input: what it reads."""
     return subprocess.run([str(word) for word in (LAB, "run", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
-                          errors="replace", timeout=LONGEST_SECONDS)
+                          errors="replace", input=input, timeout=LONGEST_SECONDS)
 
 
-def run_under_layer(gpu, *command):
+def run_under_layer(gpu, *command, input=""):
     """The same under the statistics layer, and its records (pipeline_record.hpp) of the pipelines that the command made.
     Apple's driver hands out no code: it prints it, and the layer reads that."""
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         file = pathlib.Path(folder) / "pipelines.jsonl"
         ran = run(gpu, "env", f"VK_LAYER_PATH={BUILD / 'bench/gpu_lab'}", "VK_INSTANCE_LAYERS=VK_LAYER_VKATTN_statistics",
-                  f"VKATTN_STATISTICS_FILE={file}", "AGX_MESA_DEBUG=shaders", *command)
+                  f"VKATTN_STATISTICS_FILE={file}", "AGX_MESA_DEBUG=shaders", *command, input=input)
         return ran, [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []

@@ -78,11 +78,12 @@ void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, b
     }
 }
 
+constexpr uint32_t kFewestColumns = 4;
+
 // As many as a row of K has vectors.
 uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
-    constexpr uint32_t kFewest = 4;
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
-    return std::min(std::max(std::bit_ceil(tiles(dims, kVector)), kFewest), most);
+    return std::min(std::max(std::bit_ceil(tiles(dims, kVector)), kFewestColumns), most);
 }
 
 } // namespace
@@ -101,14 +102,16 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
     const bool halves = is_in_halves(problem);
     const bool subgroups = liking.subgroups && has_subgroups(caps);
+    const uint32_t most_columns = subgroups ? std::min(kMostColumns, caps.subgroup_size) : kMostColumns;
     DecodeTile tile{.module = module_of(halves, subgroups),
                     .workgroup = kWorkgroup,
-                    .columns =
-                        columns_of(problem, subgroups ? std::min(kMostColumns, caps.subgroup_size) : kMostColumns),
+                    .columns = columns_of(problem, most_columns),
                     .rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost)),
                     .keys = halves ? liking.keys_of_halves : liking.keys,
                     .query_staged = !halves || liking.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
+    if (problem.tile.columns != 0)
+        tile.columns = std::min(std::bit_floor(std::max(problem.tile.columns, kFewestColumns)), most_columns);
     if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
     if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
     fit(problem, caps, halves, problem.tile.rows + problem.tile.keys != 0, tile);

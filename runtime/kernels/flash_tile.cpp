@@ -46,7 +46,7 @@ uint32_t element_dims(Module module) { return module == Module::kFlashWideHalves
 
 uint64_t element_bytes(Module module) { return module == Module::kFlashHalves ? 8 : 16; }
 
-constexpr uint32_t kFewestColumns = 8, kMostColumns = 32;
+constexpr uint32_t kFewestColumns = 8, kMostColumns = 32, kFewestSharedBytes = 8 << 10;
 
 uint32_t columns_for(uint32_t v_head_dim, uint32_t blocks) {
     return std::clamp(std::bit_ceil(tiles(v_head_dim, 4 * blocks)), kFewestColumns, kMostColumns);
@@ -125,10 +125,21 @@ void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bo
         tile.workgroup /= 2;
 }
 
+// What tuning found, as far as the shader can take it.
+void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
+    static constexpr uint32_t kMost = 4;
+    static constexpr Module kStagings[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+    const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
+    if (tuned.columns != 0) tile.columns = std::bit_floor(std::clamp(tuned.columns, kFewestColumns, kMostColumns));
+    if (tuned.rows != 0) tile.rows = power(tuned.rows);
+    if (tuned.keys != 0) tile.keys = power(tuned.keys / tile.columns);
+    if (halves && tuned.staging != 0 && tuned.staging <= std::size(kStagings))
+        tile.module = kStagings[tuned.staging - 1];
+}
+
 } // namespace
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    static constexpr uint32_t kMost = 4;
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
     const bool large = problem.v_head_dim > 4 * liking.blocks * kMostColumns;
     const bool halves = is_in_halves(problem);
@@ -140,11 +151,10 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
-    const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
-    if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
-    if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys / tile.columns);
+    take_tuned(problem.tile, halves, tile);
     drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
-    fit(problem, liking.shared_bytes, caps, tile);
+    const uint32_t wanted_bytes = problem.tile.shared_bytes;
+    fit(problem, wanted_bytes == 0 ? liking.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
     return tile;
 }
 

@@ -7,9 +7,12 @@ namespace vkattn {
 // How a kernel divides attention among invocations; what tuning chooses. 0 in a member leaves it to the planner's rule.
 // What is impossible for a problem or a device is, too, for saved choices may come from anywhere.
 struct AttentionTile {
-    uint32_t kernel = 0;        // vkattn_kernel that the rest is meant for; VKATTN_KERNEL_AUTO: none, all is the rule's
-    uint32_t rows = 0;          // flash, decode: query rows of an invocation; coopmat: subgroups along the rows
-    uint32_t keys = 0;          // of a step (flash, decode), of a tile (coopmat)
+    uint32_t kernel = 0;       // vkattn_kernel that the rest is meant for; VKATTN_KERNEL_AUTO: none, all is the rule's
+    uint32_t rows = 0;         // flash, decode: query rows of an invocation; coopmat: subgroups along the rows
+    uint32_t keys = 0;         // of a step (flash, decode), of a tile (coopmat)
+    uint32_t columns = 0;      // flash, decode: invocations that share a row of the output, or of K
+    uint32_t staging = 0;      // flash: 1 + what shared memory holds of 16-bit K and V: f32, 16 bits, 16 bits by eights
+    uint32_t shared_bytes = 0; // flash: of a workgroup, about
     uint32_t dim_subgroups = 0; // coopmat: that share their query rows
     uint32_t matrix_shape = 0;  // coopmat: 1 + the place in the device's list
     uint32_t parts = 0;         // of each row's keys

@@ -129,12 +129,19 @@ void Search::vary_parts(vkattn_kernel kernel) {
 }
 
 void Search::try_tiles() {
-    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
+    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4},
+                              kColumns[] = {8, 16, 32}, kStagings[] = {1, 2, 3},
+                              kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
     for (vkattn_kernel kernel : kernels_for(problem_)) {
         if (!tiles_.trials().is_near(kernel)) continue;
         if (kernel == VKATTN_KERNEL_COOPMAT) tiles_.vary_matrix_shapes(kernel, context_.caps());
         tiles_.vary(kernel, &AttentionTile::rows, kRows);
         tiles_.vary(kernel, &AttentionTile::keys, kKeys);
+        if (kernel == VKATTN_KERNEL_FLASH) {
+            tiles_.vary(kernel, &AttentionTile::staging, kStagings);
+            tiles_.vary(kernel, &AttentionTile::shared_bytes, kSharedBytes);
+        }
+        if (kernel != VKATTN_KERNEL_COOPMAT) tiles_.vary(kernel, &AttentionTile::columns, kColumns);
         tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);
         vary_parts(kernel);
     }

@@ -125,8 +125,8 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
 AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
     AttentionTile tile;
     if (data.ConsumeBool()) return tile;
-    for (std::uint32_t *member :
-         {&tile.kernel, &tile.rows, &tile.keys, &tile.dim_subgroups, &tile.matrix_shape, &tile.parts})
+    for (std::uint32_t *member : {&tile.kernel, &tile.rows, &tile.keys, &tile.columns, &tile.staging,
+                                  &tile.shared_bytes, &tile.dim_subgroups, &tile.matrix_shape, &tile.parts})
         *member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
     return tile;
 }

@@ -1,0 +1,176 @@
+"""Searches the tiles of flash and decode for a kind of GPU by static figures: what runtime/kernels/*_tile.cpp should like. From what
+the table has, one number after the other is varied, and the best kept, until nothing gains."""
+import csv
+import dataclasses
+import json
+import math
+import subprocess
+
+import assembly
+import collect
+import lab
+import tiles
+from figures import figures_of
+
+TOOL = lab.BUILD / "bench/gpu_lab/tile_shaders"
+FEWEST_COLUMNS, MOST_COLUMNS = 8, 32
+MOST_ROUNDS = 3
+
+# Occupancy that hides half of what a subgroup waits for arithmetic and shared memory: a model, and no measurement. In the units
+# of figures.OCCUPANCY. WAITS: so many times as much where each step waits for memory.
+HALF_HIDDEN = {"amd": 1.5, "nvidia": 6, "apple": 192, "qualcomm": 1.5, "intel": 4, "arm": 16}
+WAITS = {"flash": 1, "decode": 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    name: str
+    head_dim: int
+    v_head_dim: int
+    heads: int = 32
+    kv_heads: int = 8
+    q_len: int = 2048
+    kv_len: int = 2048
+    dtype: str = "F16"
+    kv_dtype: str = "F16"
+
+    def request(self, tile):
+        values = dataclasses.asdict(self)
+        values.pop("name")
+        return values | {"value_in_key": self.v_head_dim < self.head_dim, "tile": tile}
+
+
+def power_of_two_above(number):
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def flash_tile(problem, candidate):
+    """Members of AttentionTile, as flash_tile.cpp makes them of what a class likes."""
+    blocks = math.ceil(problem.v_head_dim / 4 / candidate["blocks"])
+    columns = min(max(power_of_two_above(blocks), FEWEST_COLUMNS), MOST_COLUMNS)
+    return {"kernel": "flash", "staging": candidate["staging"], "columns": columns, "rows": candidate["rows"],
+            "keys": candidate["keys"] * columns, "shared_bytes": candidate["shared_bytes"]}
+
+
+def decode_tile(_, candidate):
+    return {"kernel": "decode", **candidate}
+
+
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """What is varied, for which problems."""
+    problems: tuple
+    members: dict
+    tile: object  # makes members of AttentionTile of a candidate
+    start: dict
+
+
+SPACES = {
+    "flash": Space(tuple(Problem(f"prefill f16 D{size}", size, size) for size in (64, 128, 256)),
+                   {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4), "keys": (1, 2, 4),
+                    "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}, flash_tile,
+                   {"staging": 1, "blocks": 3, "rows": 4, "keys": 2, "shared_bytes": 32 << 10}),
+    "flash-latent": Space((Problem("MLA 576/512 f16 32 queries", 576, 512, 128, 1, 32, 4096),),
+                          {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4), "keys": (1, 2, 4),
+                           "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}, flash_tile,
+                          {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 32 << 10}),
+    "decode": Space((Problem("decode f16 group 4", 128, 128, q_len=1, kv_len=4096),),
+                    {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}, decode_tile,
+                    {"rows": 4, "keys": 2, "columns": 16}),
+    "decode-quantised": Space((Problem("decode q8_0 group 4", 128, 128, q_len=1, kv_len=4096, kv_dtype="Q8_0"),),
+                              {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}, decode_tile,
+                              {"rows": 4, "keys": 2, "columns": 16}),
+}
+
+
+def answers(gpu, requests):
+    """One line of tile_shaders for each request, and the records of a driver that prints its code."""
+    text = "".join(json.dumps(request) + "\n" for request in requests)
+    records = []
+    try:
+        if gpu.vendor == "apple":
+            ran, records = lab.run_under_layer(gpu.name, TOOL, input=text)
+        else:
+            ran = lab.run(gpu.name, TOOL, input=text)
+    except subprocess.TimeoutExpired:
+        return [{"error": collect.TOO_LONG}] * len(requests), records
+    lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return lines + [{"error": "the driver ended"}] * (len(requests) - len(lines)), records
+
+
+def row_of(gpu, problem, candidate, plain, coded, records):
+    """A row of evidence; merit 0 where the tile cannot be had, or spills."""
+    row = {"gpu": gpu.name, "problem": problem.name, **candidate, "merit": 0.0}
+    if "error" in plain or not plain["shaders"]:
+        return row | {"reason": plain.get("error", "no shader")}
+    shader = plain["shaders"][0]
+    texts = (coded.get("shaders") or [{}])[0].get("texts", {})
+    if records:
+        texts = next((record["texts"] for record in records if record["statistics"] == shader["statistics"]), {})
+    figures = figures_of(gpu.vendor, shader)
+    hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], texts, shader["subgroup_size"], gpu.name,
+                                   tiles.multiply_adds(shader["module"], shader["constants"]))
+    row |= {"tile": plain["tile"], "module": shader["module"], "registers": figures.registers, "occupancy": figures.occupancy,
+            "spills": figures.spills, "scratch_bytes": figures.scratch_bytes, "shared_bytes_taken": figures.shared_bytes,
+            "code_bytes": figures.code_bytes, "reason": reason}
+    if figures.spills or figures.scratch_bytes or hot is None:
+        return row
+    efficiency = (hot.iteration or hot).efficiency
+    half = HALF_HIDDEN[gpu.vendor] * WAITS[plain["kernel"]]
+    hidden = (figures.occupancy or 1) / ((figures.occupancy or 1) + half)
+    return row | {"efficiency": round(efficiency, 3), "merit": round(efficiency * hidden, 4)}
+
+
+class Search:
+    def __init__(self, gpus, space):
+        self.gpus, self.space = gpus, space
+        self.rows = {}  # by candidate
+
+    def measure(self, candidates):
+        new = [c for c in candidates if tuple(c.values()) not in self.rows]
+        for gpu in self.gpus:
+            pairs = [(c, p) for c in new for p in self.space.problems]
+            requests = [p.request(self.space.tile(p, c)) for c, p in pairs]
+            plain, records = answers(gpu, requests)
+            # once more with the code, since to keep it takes some drivers far longer; Apple's has printed it
+            coded = plain if gpu.vendor == "apple" else answers(gpu, [r | {"assembly": True} for r in requests])[0]
+            for (candidate, problem), *found in zip(pairs, plain, coded):
+                self.rows.setdefault(tuple(candidate.values()), []).append(row_of(gpu, problem, candidate, *found, records))
+
+    def merit(self, candidate):
+        """The geometric mean over GPUs and problems."""
+        merits = [row["merit"] for row in self.rows[tuple(candidate.values())]]
+        return math.prod(merits) ** (1 / len(merits))
+
+    def run(self):
+        best = self.space.start
+        self.measure([best])
+        for _ in range(MOST_ROUNDS):
+            before = best
+            for name, values in self.space.members.items():
+                varied = [best | {name: value} for value in values]
+                self.measure(varied)
+                best = max(varied, key=lambda candidate: (self.merit(candidate), candidate == best))
+            if best == before:
+                break
+        return best
+
+
+def write(path, rows):
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def search(gpus, names, folder):
+    """Prints what each of the spaces comes to for the GPUs together, and writes the evidence, best first."""
+    for name in names:
+        found = Search(gpus, SPACES[name])
+        best = found.run()
+        order = sorted(found.rows.values(), key=lambda rows: -math.prod(row["merit"] for row in rows))
+        write(folder / f"{'+'.join(gpu.name for gpu in gpus)} {name}.csv".replace(" ", "-"), [row for rows in order for row in rows])
+        start = found.merit(found.space.start)
+        print(f"{name}: {best}, merit {found.merit(best):.3f}; {found.space.start}: {start:.3f}; {len(found.rows)} tried", flush=True)
