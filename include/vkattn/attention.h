@@ -220,7 +220,8 @@ VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vka
  *                      partial_output_stride elements later; bound as VKATTN_ROLE_PARTIAL_OUTPUT
  * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later;
  *                      bound as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read.
- *                      A sink may be in one set only
+ *                      Sinks: leave them out of every set, and add a set whose output is 0 and whose log_sum_exp is the
+ *                      sink of the head. A set that was given them itself loses them where its query saw no key
  * partial_output_stride, partial_log_sum_exp_stride   any; times part_count at most 2^32 elements
  * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
  * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional
