@@ -165,8 +165,9 @@ typedef struct vkattn_option {
 VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                         vkattn_option *options);
 
-/* Builds what plans of these problems need, so that making them later takes no time: kernels are tested, where the
- * device is not trusted, and pipelines compiled.
+/* Builds what plans of these problems need, so that making them later and their first run take no time for it: kernels
+ * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
+ * dispatched: there the call dispatches each, on nothing, on the context's queue, and waits.
  *
  * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the
  *   caller's own
