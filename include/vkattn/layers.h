@@ -249,7 +249,8 @@ typedef struct vkattn_layer_call {
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
 /* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
- * without the layer: its weights, optional ones apart, are only thought of. Compiles and allocates nothing. */
+ * without the layer: its weights, optional ones apart, are only thought of. Compiles, tests and allocates nothing: a
+ * kernel that the self-test has not judged yet is taken to pass. */
 VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
                                                 const vkattn_layer_call *call, uint64_t *workspace_bytes);
 
