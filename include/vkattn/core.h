@@ -332,8 +332,9 @@ typedef struct vkattn_trait {
  * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If
  * the facts then say buffers_have_addresses, buffers of your own making that plans bind need
  * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
- *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index
- *                     of vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
+ *   device_selector   NULL or "": the first discrete, else integrated, else virtual GPU, else CPU, devices without
+ *                     memory last; digits: that index of vkattn_enumerate_devices; otherwise: the first device whose
+ *                     name contains it, ignoring case
  *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
  *                     message_callback. Fails with VKATTN_ERROR_UNSUPPORTED if the layer is not installed
  *
