@@ -435,6 +435,12 @@ typedef struct vkattn_check {
 #define VKATTN_MAX_CHECKS 128
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
 
+/* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
+typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
+
+/* The same, where one wants to see it go on: a kernel's checks are told once the kernel is judged. */
+VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
+
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. */
 typedef struct vkattn_candidate {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader */

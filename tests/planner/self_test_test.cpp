@@ -127,6 +127,19 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
     for (const Case &c : kCases) check_takes_over(c);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "the checks are told one by one, those of the list") {
+    const LimitedDevice device("matrix_units=1");
+    std::vector<std::string> told;
+    const auto tell = [](void *user, const vkattn_check *check) {
+        static_cast<std::vector<std::string> *>(user)->emplace_back(check->name);
+    };
+    REQUIRE(vkattn_self_test_each(device.context().get(), tell, &told) == VKATTN_SUCCESS);
+    std::vector<std::string> listed;
+    for (const vkattn_check &check : device.context().self_test()) listed.emplace_back(check.name);
+    CHECK(told == listed);
+    CHECK(vkattn_self_test_each(device.context().get(), nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a layer's workspace is told without a test of its kernels") {
     if (skips_corruption()) return;
     const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_FLASH});
