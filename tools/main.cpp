@@ -1,10 +1,12 @@
 // The vkattn command.
 #include "commands.hpp"
+#include "device_traits.hpp"
 #include "estimate.hpp"
 #include "input_error.hpp"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <limits>
@@ -271,6 +273,17 @@ int run_guarded(const CLI::App &app, const Options &options) {
     return status == kExitSuccess && validation.count() != 0 ? kExitWrong : status;
 }
 
+// Names the word that stands where a command should, which CLI11 does not.
+std::string message_of(const CLI::App &app, const CLI::ParseError &error) {
+    const std::vector<std::string> words = app.remaining();
+    const auto word = std::ranges::find_if(words, [](const std::string &each) { return !each.starts_with('-'); });
+    if (!app.get_subcommands().empty() || word == words.end()) return error.what();
+    std::string commands;
+    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
+        commands += (commands.empty() ? "" : ", ") + command->get_name();
+    return quote_name(*word) + " is no command, expected one of " + commands;
+}
+
 int parse_and_run(int argc, char **argv) {
     Options options;
     CLI::App app("vkattn: attention on any Vulkan device", "vkattn");
@@ -288,11 +301,15 @@ int parse_and_run(int argc, char **argv) {
     CLI::App *estimate = add_estimate_command(app, options.estimate);
     refuse_picture(*estimate, "--svg", "estimate", "estimate");
     add_common(*estimate, options.common);
+    if (argc < 2) {
+        std::cout << app.help();
+        return kExitSuccess;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
         if (error.get_exit_code() == 0) return app.exit(error); // --help and --version
-        const std::string message = error.what();
+        const std::string message = message_of(app, error);
         const bool says_expected = message.find("expected ") != std::string::npos;
         print_error("command line: " + message + (says_expected ? "" : ", expected what 'vkattn --help' tells"));
         return kExitBadInput;

@@ -1,0 +1,36 @@
+"""What the command does with files, words and traits. VKATTN_PROGRAM: the command."""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+PROGRAM = os.environ.get("VKATTN_PROGRAM")
+CASE = pathlib.Path(__file__).parents[1] / "data/ref001_sdpa.safetensors"
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="VKATTN_PROGRAM names no command")
+
+
+def run(*words, **environment):
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+
+
+def refused(*words, says, **environment):
+    """The one line with which the command refuses."""
+    result = run(*words, **environment)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stderr.startswith("vkattn: error: ") and result.stderr.count("\n") == 1
+    assert says in result.stderr and "expected" in result.stderr, result.stderr
+    return result
+
+
+def test_bare_vkattn_prints_its_help():
+    result = run()
+    assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
+
+
+def test_an_unknown_word_is_named():
+    refused("bnech", says="'bnech'")
+    refused("bnech", "--heads", 8, says="'bnech'")
