@@ -251,7 +251,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("plan")) return plan_command(options.common, options.plan, validation);
     if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
-    if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
+    if (app.got_subcommand("estimate")) return estimate_command(options.common, options.estimate, validation);
     return bench_command(options.common, options.bench, validation);
 }
 
@@ -259,6 +259,7 @@ int run_guarded(const CLI::App &app, const Options &options) {
     ValidationLog validation;
     int status = kExitBadInput;
     try {
+        traits_of_environment(); // an unknown one is refused by commands that need no device, too
         status = run_selected(app, options, validation);
     } catch (const std::bad_alloc &) {
         print_error("memory: not enough for this problem, expected a smaller one");

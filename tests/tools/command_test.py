@@ -26,11 +26,6 @@ def refused(*words, says, **environment):
     return result
 
 
-def test_bare_vkattn_prints_its_help():
-    result = run()
-    assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
-
-
-def test_an_unknown_word_is_named():
-    refused("bnech", says="'bnech'")
-    refused("bnech", "--heads", 8, says="'bnech'")
+@pytest.mark.parametrize("words", [("devices",), ("check", CASE), ("estimate", "gqa-2", "--d-model", 64, "--heads", 4)])
+def test_unknown_traits_are_refused(words):
+    refused(*words, says='VKATTN_DEVICE_TRAITS: "speed" is unknown', VKATTN_DEVICE_TRAITS="speed=9")
