@@ -29,3 +29,9 @@ def refused(*words, says, **environment):
 @pytest.mark.parametrize("words", [("devices",), ("check", CASE), ("estimate", "gqa-2", "--d-model", 64, "--heads", 4)])
 def test_unknown_traits_are_refused(words):
     refused(*words, says='VKATTN_DEVICE_TRAITS: "speed" is unknown', VKATTN_DEVICE_TRAITS="speed=9")
+
+
+def test_memory_says_what_it_leaves_out():
+    result = run("estimate", "gqa-2", "--d-model", 512, "--heads", 8, "--memory", "2GiB")
+    line = next(line for line in result.stdout.splitlines() if "fit" in line and line.startswith("In "))
+    assert all(word in line for word in ("feed-forward", "embeddings", "activations")), line
