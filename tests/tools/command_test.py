@@ -31,6 +31,18 @@ def test_unknown_traits_are_refused(words):
     refused(*words, says='VKATTN_DEVICE_TRAITS: "speed" is unknown', VKATTN_DEVICE_TRAITS="speed=9")
 
 
+def test_selftest_prints_as_it_goes():
+    process = subprocess.Popen([PROGRAM, "selftest"], stdout=subprocess.PIPE, bufsize=0,
+                               env={**os.environ, "MESA_SHADER_CACHE_DISABLE": "true"})
+    arrivals = []
+    while line := process.stdout.readline():
+        arrivals.append((time.monotonic(), line))
+    assert process.wait() == 0
+    verdicts = [at for at, line in arrivals if b" PASS " in line]
+    assert len(verdicts) >= 6 and verdicts[-1] - verdicts[0] > 0.1, arrivals  # the others are computed meanwhile
+    assert arrivals[-1][1].endswith(b" passed, 0 failed\n")
+
+
 def test_memory_says_what_it_leaves_out():
     result = run("estimate", "gqa-2", "--d-model", 512, "--heads", 8, "--memory", "2GiB")
     line = next(line for line in result.stdout.splitlines() if "fit" in line and line.startswith("In "))
