@@ -238,6 +238,7 @@ int bench_variants(const CommonOptions &common, const BenchOptions &options, Val
         print_json(results, context.facts(), options);
     else
         print_table(results, context.facts(), options);
+    save_context(context, common);
     return kExitSuccess;
 }
 

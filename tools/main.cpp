@@ -69,6 +69,13 @@ std::string tolerance_error(const std::string &text) {
     return is_number && value >= 0.0 ? "" : quote_name(text) + " is no tolerance, expected a number from 0";
 }
 
+// An option that names a file. An empty name is a mistake, for instance of a script's variable.
+CLI::Option *add_file(CLI::App &command, const std::string &name, std::string &file, const std::string &help) {
+    return command.add_option(name, file, help)->type_name("FILE")->check([](const std::string &given) {
+        return given.empty() ? std::string("is empty, expected the name of a file") : std::string();
+    });
+}
+
 void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, const std::string &help) {
     command
         .add_option_function<std::string>(
@@ -98,8 +105,8 @@ void add_common(CLI::App &command, CommonOptions &common) {
         .add_option("--kernel", common.kernel,
                     "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
         ->capture_default_str();
-    command.add_option("--saved", common.saved_file,
-                       "File of what earlier runs learned of the device, read if it is there, and written at the end");
+    add_file(command, "--saved", common.saved_file,
+             "What earlier runs learned of the device, read if it is there, and written at the end");
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 
@@ -113,12 +120,12 @@ void add_run(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand("run", "Run a case file, or one layer's attention of a checkpoint");
     command->add_option("case", options.run.case_file, "Case file (.safetensors)");
     CheckpointOptions &checkpoint = options.run.checkpoint;
-    CLI::Option *model = command->add_option("--model", checkpoint.model,
-                                             "Hugging Face checkpoint: .safetensors, .index.json or their folder");
-    command->add_option("--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
+    CLI::Option *model = add_file(*command, "--model", checkpoint.model,
+                                  "Hugging Face checkpoint: .safetensors, .index.json or their folder");
+    add_file(*command, "--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
     command->add_option("--layer", checkpoint.layer, "Layer, from 0; default 0")->needs(model);
-    command->add_option("--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
-    command->add_option("-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
+    add_file(*command, "--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
+    add_file(*command, "-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
     command
         ->add_option("--outputs", options.run.outputs,
                      "Outputs to compute: output, lse, attn_weights, present_key, present_value, qk_matmul_output")
@@ -145,8 +152,7 @@ void add_show(CLI::App &app, Options &options) {
     ShowOptions &show = options.show;
     command->add_option("case", show.case_file, "Case file (.safetensors)")->required();
     CLI::Option *json = command->add_flag("--json", show.json, "Print the weights as a JSON object");
-    command->add_option("--tokens", show.tokens_file, "File of the keys' texts, one a line; default: numbers")
-        ->needs(json);
+    add_file(*command, "--tokens", show.tokens_file, "The keys' texts, one a line; default: numbers")->needs(json);
     command->add_option("--sequence", show.sequence, "Sequence of the batch, from 0; default 0");
     command->add_option("--heads", show.heads, "Heads in JSON beside the mean, such as 0,5; default: the first 15")
         ->delimiter(',')

@@ -26,6 +26,64 @@ def refused(*words, says, **environment):
     return result
 
 
+@pytest.mark.parametrize("option", ["-o", "--saved"])
+def test_other_peoples_files_are_left_as_they_are(tmp_path, option):
+    theirs = tmp_path / "theirs.safetensors"
+    shutil.copy(CASE, theirs)
+    refused("run", CASE, option, theirs, says="holds something else")
+    assert theirs.read_bytes() == CASE.read_bytes()
+    assert os.listdir(tmp_path) == ["theirs.safetensors"]
+
+
+def test_the_output_is_no_other_file_of_the_command(tmp_path):
+    case = tmp_path / "case.safetensors"
+    shutil.copy(CASE, case)
+    refused("run", case, "-o", case, says="of the same command")
+    refused("run", case, "-o", tmp_path / "new", "--saved", tmp_path / "." / "new", says="of the same command")
+    assert case.read_bytes() == CASE.read_bytes()
+
+
+def test_own_and_empty_files_are_written_anew(tmp_path):
+    output, saved = tmp_path / "output", tmp_path / "saved"
+    output.touch()
+    for _ in range(2):
+        assert run("run", CASE, "-o", output, "--saved", saved).returncode == 0
+    assert b"expected" not in output.read_bytes() and b"output" in output.read_bytes()
+    damaged = bytearray(saved.read_bytes())
+    damaged[-1] ^= 1
+    saved.write_bytes(damaged)
+    result = run("check", CASE, "--saved", saved)
+    assert result.returncode == 0 and "warning: saved_data: damaged, ignored" in result.stderr
+    assert saved.read_bytes() != damaged
+
+
+@pytest.mark.parametrize("option", ["-o", "--saved"])
+@pytest.mark.parametrize("name", ["", "no-folder/file", "/dev/null", "/dev/zero", "fifo"])
+def test_names_that_nothing_can_be_written_to_are_refused_before_anything_is_done(tmp_path, monkeypatch, option, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    result = refused("run", CASE, option, name, says=name or "is empty")
+    assert result.stdout == ""
+
+
+def test_tune_looks_at_its_file_before_it_measures(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("a letter")
+    for saved in (theirs, tmp_path / "no-folder" / "saved"):
+        assert refused("tune", "--heads", 2, "--kv-len", 64, "--saved", saved, says=str(saved)).stdout == ""
+    assert theirs.read_text() == "a letter"
+
+
+def test_bare_vkattn_prints_its_help():
+    result = run()
+    assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
+
+
+def test_an_unknown_word_is_named():
+    refused("bnech", says="'bnech'")
+    refused("bnech", "--heads", 8, says="'bnech'")
+
+
 @pytest.mark.parametrize("words", [("devices",), ("check", CASE), ("estimate", "gqa-2", "--d-model", 64, "--heads", 4)])
 def test_unknown_traits_are_refused(words):
     refused(*words, says='VKATTN_DEVICE_TRAITS: "speed" is unknown', VKATTN_DEVICE_TRAITS="speed=9")
