@@ -1,6 +1,7 @@
 """What the command does with files, words and traits. VKATTN_PROGRAM: the command."""
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import time
@@ -105,3 +106,24 @@ def test_memory_says_what_it_leaves_out():
     result = run("estimate", "gqa-2", "--d-model", 512, "--heads", 8, "--memory", "2GiB")
     line = next(line for line in result.stdout.splitlines() if "fit" in line and line.startswith("In "))
     assert all(word in line for word in ("feed-forward", "embeddings", "activations")), line
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--kv-len", "16,32"), ["q_len 1, kv_len 16 (1 of 2): 1 / 1 runs", "q_len 1, kv_len 32 (2 of 2), about "]),
+    (("--variants", "mha,mqa", "--d-model", 32, "--len", 16), ["mha (1 of 2): 1 / 1 runs", "mqa (2 of 2), about "])])
+def test_bench_says_on_a_terminal_what_it_does_and_how_long_it_takes(words, said):
+    main, terminal = pty.openpty()
+    process = subprocess.Popen([PROGRAM, "bench", "--heads", "2", "--head-dim", "16", "--repeat", "1", *map(str, words)],
+                               stdout=subprocess.PIPE, stderr=terminal)
+    os.close(terminal)
+    lines = b""
+    try:
+        while piece := os.read(main, 4096):
+            lines += piece
+    except OSError:  # the other side is closed
+        pass
+    os.close(main)
+    table = process.communicate()[0].decode()
+    assert process.returncode == 0 and "32" in table and "runs" not in table
+    for text in said:
+        assert text in lines.decode(), lines
