@@ -27,6 +27,11 @@ std::uint32_t repeat_count(const RepeatOptions &options, double run_ms) {
 
 } // namespace
 
+double seconds_to_time(const RepeatOptions &options, double run_ms) {
+    const double first_ms = std::max((1 + kWarmUpRuns) * run_ms, options.repeat == 0 ? kWarmUpMs : 0.0);
+    return (first_ms + repeat_count(options, run_ms) * run_ms) / 1e3;
+}
+
 double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -106,7 +111,7 @@ OperationTimes time_operation(const Context &context, const RepeatOptions &optio
         const Sample sample = run_once(plan, sets[i % sets.size()].bindings);
         if (sample.gpu_ms >= 0.0) gpu_ms.push_back(sample.gpu_ms);
         wall_ms.push_back(sample.wall_ms);
-        show_progress(i + 1, times.runs);
+        if (options.progress != nullptr) options.progress->runs(i + 1, times.runs);
     }
     times.wall = statistics(wall_ms);
     times.by_gpu = !gpu_ms.empty();

@@ -88,11 +88,17 @@ struct InputSet {
     Buffer &add(const Context &context, vkattn_role role, std::uint64_t bytes);
 };
 
+class Progress;
+
 struct RepeatOptions {
     std::uint32_t input_sets = 0; // 0: several, as memory allows
     std::uint32_t repeat = 0;     // 0: as many as take so many seconds
     double seconds = 3.0;
+    Progress *progress = nullptr; // is told of the runs
 };
+
+// What timing an operation whose runs take so long takes in all, about: its runs, and those before them.
+double seconds_to_time(const RepeatOptions &options, double run_ms);
 
 // Plans, and times the plan over several input sets in turn, so that a cache does not flatter, as many as fit a quarter
 // of the device's memory. bytes: of a set, without workspace. Fills in all but flops, of_16_bits and what the kernel is

@@ -12,11 +12,13 @@
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <optional>
 
 namespace vkattn::tools {
 namespace {
 
-constexpr std::uint32_t kDefaultRepeat = 5;
+// Timed runs of a step, where their number is not given: as many as take --seconds. A prefill takes CPUs some ten seconds.
+constexpr double kMinRepeat = 3, kMaxRepeat = 5;
 
 struct VariantResult {
     std::string name;
@@ -133,22 +135,26 @@ class Step {
 };
 
 // Statistics by the GPU's clock where it has one; the first run, which may compile, is not counted.
-Statistics measure_step(const Step &step, std::uint32_t repeat, bool &by_gpu) {
+Statistics measure_step(const Step &step, const BenchOptions &options, bool &by_gpu, Progress &progress) {
     step.run();
     std::vector<double> milliseconds;
+    std::uint32_t repeat = std::max(options.repeat, 1U);
     for (std::uint32_t i = 0; i < repeat; ++i) {
         const Sample sample = step.run();
         by_gpu = sample.gpu_ms >= 0.0;
         milliseconds.push_back(by_gpu ? sample.gpu_ms : sample.wall_ms);
+        if (options.repeat == 0 && i == 0)
+            repeat = static_cast<std::uint32_t>(
+                std::clamp(1e3 * options.seconds / std::max(sample.wall_ms, 1e-3), kMinRepeat, kMaxRepeat));
+        progress.runs(i + 1, repeat);
     }
     return statistics(milliseconds);
 }
 
 VariantResult measure_variant(const Context &context, const std::string &name, const BenchOptions &options,
-                              vkattn_kernel kernel) {
+                              vkattn_kernel kernel, Progress &progress) {
     const NamedType type = type_named("--dtype", options.shape.dtype);
     const vkattn_layer_config config = config_of(name, options);
-    const std::uint32_t repeat = options.repeat != 0 ? options.repeat : kDefaultRepeat;
     VariantResult result;
     result.name = name;
     vkattn_estimate_info info{};
@@ -159,10 +165,10 @@ VariantResult measure_variant(const Context &context, const std::string &name, c
     const Layer layer = random_layer(context, config, type);
     const Step prefill(context, layer, config, type, options, 0, options.len, kernel);
     result.prefill_kernel = prefill.kernel();
-    result.prefill = measure_step(prefill, repeat, result.by_gpu);
+    result.prefill = measure_step(prefill, options, result.by_gpu, progress);
     const Step decode(context, layer, config, type, options, options.len - 1, 1, kernel);
     result.decode_kernel = decode.kernel();
-    result.decode = measure_step(decode, repeat, result.by_gpu);
+    result.decode = measure_step(decode, options, result.by_gpu, progress);
     return result;
 }
 
@@ -216,11 +222,16 @@ void check_variants(const BenchOptions &options) {
 
 std::vector<VariantResult> measure_variants(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
     std::vector<VariantResult> results;
+    Progress progress(options.variants.size());
+    const Clock::time_point start = Clock::now();
     try {
         for (const std::string &name : options.variants) {
-            results.push_back(measure_variant(context, name, options, kernel));
-            show_progress(static_cast<std::uint32_t>(results.size()),
-                          static_cast<std::uint32_t>(options.variants.size()));
+            std::optional<double> seconds_left; // each takes about as long as the others
+            if (!results.empty())
+                seconds_left = ms_since(start) / 1e3 / static_cast<double>(results.size()) *
+                               static_cast<double>(options.variants.size() - results.size());
+            progress.begin(name, seconds_left);
+            results.push_back(measure_variant(context, name, options, kernel, progress));
         }
     } catch (const Error &error) {
         throw InputError("bench --variants " + options.variants[results.size()], error.what());
@@ -238,6 +249,7 @@ int bench_variants(const CommonOptions &common, const BenchOptions &options, Val
         print_json(results, context.facts(), options);
     else
         print_table(results, context.facts(), options);
+    save_context(context, common);
     return kExitSuccess;
 }
 

@@ -2,6 +2,7 @@
 
 #include "config_reader.hpp"
 #include "input_error.hpp"
+#include "safetensors_file.hpp"
 #include "strict_json.hpp"
 
 #include <array>
@@ -179,16 +180,10 @@ void split_tensors(TensorMap all, CaseFile &read) {
     }
 }
 
-} // namespace
-
-const HostTensor *CaseFile::find(const std::string &tensor_name) const {
-    const auto found = tensors.find(tensor_name);
-    return found == tensors.end() ? nullptr : &found->second;
-}
-
-CaseFile parse_case(const std::string &file, Safetensors content) {
-    const auto metadata = content.metadata.find("vkattn");
-    if (metadata == content.metadata.end())
+// A case without its tensors.
+CaseFile read_configuration(const std::string &file, const std::map<std::string, std::string> &all) {
+    const auto metadata = all.find("vkattn");
+    if (metadata == all.end())
         throw InputError(file, "has no metadata 'vkattn', expected a JSON object with \"op\" and its configuration");
     nlohmann::json json = parse_strict_json(metadata->second, file, "metadata 'vkattn'", 1);
     const OpReader &op = find_op(file, json);
@@ -200,10 +195,27 @@ CaseFile parse_case(const std::string &file, Safetensors content) {
     read_mask(config, read.mask);
     read_dropout(config, read);
     config.finish();
+    return read;
+}
+
+} // namespace
+
+const HostTensor *CaseFile::find(const std::string &tensor_name) const {
+    const auto found = tensors.find(tensor_name);
+    return found == tensors.end() ? nullptr : &found->second;
+}
+
+CaseFile parse_case(const std::string &file, Safetensors content) {
+    CaseFile read = read_configuration(file, content.metadata);
     split_tensors(std::move(content.tensors), read);
     return read;
 }
 
-CaseFile read_case(const std::filesystem::path &path) { return parse_case(path.string(), read_safetensors(path)); }
+CaseFile read_case(const std::filesystem::path &path) {
+    SafetensorsFile file(path);
+    CaseFile read = read_configuration(path.string(), file.metadata()); // before gigabytes of what is no case
+    split_tensors(file.read_all(), read);
+    return read;
+}
 
 } // namespace vkattn::tools

@@ -2,8 +2,12 @@
 #include "bench_report.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
+#include "progress.hpp"
 
 #include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace vkattn::tools {
 namespace {
@@ -11,7 +15,10 @@ namespace {
 BenchReport begin_report(const Context &context, const BenchOptions &options) {
     BenchReport report;
     report.device = context.facts();
-    if (options.roofline) report.peaks = measure_peaks(context);
+    if (options.roofline) {
+        const Waiting waiting("the device's peaks");
+        report.peaks = measure_peaks(context);
+    }
     return report;
 }
 
@@ -23,14 +30,45 @@ std::string problem_text(const std::vector<AttentionShape> &shapes) {
     return shape_text(first, "q_len " + std::to_string(first.q_len) + to);
 }
 
+// What the points from `next` on take, as the one before them suggests. work: of each point, in any unit.
+std::optional<double> seconds_left(const BenchReport &report, const RepeatOptions &options,
+                                   const std::vector<double> &work, std::size_t next) {
+    if (next == 0) return {};
+    const double run_ms_of_work = report.points[next - 1].times.wall.median / work[next - 1];
+    double seconds = 0.0;
+    for (std::size_t i = next; i < work.size(); ++i) seconds += seconds_to_time(options, run_ms_of_work * work[i]);
+    return seconds;
+}
+
+// Times one point after the other, and says so.
+template <class Shape, class Work, class Name, class Time>
+void measure_points(BenchReport &report, const std::vector<Shape> &shapes, const RepeatOptions &options,
+                    const Work &work_of, const Name &name_of, const Time &time) {
+    std::vector<double> work;
+    for (const Shape &shape : shapes) work.push_back(work_of(shape));
+    Progress progress(shapes.size());
+    RepeatOptions told = options;
+    told.progress = &progress;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        progress.begin(name_of(shapes[i]), seconds_left(report, options, work, i));
+        report.points.push_back(time(shapes[i], told));
+    }
+}
+
 BenchReport measure_attention(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
     BenchReport report = begin_report(context, options);
     const std::vector<AttentionShape> shapes = shapes_of(options);
     report.operation = "attention";
     report.problem = problem_text(shapes);
-    for (const AttentionShape &shape : shapes)
-        report.points.push_back({{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
-                                 time_attention(context, shape, options, kernel)});
+    measure_points(
+        report, shapes, options, [](const AttentionShape &shape) { return double{1.0} * shape.q_len * shape.kv_len; },
+        [](const AttentionShape &shape) {
+            return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
+        },
+        [&](const AttentionShape &shape, const RepeatOptions &told) {
+            return BenchPoint{{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
+                              time_attention(context, shape, told, kernel)};
+        });
     return report;
 }
 
@@ -39,10 +77,14 @@ BenchReport measure_linear(const Context &context, const BenchOptions &options) 
     const std::vector<LinearShape> shapes = linear_shapes_of(options);
     report.operation = "linear";
     report.problem = shape_text(shapes.front());
-    for (const LinearShape &shape : shapes)
-        report.points.push_back(
-            {{{"in_features", shape.in_features}, {"out_features", shape.out_features}, {"rows", shape.rows}},
-             time_linear(context, shape, options)});
+    measure_points(
+        report, shapes, options, [](const LinearShape &shape) { return double{1.0} * shape.rows; },
+        [](const LinearShape &shape) { return "rows " + std::to_string(shape.rows); },
+        [&](const LinearShape &shape, const RepeatOptions &told) {
+            return BenchPoint{
+                {{"in_features", shape.in_features}, {"out_features", shape.out_features}, {"rows", shape.rows}},
+                time_linear(context, shape, told)};
+        });
     return report;
 }
 

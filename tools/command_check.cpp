@@ -89,7 +89,6 @@ int check_command(const CommonOptions &common, const CheckOptions &options, Vali
         else
             print_case(checked);
     }
-    save_context(context, common);
     const std::size_t failed = options.case_files.size() - passed;
     if (options.json) {
         const nlohmann::json report{{"cases", cases}, {"passed", passed}, {"failed", failed}};
@@ -97,6 +96,7 @@ int check_command(const CommonOptions &common, const CheckOptions &options, Vali
     } else {
         std::cout << passed << " passed, " << failed << " failed\n";
     }
+    save_context(context, common);
     return status;
 }
 

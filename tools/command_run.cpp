@@ -1,8 +1,10 @@
 #include "case_runner.hpp"
 #include "commands.hpp"
 #include "input_error.hpp"
+#include "run_output.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -71,13 +73,16 @@ CaseFile read_input(const RunOptions &options) {
 
 int run_command(const CommonOptions &common, const RunOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
+    if (!options.output_file.empty())
+        check_run_output(options.output_file,
+                         std::array{options.case_file, options.checkpoint.input, common.saved_file});
     const CaseFile input = read_input(options);
     const Context context = make_context(common, validation);
     const CaseResult result = run_case(context, input, options.outputs, kernel);
-    save_context(context, common);
-    if (!options.output_file.empty()) write_safetensors(options.output_file, {{}, result.outputs});
+    if (!options.output_file.empty()) write_run_output(options.output_file, result.outputs);
     print_result(input, result, context.facts());
     if (!options.output_file.empty()) std::cout << padded("written", 16) << " " << options.output_file << "\n";
+    save_context(context, common);
     return kExitSuccess;
 }
 

@@ -137,6 +137,7 @@ int show_command(const CommonOptions &common, const ShowOptions &options, Valida
                          std::to_string(options.sequence) + ", expected less than " + std::to_string(weights.batch()));
     (options.json ? print_json : print_text)(weights, options, clean_line(input.name()), result.kernel,
                                              context.facts());
+    save_context(context, common);
     return kExitSuccess;
 }
 

@@ -2,6 +2,7 @@
 
 #include "device_traits.hpp"
 #include "input_error.hpp"
+#include "output_file.hpp"
 #include "text_file.hpp"
 
 #include <array>
@@ -14,6 +15,17 @@ namespace {
 bool wants_validation() {
     const char *value = std::getenv("VKATTN_VALIDATION");
     return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+// What the file holds, once it is known that the end of the command may write there: "" if there is none yet.
+std::string read_saved(const std::string &file) {
+    if (file.empty()) return "";
+    std::string saved = read_if_there(file);
+    if (!saved.empty() && !saved.starts_with("vkattn")) // as vkattn_context_save begins
+        throw InputError(file, "holds something else than --saved keeps, which is left as it is; expected a file that "
+                               "--saved wrote, or a new name");
+    OutputFile::check(file);
+    return saved;
 }
 
 std::string print_number(const char *format, int digits, double value) {
@@ -43,7 +55,7 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     const std::vector<vkattn_trait> traits = traits_of_environment();
     info.traits = traits.data();
     info.trait_count = static_cast<std::uint32_t>(traits.size());
-    const std::string saved = common.saved_file.empty() ? "" : read_if_there(common.saved_file);
+    const std::string saved = read_saved(common.saved_file);
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
     info.capture_shaders = capture;

@@ -1,6 +1,8 @@
 // `vkattn estimate`: what attention variants would cost, side by side, without a device.
 #pragma once
 
+#include "commands.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,7 +35,7 @@ struct EstimateOptions {
 CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options);
 
 // Prints the estimate, returns the exit status and throws InputError for bad input.
-// device: where workspaces are asked for; "": nowhere.
-int estimate_command(const EstimateOptions &options, const std::string &device);
+// common.device: where workspaces are asked for; "": nowhere.
+int estimate_command(const CommonOptions &common, const EstimateOptions &options, ValidationLog &validation);
 
 } // namespace vkattn::tools

@@ -53,6 +53,15 @@ std::string joined(std::span<const std::string> names) {
     return text;
 }
 
+// What a whole model needs beside these layers.
+std::string left_out(std::span<const Estimate> estimates) {
+    const bool have_feed_forward = std::ranges::all_of(estimates, [](const Estimate &estimate) {
+        const vkattn_layer_kind kind = estimate.model.config.kind;
+        return kind == VKATTN_LAYER_ENCODER || kind == VKATTN_LAYER_MLA_BLOCK;
+    });
+    return std::string(have_feed_forward ? "" : "feed-forward layers, ") + "embeddings, activations and workspaces";
+}
+
 std::string fitting_sentence(std::span<const Estimate> estimates) {
     std::vector<std::string> fitting;
     for (const Estimate &estimate : estimates)
@@ -284,8 +293,8 @@ std::string estimate_type_name(vkattn_type type) {
 
 std::vector<std::string> verdict(std::span<const Estimate> estimates) {
     const vkattn_estimate_info &info = estimates.front().info;
-    std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, with " +
-                                       std::to_string(info.batch) +
+    std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, without " +
+                                       left_out(estimates) + ", with " + std::to_string(info.batch) +
                                        (info.batch == 1 ? " sequence of " : " sequences of ") +
                                        tokens_text(info.context_len) + " tokens: " + fitting_sentence(estimates)};
     std::vector<const Estimate *> rivals;

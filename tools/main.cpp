@@ -1,10 +1,12 @@
 // The vkattn command.
 #include "commands.hpp"
+#include "device_traits.hpp"
 #include "estimate.hpp"
 #include "input_error.hpp"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <limits>
@@ -67,6 +69,13 @@ std::string tolerance_error(const std::string &text) {
     return is_number && value >= 0.0 ? "" : quote_name(text) + " is no tolerance, expected a number from 0";
 }
 
+// An option that names a file. An empty name is a mistake, for instance of a script's variable.
+CLI::Option *add_file(CLI::App &command, const std::string &name, std::string &file, const std::string &help) {
+    return command.add_option(name, file, help)->type_name("FILE")->check([](const std::string &given) {
+        return given.empty() ? std::string("is empty, expected the name of a file") : std::string();
+    });
+}
+
 void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, const std::string &help) {
     command
         .add_option_function<std::string>(
@@ -96,8 +105,8 @@ void add_common(CLI::App &command, CommonOptions &common) {
         .add_option("--kernel", common.kernel,
                     "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
         ->capture_default_str();
-    command.add_option("--saved", common.saved_file,
-                       "File of what earlier runs learned of the device, read if it is there, and written at the end");
+    add_file(command, "--saved", common.saved_file,
+             "What earlier runs learned of the device, read if it is there, and written at the end");
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 
@@ -111,12 +120,12 @@ void add_run(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand("run", "Run a case file, or one layer's attention of a checkpoint");
     command->add_option("case", options.run.case_file, "Case file (.safetensors)");
     CheckpointOptions &checkpoint = options.run.checkpoint;
-    CLI::Option *model = command->add_option("--model", checkpoint.model,
-                                             "Hugging Face checkpoint: .safetensors, .index.json or their folder");
-    command->add_option("--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
+    CLI::Option *model = add_file(*command, "--model", checkpoint.model,
+                                  "Hugging Face checkpoint: .safetensors, .index.json or their folder");
+    add_file(*command, "--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
     command->add_option("--layer", checkpoint.layer, "Layer, from 0; default 0")->needs(model);
-    command->add_option("--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
-    command->add_option("-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
+    add_file(*command, "--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
+    add_file(*command, "-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
     command
         ->add_option("--outputs", options.run.outputs,
                      "Outputs to compute: output, lse, attn_weights, present_key, present_value, qk_matmul_output")
@@ -143,8 +152,7 @@ void add_show(CLI::App &app, Options &options) {
     ShowOptions &show = options.show;
     command->add_option("case", show.case_file, "Case file (.safetensors)")->required();
     CLI::Option *json = command->add_flag("--json", show.json, "Print the weights as a JSON object");
-    command->add_option("--tokens", show.tokens_file, "File of the keys' texts, one a line; default: numbers")
-        ->needs(json);
+    add_file(*command, "--tokens", show.tokens_file, "The keys' texts, one a line; default: numbers")->needs(json);
     command->add_option("--sequence", show.sequence, "Sequence of the batch, from 0; default 0");
     command->add_option("--heads", show.heads, "Heads in JSON beside the mean, such as 0,5; default: the first 15")
         ->delimiter(',')
@@ -249,7 +257,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("plan")) return plan_command(options.common, options.plan, validation);
     if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
-    if (app.got_subcommand("estimate")) return estimate_command(options.estimate, options.common.device);
+    if (app.got_subcommand("estimate")) return estimate_command(options.common, options.estimate, validation);
     return bench_command(options.common, options.bench, validation);
 }
 
@@ -257,6 +265,7 @@ int run_guarded(const CLI::App &app, const Options &options) {
     ValidationLog validation;
     int status = kExitBadInput;
     try {
+        traits_of_environment(); // an unknown one is refused by commands that need no device, too
         status = run_selected(app, options, validation);
     } catch (const std::bad_alloc &) {
         print_error("memory: not enough for this problem, expected a smaller one");
@@ -269,6 +278,17 @@ int run_guarded(const CLI::App &app, const Options &options) {
         status = kExitBadInput;
     }
     return status == kExitSuccess && validation.count() != 0 ? kExitWrong : status;
+}
+
+// Names the word that stands where a command should, which CLI11 does not.
+std::string message_of(const CLI::App &app, const CLI::ParseError &error) {
+    const std::vector<std::string> words = app.remaining();
+    const auto word = std::ranges::find_if(words, [](const std::string &each) { return !each.starts_with('-'); });
+    if (!app.get_subcommands().empty() || word == words.end()) return error.what();
+    std::string commands;
+    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
+        commands += (commands.empty() ? "" : ", ") + command->get_name();
+    return quote_name(*word) + " is no command, expected one of " + commands;
 }
 
 int parse_and_run(int argc, char **argv) {
@@ -288,11 +308,15 @@ int parse_and_run(int argc, char **argv) {
     CLI::App *estimate = add_estimate_command(app, options.estimate);
     refuse_picture(*estimate, "--svg", "estimate", "estimate");
     add_common(*estimate, options.common);
+    if (argc < 2) {
+        std::cout << app.help();
+        return kExitSuccess;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
         if (error.get_exit_code() == 0) return app.exit(error); // --help and --version
-        const std::string message = error.what();
+        const std::string message = message_of(app, error);
         const bool says_expected = message.find("expected ") != std::string::npos;
         print_error("command line: " + message + (says_expected ? "" : ", expected what 'vkattn --help' tells"));
         return kExitBadInput;

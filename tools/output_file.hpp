@@ -13,6 +13,8 @@ namespace vkattn::tools {
 class OutputFile {
   public:
     explicit OutputFile(const std::filesystem::path &target);
+    // Fails as writing the file would for want of a folder or of the right to it, and leaves no trace.
+    static void check(const std::filesystem::path &target) { const OutputFile untold(target); }
     OutputFile(const OutputFile &) = delete;
     OutputFile &operator=(const OutputFile &) = delete;
     // Removes what was not committed.

@@ -2,16 +2,40 @@
 
 #include "terminal.hpp"
 
-#include <chrono>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
 namespace vkattn::tools {
 
-void show_progress(std::uint32_t done, std::uint32_t total) {
+Progress::~Progress() { show(""); }
+
+void Progress::begin(std::string what, std::optional<double> seconds_left) {
+    ++begun_;
+    what_ = std::move(what);
+    start_ = Clock::now();
+    seconds_left_ = seconds_left;
+    show(text());
+}
+
+void Progress::runs(std::uint32_t done, std::uint32_t total) {
+    show(text() + ": " + std::to_string(done) + " / " + std::to_string(total) + " runs");
+}
+
+std::string Progress::text() const {
+    std::string line = what_ + " (" + std::to_string(begun_) + " of " + std::to_string(measurements_) + ")";
+    if (!seconds_left_) return line;
+    const std::chrono::duration<double> gone = Clock::now() - start_;
+    return line + ", about " + std::to_string(std::lround(std::max(0.0, *seconds_left_ - gone.count()))) + " s left";
+}
+
+void Progress::show(const std::string &line) {
     if (!is_terminal(stderr)) return;
-    std::fprintf(stderr, "\r%u / %u runs%s", done, total, done == total ? "\n" : "");
+    const std::string blanks(shown_ > line.size() ? shown_ - line.size() : 0, ' ');
+    std::fprintf(stderr, "\r%s%s%s", line.c_str(), blanks.c_str(), line.empty() ? "\r" : "");
     std::fflush(stderr);
+    shown_ = line.size();
 }
 
 Waiting::Waiting(std::string what) : what_(std::move(what)) {

@@ -145,11 +145,15 @@ HostTensor SafetensorsFile::read(const std::string &name) {
     return tensor;
 }
 
+TensorMap SafetensorsFile::read_all() {
+    TensorMap tensors;
+    for (const auto &[name, entry] : entries_) tensors.emplace(name, read(name));
+    return tensors;
+}
+
 Safetensors read_safetensors(const fs::path &path) {
     SafetensorsFile file(path);
-    Safetensors content{file.metadata(), {}};
-    for (const std::string &name : file.names()) content.tensors.emplace(name, file.read(name));
-    return content;
+    return {file.metadata(), file.read_all()};
 }
 
 } // namespace vkattn::tools

@@ -23,6 +23,8 @@ class SafetensorsFile {
 
     // Reads one tensor that the file contains. Throws InputError, also if its dtype is none of enum Dtype.
     HostTensor read(const std::string &name);
+    // Reads every tensor. Throws InputError.
+    TensorMap read_all();
 
   private:
     // Where a tensor lies, from the first byte after the header.

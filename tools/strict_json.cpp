@@ -13,33 +13,54 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Watches the parser: nlohmann::json keeps the last of repeated keys in silence.
-class Watch {
+// Looks through a text before it is parsed: nlohmann::json keeps the last of repeated keys in silence. It is not
+// nlohmann's callback, which looks through all of an object's members at the end of each. What is no JSON ends it
+// without a word; the parser says where.
+class Watch : public nlohmann::json_sax<Json> {
   public:
     Watch(std::string_view source, std::string_view subject, int max_depth)
-        : source_(source), subject_(subject), max_depth_(max_depth) {}
+        : source_(source), subject_(subject), max_depth_(static_cast<std::size_t>(max_depth)) {}
 
-    bool operator()(int depth, Json::parse_event_t event, const Json &parsed) {
-        const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-        if (opens && depth >= max_depth_)
-            throw InputError(source_, subject_ + " is nested too deep, expected at most " + std::to_string(max_depth_) +
-                                          " levels");
-        if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-        if (event == Json::parse_event_t::object_end) keys_.pop_back();
-        if (event == Json::parse_event_t::key) add_key(parsed.get_ref<const std::string &>());
+    bool null() override { return true; }
+    bool boolean(bool /*value*/) override { return true; }
+    bool number_integer(number_integer_t /*value*/) override { return true; }
+    bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+    bool number_float(number_float_t /*value*/, const string_t & /*text*/) override { return true; }
+    bool string(string_t & /*value*/) override { return true; }
+    bool binary(binary_t & /*value*/) override { return true; }
+    bool start_object(std::size_t /*members*/) override { return open(); }
+    bool end_object() override { return close(); }
+    bool start_array(std::size_t /*elements*/) override { return open(); }
+    bool end_array() override { return close(); }
+    bool parse_error(std::size_t /*byte*/, const std::string & /*token*/,
+                     const nlohmann::detail::exception & /*error*/) override {
+        return false;
+    }
+
+    bool key(string_t &name) override {
+        if (!keys_.back().insert(name).second)
+            throw InputError(source_, subject_ + " has " + quote_name(name) + " twice, expected each key once");
         return true;
     }
 
   private:
-    void add_key(const std::string &key) {
-        if (!keys_.back().insert(key).second)
-            throw InputError(source_, subject_ + " has " + quote_name(key) + " twice, expected each key once");
+    bool open() {
+        if (keys_.size() >= max_depth_)
+            throw InputError(source_, subject_ + " is nested too deep, expected at most " + std::to_string(max_depth_) +
+                                          " levels");
+        keys_.emplace_back();
+        return true;
+    }
+
+    bool close() {
+        keys_.pop_back();
+        return true;
     }
 
     std::string source_;
     std::string subject_;
-    int max_depth_;
-    std::vector<std::set<std::string>> keys_;
+    std::size_t max_depth_;
+    std::vector<std::set<std::string>> keys_; // of every object that is open; an array has none
 };
 
 } // namespace
@@ -49,7 +70,8 @@ Json parse_strict_json(std::string_view text, std::string_view source, std::stri
     Watch watch(source, subject, max_depth);
     Json parsed;
     try {
-        parsed = Json::parse(text, std::ref(watch));
+        Json::sax_parse(text, &watch);
+        parsed = Json::parse(text);
     } catch (const Json::parse_error &error) {
         throw InputError(source,
                          name + " is not JSON at byte " + std::to_string(error.byte) + ", expected a JSON object");

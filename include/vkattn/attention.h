@@ -104,7 +104,9 @@ typedef enum vkattn_block_state {
  * and packed queries of no sequence are not written.
  *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
- * anything, NaN included. */
+ * anything, NaN included: results keep the bounds of their types, though not always their bits. Kernels but unfused divide
+ * by the sum of the weights at the end: the values that a query sees, each times exp(its score - the highest), must sum
+ * to finite numbers in f32. So they do where |value| times the number of visible keys is below 3.4e38. */
 typedef struct vkattn_attention_desc {
     vkattn_tensor query;
     vkattn_tensor key;
@@ -163,8 +165,9 @@ typedef struct vkattn_option {
 VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                         vkattn_option *options);
 
-/* Builds what plans of these problems need, so that making them later takes no time: kernels are tested, where the
- * device is not trusted, and pipelines compiled.
+/* Builds what plans of these problems need, so that making them later and their first run take no time for it: kernels
+ * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
+ * dispatched: there the call dispatches each, on nothing, on the context's queue, and waits.
  *
  * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the
  *   caller's own
@@ -220,7 +223,8 @@ VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vka
  *                      partial_output_stride elements later; bound as VKATTN_ROLE_PARTIAL_OUTPUT
  * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later;
  *                      bound as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read.
- *                      A sink may be in one set only
+ *                      Sinks: leave them out of every set, and add a set whose output is 0 and whose log_sum_exp is the
+ *                      sink of the head. A set that was given them itself loses them where its query saw no key
  * partial_output_stride, partial_log_sum_exp_stride   any; times part_count at most 2^32 elements
  * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
  * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional

@@ -332,8 +332,9 @@ typedef struct vkattn_trait {
  * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present. If
  * the facts then say buffers_have_addresses, buffers of your own making that plans bind need
  * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
- *   device_selector   NULL or "": the first discrete GPU, else integrated, else virtual, else CPU; digits: that index
- *                     of vkattn_enumerate_devices; otherwise: the first device whose name contains it, ignoring case
+ *   device_selector   NULL or "": the first discrete, else integrated, else virtual GPU, else CPU, devices without
+ *                     memory last; digits: that index of vkattn_enumerate_devices; otherwise: the first device whose
+ *                     name contains it, ignoring case
  *   enable_validation 1: with VK_LAYER_KHRONOS_validation and its synchronisation validation; messages go to
  *                     message_callback. Fails with VKATTN_ERROR_UNSUPPORTED if the layer is not installed
  *
@@ -413,7 +414,7 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
 /* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines
  * (unless you gave a pipeline_cache) and the verdicts of the self-test.
  * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
- * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. */
+ * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
 /* One check of the self-test. */
@@ -433,6 +434,12 @@ typedef struct vkattn_check {
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
 #define VKATTN_MAX_CHECKS 128
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
+
+/* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
+typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
+
+/* The same, where one wants to see it go on: a kernel's checks are told once the kernel is judged. */
+VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. */
 typedef struct vkattn_candidate {

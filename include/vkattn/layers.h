@@ -141,7 +141,8 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 typedef struct vkattn_cache_opaque *vkattn_cache;
 
 /* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
- *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents). NULL: from the next three
+ *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY
+ *             keep no cache. NULL: from the next three
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
  * batch       sequences; capacity: tokens of each, at most 2^29
  * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32 */
@@ -214,6 +215,7 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
  *   causal_alignment, windows: as in vkattn_attention_desc, with Lk counting the past
  * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
+ * LATENT_MHA and LATENT_QUERY take no cache, neither as tensors nor as an object
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
  *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
  *   The plan must be destroyed before the cache
@@ -249,7 +251,8 @@ typedef struct vkattn_layer_call {
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
 /* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
- * without the layer: its weights, optional ones apart, are only thought of. Compiles and allocates nothing. */
+ * without the layer: its weights, optional ones apart, are only thought of. Compiles, tests and allocates nothing: a
+ * kernel that the self-test has not judged yet is taken to pass. */
 VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
                                                 const vkattn_layer_call *call, uint64_t *workspace_bytes);
 

@@ -1,6 +1,7 @@
 """The C interface (vkattn.h, estimate.h) as ctypes sees it. Nothing here decides anything: the headers are the reference."""
 import ctypes
 import ctypes.util
+import operator
 import os
 import pathlib
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
@@ -25,8 +26,40 @@ MAX_CHECKS, MAX_CANDIDATES = 128, 128
 TRAIT_COUNT = 32
 
 
+_RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
+
+
+def whole(kind, name, value):
+    """A whole number that its C type holds: ctypes itself takes others, and cuts off their high bits."""
+    least, most = _RANGES[kind]
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {value!r}, expected a whole number") from None
+    if not least <= number <= most:
+        raise ValueError(f"{name}: {number}, expected a whole number from {least} to {most}")
+    return number
+
+
+class _Structure(ctypes.Structure):
+    """Whose members are known by name, and whose whole numbers are as large as they may be."""
+
+    def __init__(self, *values, **members):
+        super().__init__()
+        for (name, _), value in zip(self._fields_, values):
+            setattr(self, name, value)
+        for name, value in members.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        if name not in self._kinds_:
+            raise TypeError(f"{name}: no member of {type(self).__name__}, expected one of {', '.join(self._kinds_)}")
+        kind = self._kinds_[name]
+        super().__setattr__(name, whole(kind, name, value) if kind in _RANGES else value)
+
+
 def structure(name, *fields):
-    return type(name, (ctypes.Structure,), {"_fields_": list(fields)})
+    return type(name, (_Structure,), {"_fields_": list(fields), "_kinds_": dict(fields)})
 
 
 Tensor = structure("vkattn_tensor", ("type", c_int), ("rank", c_uint32), ("shape", c_uint64 * 4), ("strides", c_uint64 * 4),

@@ -16,10 +16,31 @@ def type_of(array, name):
 
 
 def as_array(value, name, dtype=None):
-    """A contiguous array: the given one where it is so already, else a copy."""
-    array = numpy.asarray(value) if dtype is None else numpy.asarray(value, dtype=dtype)
+    """A contiguous array in the machine's order of bytes: the given one where it is so already, else a copy."""
+    array = numpy.asarray(value)
+    if dtype is not None:
+        if numpy.dtype(dtype).kind == "i":
+            _check_whole(array, name, numpy.iinfo(dtype))
+        array = array.astype(dtype, copy=False)
     type_of(array, name)
-    return numpy.ascontiguousarray(array)
+    return numpy.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def _check_whole(array, name, limits):
+    if array.size == 0:
+        return
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: dtype {array.dtype}, expected whole numbers")
+    for number in (array.min(), array.max()):
+        if not limits.min <= number <= limits.max:
+            raise ValueError(f"{name}: {number}, expected whole numbers from {limits.min} to {limits.max}")
+
+
+def broadcastable(array, name):
+    """A mask with the dimensions that it lacks, which are those on the left, as NumPy and PyTorch broadcast."""
+    if array.ndim > 4:
+        raise ValueError(f"{name}: {array.ndim} dimensions, expected at most 4, broadcast from the right to [B,Hq,Lq,Lk]")
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
 def describe(array, name):

@@ -2,7 +2,7 @@
 import numpy
 
 from . import _abi
-from .arrays import as_array, describe, set_masks
+from .arrays import as_array, broadcastable, describe, set_masks
 from .context import default_context
 
 _OPTIONAL = ("attn_mask", "key_padding_mask", "key_lengths", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k",
@@ -37,8 +37,12 @@ class Problem:
         for role, array in zip(_OPTIONAL, optional):
             if array is not None:
                 arrays[role] = as_array(array, role, _FIXED_TYPES.get(role))
-        for role in {"attn_mask", "block_mask"} & arrays.keys():  # broadcast as NumPy and PyTorch do, from the right
-            arrays[role] = _four_dimensional(arrays[role], role)
+        for role in {"attn_mask", "block_mask"} & arrays.keys():
+            arrays[role] = broadcastable(arrays[role], role)
+        if attn_mask is not None and arrays["attn_mask"].shape[-1] == 1:  # which the library takes for a mask of one key
+            key_len = key.shape[2] * (1 if block_table is None else arrays["block_table"].shape[-1])
+            key_len = min(key_len, max_seqlen_k) if max_seqlen_k > 0 else key_len
+            arrays["attn_mask"] = numpy.repeat(arrays["attn_mask"], key_len, axis=-1)
         self.inputs = arrays
         self.outputs = {"output": numpy.empty((*query.shape[:3], value.shape[3]), query.dtype)}
         if return_lse:

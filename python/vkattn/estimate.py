@@ -1,4 +1,5 @@
 """What a layer would cost, before one is built: no device is needed."""
+import ctypes
 import dataclasses
 
 from . import _abi
@@ -26,7 +27,8 @@ class Estimate:
 def config_from_name(name, d_model, num_heads):
     """The usual sizes of "mha", "mqa", "gqa-N", "mla", ... as a vkattn_layer_config."""
     config = _abi.LayerConfig()
-    call("vkattn_layer_config_from_name", name.encode(), d_model, num_heads, config)
+    call("vkattn_layer_config_from_name", name.encode(), _abi.whole(ctypes.c_uint32, "d_model", d_model),
+         _abi.whole(ctypes.c_uint32, "num_heads", num_heads), config)
     return config
 
 

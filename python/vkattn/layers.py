@@ -5,7 +5,7 @@ import ctypes
 import numpy
 
 from . import _abi
-from .arrays import as_array, describe, set_masks
+from .arrays import as_array, broadcastable, describe, set_masks
 from .context import Handle, _library, call, default_context
 
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
@@ -64,6 +64,8 @@ class Layer:
             inputs["key_padding_mask"] = as_array(key_padding_mask, "key_padding_mask", numpy.bool_)
         if key_lengths is not None:
             inputs["key_lengths"] = as_array(key_lengths, "key_lengths", numpy.int32)
+        for role in {"attn_mask", "block_mask"} & inputs.keys():
+            inputs[role] = broadcastable(inputs[role], role)
         query = inputs["query"]
         outputs = {"output": numpy.empty(output_shape or query.shape, query.dtype)}
         layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len)
@@ -109,8 +111,10 @@ class Cache:
 
     def rewind(self, sequence, length):
         """Forgets all tokens of a sequence but its first `length`."""
-        call("vkattn_cache_rewind", self.handle.raw, sequence, length)
+        call("vkattn_cache_rewind", self.handle.raw, _abi.whole(ctypes.c_uint32, "sequence", sequence),
+             _abi.whole(ctypes.c_uint32, "length", length))
 
     def copy_sequence(self, sequence, to, to_sequence):
         """Makes a sequence of another cache hold what this one's holds."""
-        call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
+        call("vkattn_cache_copy_sequence", self.handle.raw, _abi.whole(ctypes.c_uint32, "sequence", sequence),
+             to.handle.raw, _abi.whole(ctypes.c_uint32, "to_sequence", to_sequence))

@@ -98,8 +98,11 @@ def merge(outputs, log_sum_exps, *, return_lse=False, context=None):
 
     outputs [parts,B,Hq,Lq,Dv], log_sum_exps [parts,B,Hq,Lq] float32: of attention(..., return_lse=True) over each set
     return_lse  True: returns (output, log_sum_exp)
-    Returns the output [B,Hq,Lq,Dv] in the parts' type.
+    Returns the output [B,Hq,Lq,Dv] in the parts' type. Sinks: compute the parts without them, and add one of output 0 whose
+    log_sum_exp is the sink of the head.
     """
+    if len(outputs) == 0:
+        raise ValueError("outputs: 0 parts, expected at least 1")
     partial = as_array(outputs, "outputs")
     partial_lse = as_array(log_sum_exps, "log_sum_exps", numpy.float32)
     if partial.ndim != 5 or partial_lse.shape != partial.shape[:4]:

@@ -112,6 +112,15 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
     });
 }
 
+vkattn_check told(const Check &check) {
+    vkattn_check each{};
+    each.passed = check.reason.empty() ? 1 : 0;
+    each.milliseconds = check.milliseconds;
+    std::snprintf(each.name, sizeof each.name, "%s", check.name.c_str());
+    std::snprintf(each.reason, sizeof each.reason, "%s", check.reason.c_str());
+    return each;
+}
+
 // Tunes the problem that check(desc) makes of a description.
 template <class Desc, class Check>
 vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *count, vkattn_candidate *candidates,
@@ -202,15 +211,21 @@ vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_c
     return guard([&] {
         require_given(context, "context");
         require_given(count, "count");
-        const std::vector<Check> all = self_test(context->context);
-        for (size_t i = 0; checks != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
-            checks[i] = {};
-            checks[i].passed = all[i].reason.empty() ? 1 : 0;
-            checks[i].milliseconds = all[i].milliseconds;
-            std::snprintf(checks[i].name, sizeof checks[i].name, "%s", all[i].name.c_str());
-            std::snprintf(checks[i].reason, sizeof checks[i].reason, "%s", all[i].reason.c_str());
-        }
+        std::vector<vkattn_check> all;
+        self_test(context->context, [&](const Check &check) { all.push_back(told(check)); });
+        if (checks != nullptr) std::copy_n(all.begin(), std::min<size_t>(*count, all.size()), checks);
         *count = static_cast<uint32_t>(all.size());
+    });
+}
+
+vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(callback, "callback");
+        self_test(context->context, [&](const Check &check) {
+            const vkattn_check each = told(check);
+            callback(user, &each);
+        });
     });
 }
 

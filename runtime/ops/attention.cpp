@@ -37,16 +37,24 @@ AttentionSources roles_of(const AttentionProblem &problem) {
     return sources;
 }
 
-AttentionChoice choose_tested(Context &context, AttentionProblem &problem) {
+AttentionChoice choose_untested(Context &context, AttentionProblem &problem) {
     if (problem.tile.kernel == VKATTN_KERNEL_AUTO) problem.tile = context.tunings().attention.find(class_of(problem));
+    return choose_attention(problem, *context.judged_caps());
+}
+
+AttentionChoice choose_tested(Context &context, AttentionProblem &problem) {
     for (;;) {
-        AttentionChoice choice = choose_attention(problem, *context.judged_caps());
+        AttentionChoice choice = choose_untested(context, problem);
         const bool tests = problem.kernel == VKATTN_KERNEL_AUTO && context.caps().traits.self_test != 0;
         if (!tests || !context.verdicts().test_before_use(choice.kernel->kernel)) return choice;
     }
 }
 
 namespace {
+
+AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
+    return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
+}
 
 void emit(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources,
           const AttentionChoice &choice) {
@@ -59,7 +67,7 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
     AttentionChoice choice{};
     for (AttentionProblem &part : parts) {
         if (&part != &parts.front()) builder.reuse_workspace(workspace);
-        choice = choose_tested(builder.context(), part);
+        choice = choose(builder, part);
         emit(builder, part, sources, choice);
     }
     choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange or 2^32 elements");
@@ -69,11 +77,11 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
 // The problem, and beside it its short sequences where their keys are worth splitting: nothing is written but the parts'
 // states before the merge, and so both run side by side.
 AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const AttentionSources &sources) {
-    AttentionChoice choice = choose_tested(builder.context(), problem);
+    AttentionChoice choice = choose(builder, problem);
     std::optional<AttentionProblem> decodes;
     if (choice.shape.parts == 1) decodes = decodes_of(problem);
     AttentionChoice apart{};
-    if (decodes.has_value()) apart = choose_tested(builder.context(), *decodes);
+    if (decodes.has_value()) apart = choose(builder, *decodes);
     const bool splits = apart.shape.parts > 1;
     if (splits) choice.shape.parameters.fewest_queries = decodes->most_queries + 1;
     emit(builder, problem, sources, choice);

@@ -10,7 +10,9 @@ AttentionSources attention_roles();
 // The same, with V where K is if it is a part of it.
 AttentionSources roles_of(const AttentionProblem &problem);
 
-// Follows what tuning found (kept in the problem), and tests kernels until the one that is chosen has passed.
+// Follows what tuning found (kept in the problem).
+AttentionChoice choose_untested(Context &context, AttentionProblem &problem);
+// The same, and tests kernels until the one that is chosen has passed.
 AttentionChoice choose_tested(Context &context, AttentionProblem &problem);
 
 // Chooses a kernel and adds its dispatches to the plan.

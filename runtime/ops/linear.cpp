@@ -26,11 +26,13 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     return problem;
 }
 
-// What tuning found is followed, and the matrix units have passed their test.
-LinearChoice choose_tested(Context &context, LinearProblem problem) {
+// What tuning found is followed, and the matrix units have passed their test, unless nothing is to run.
+LinearChoice choose(const PlanBuilder &builder, LinearProblem problem) {
+    Context &context = builder.context();
     if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
     LinearChoice choice = choose_linear(problem, *context.judged_caps());
-    if (choice.shader == LinearShader::kMatrices && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
+    const bool tests = choice.shader == LinearShader::kMatrices && !builder.is_measure();
+    if (tests && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
         choice = choose_linear(problem, *context.judged_caps());
     return choice;
 }
@@ -38,7 +40,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 } // namespace
 
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
-    const LinearChoice choice = choose_tested(builder.context(), problem);
+    const LinearChoice choice = choose(builder, problem);
     const bool addressed = choice.shader == LinearShader::kAddresses;
     Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;

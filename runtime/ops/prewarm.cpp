@@ -5,11 +5,25 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
 namespace vkattn {
+namespace {
+
+// Pipelines stay with the context. CPU drivers compile them at their first dispatch.
+void warm(Context &context, const vkattn_attention_desc &desc) {
+    const bool is_cpu = context.caps().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    PlanBuilder builder(context, is_cpu ? PlanBuilder::Purpose::kWarm : PlanBuilder::Purpose::kRun);
+    const AttentionProblem problem = check_attention(desc);
+    add_attention(builder, problem, roles_of(problem));
+    const std::unique_ptr<const Plan> plan = builder.build();
+    if (is_cpu) plan->run({});
+}
+
+} // namespace
 
 void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uint32_t threads) {
     std::vector<std::optional<Error>> errors(descs.size());
@@ -17,9 +31,7 @@ void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uin
     const auto work = [&] {
         for (size_t i = next++; i < descs.size(); i = next++) {
             try {
-                PlanBuilder builder(context); // pipelines stay with the context
-                const AttentionProblem problem = check_attention(descs[i]);
-                add_attention(builder, problem, roles_of(problem));
+                warm(context, descs[i]);
             } catch (const Error &error) {
                 errors[i].emplace(error.result(), text("descs[", i, "]: ", error.what()));
             } catch (const std::bad_alloc &) {

@@ -19,14 +19,30 @@ Step::Bound bound_of(PlanBuilder &builder, const View &view) {
 } // namespace
 
 std::unique_ptr<const Plan> PlanBuilder::build() {
-    for (size_t i = 0; purpose_ == Purpose::kRun && i < shaders_.size(); ++i) {
+    for (size_t i = 0; !is_measure() && i < shaders_.size(); ++i) {
         Step &step = plan_->steps_[i];
         BindingSet bindings = 0;
         for (uint32_t binding = 0; binding < kMostBindings; ++binding)
             if (step.bound[binding].bytes != 0) bindings |= BindingSet{1} << binding;
         step.pipeline = &context().pipelines().get(shaders_[i].module, bindings, shaders_[i].constants);
     }
+    if (purpose_ == Purpose::kWarm) empty_steps();
     return std::move(plan_);
+}
+
+void PlanBuilder::empty_steps() {
+    constexpr uint64_t kBytes = 16; // that a binding of nothing takes
+    const Step::Bound nothing{{Source::Kind::kRole, VKATTN_ROLE_WORKSPACE}, 0, kBytes};
+    for (Step &step : plan_->steps_) {
+        for (Step::Bound &bound : step.bound)
+            if (bound.bytes != 0) bound = nothing;
+        for (Step::Address &address : step.addresses)
+            if (address.push_word != 0) address.bound = nothing;
+        step.groups = {0, 0, 0};
+    }
+    plan_->roles_ = {};
+    use_role(VKATTN_ROLE_WORKSPACE);
+    plan_->workspace_bytes_ = kBytes;
 }
 
 Source PlanBuilder::reserve_workspace(uint64_t bytes) {
@@ -60,7 +76,7 @@ Step &PlanBuilder::new_step(Module module, std::span<const uint32_t> constants) 
 }
 
 UniformSlot PlanBuilder::keep_bytes(const void *data, uint64_t bytes) {
-    if (purpose_ == Purpose::kMeasure) return {};
+    if (is_measure()) return {};
     std::vector<UniformSlot> &slots = plan_->uniforms_;
     slots.reserve(slots.size() + 1);
     slots.push_back(context().uniforms().take(data, bytes));

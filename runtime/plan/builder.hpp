@@ -13,8 +13,10 @@ namespace vkattn {
 // Makes a plan, dispatch by dispatch.
 class PlanBuilder {
   public:
-    // kMeasure: to learn what the plan would take; nothing is compiled or allocated, and it cannot be recorded.
-    enum class Purpose { kRun, kMeasure };
+    // kMeasure: to learn what the plan would take; nothing is compiled, tested or allocated, and it cannot be recorded.
+    // kWarm: to make drivers compile that do so at a pipeline's first dispatch; every dispatch is empty, and a run needs
+    // no bindings.
+    enum class Purpose { kRun, kMeasure, kWarm };
 
     explicit PlanBuilder(Context &context, Purpose purpose = Purpose::kRun)
         : plan_(new Plan(context)), purpose_(purpose) {}
@@ -52,6 +54,7 @@ class PlanBuilder {
     void barrier() { barrier_pending_ = !plan_->steps_.empty(); }
 
     Context &context() const { return plan_->context_; }
+    bool is_measure() const { return purpose_ == Purpose::kMeasure; }
 
   private:
     struct Shader { // of a step
@@ -66,6 +69,7 @@ class PlanBuilder {
     }
     Step &new_step(Module module, std::span<const uint32_t> constants);
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
+    void empty_steps();
 
     std::unique_ptr<Plan> plan_;
     std::vector<Shader> shaders_; // of the plan's steps

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
+#include <vector>
 
 namespace vkattn {
 namespace {
@@ -272,17 +272,12 @@ std::vector<Check> test_kernel(Context &context, vkattn_kernel kernel, bool ever
 
 void self_test_kernel(Context &context, vkattn_kernel kernel) { test_kernel(context, kernel, false); }
 
-std::vector<Check> self_test(Context &context) {
-    std::vector<Check> all;
-    for (const AttentionKernel *kernel : attention_kernels()) {
-        if (!kernel->missing(context.caps()).empty()) continue;
-        const std::vector<Check> checks = test_kernel(context, kernel->kernel, true);
-        all.insert(all.end(), checks.begin(), checks.end());
-    }
+void self_test(Context &context, const std::function<void(const Check &)> &tell) {
+    for (const AttentionKernel *kernel : attention_kernels())
+        if (kernel->missing(context.caps()).empty())
+            std::ranges::for_each(test_kernel(context, kernel->kernel, true), tell);
     // no other kernel takes over from linear layers
-    const std::vector<Check> linear = check_linear_with_and_without_addresses(context);
-    all.insert(all.end(), linear.begin(), linear.end());
-    return all;
+    std::ranges::for_each(check_linear_with_and_without_addresses(context), tell);
 }
 
 } // namespace vkattn

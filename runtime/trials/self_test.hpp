@@ -2,8 +2,8 @@
 
 #include "runtime/vulkan/context.hpp"
 
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace vkattn {
 
@@ -14,10 +14,10 @@ struct Check {
     double milliseconds;
 };
 
-// Checks the numbers of every kernel that the device can run, with every matrix shape, and of linear layers, on small problems, against float64
-// arithmetic on the host. What gives wrong numbers, or cannot be built, is off for this context from then on, with the
-// reason in its facts.
-std::vector<Check> self_test(Context &context);
+// Checks the numbers of every kernel that the device can run, with every matrix shape, and of linear layers, on small
+// problems, against float64 arithmetic on the host. What gives wrong numbers, or cannot be built, is off for this context
+// from then on, with the reason in its facts. tell: is given every check, those of a kernel once it is judged.
+void self_test(Context &context, const std::function<void(const Check &)> &tell);
 
 // The part of it that concerns one kernel; of matrix shapes, those that plans take: a smaller one only where the larger
 // ones fail.

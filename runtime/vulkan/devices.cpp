@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace vkattn {
 namespace {
@@ -124,8 +125,9 @@ std::vector<ListedDevice> list_devices(const Functions &vk, VkInstance instance)
 const ListedDevice &select_device(std::span<const ListedDevice> devices, const std::string &selector) {
     if (devices.empty()) fail(VKATTN_ERROR_NO_DEVICE, "device: Vulkan lists none, expected at least one");
     if (selector.empty())
-        return *std::min_element(devices.begin(), devices.end(), [](const ListedDevice &a, const ListedDevice &b) {
-            return preference(a.caps.device_type) < preference(b.caps.device_type);
+        return *std::ranges::min_element(devices, {}, [](const ListedDevice &device) {
+            const bool has_memory = device.caps.device_memory_bytes != 0; // drivers that only list a GPU say none
+            return std::pair(!has_memory, preference(device.caps.device_type));
         });
     const bool is_index = selector.find_first_not_of("0123456789") == std::string::npos;
     for (const ListedDevice &device : devices) {

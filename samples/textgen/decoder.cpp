@@ -7,6 +7,7 @@
 #include "strict_json.hpp"
 
 #include <deque>
+#include <set>
 #include <string>
 
 using namespace vkattn::tools;
@@ -50,19 +51,31 @@ T value_or(const nlohmann::json &json, const std::filesystem::path &file, const 
     }
 }
 
+// What would be computed wrongly rather than not at all.
+void check_architecture(const nlohmann::json &json, const std::filesystem::path &file) {
+    const std::string type = value_or(json, file, "model_type", std::string(), "a name");
+    if (type != "llama" && type != "deepseek_v3")
+        throw InputError(file.string(), "'model_type': " + quote_name(type) + ", expected 'llama' or 'deepseek_v3'");
+    if (const auto found = json.find("quantization_config"); found != json.end() && !found->is_null())
+        throw InputError(file.string(), "'quantization_config': given, expected weights in F32, F16 or BF16");
+    if (value_or(json, file, "mlp_bias", false, "true or false"))
+        throw InputError(file.string(), "'mlp_bias': true, expected false");
+    const std::string activation = value_or(json, file, "hidden_act", std::string("silu"), "a name");
+    if (activation != "silu")
+        throw InputError(file.string(), "'hidden_act': " + quote_name(activation) + ", expected 'silu'");
+}
+
 ModelConfig read_config(const std::filesystem::path &folder) {
     ModelConfig config{};
     config.file = folder / "config.json";
     const nlohmann::json json = read_strict_json(config.file, "config", 1 << 20, 8);
+    check_architecture(json, config.file);
     config.width = number(json, config.file, "hidden_size");
     config.layers = number(json, config.file, "num_hidden_layers");
     config.hidden = number(json, config.file, "intermediate_size");
     config.vocabulary = number(json, config.file, "vocab_size");
     config.epsilon = value_or(json, config.file, "rms_norm_eps", 1e-6f, "a number");
     config.tied = value_or(json, config.file, "tie_word_embeddings", false, "true or false");
-    const std::string activation = value_or(json, config.file, "hidden_act", std::string("silu"), "a name");
-    if (activation != "silu")
-        throw InputError(config.file.string(), "'hidden_act': " + quote_name(activation) + ", expected 'silu'");
     return config;
 }
 
@@ -79,6 +92,7 @@ struct Decoder::Model {
           final_norm(read("model.norm.weight", {config.width})) {
         if (!config.tied) separate_head = read("lm_head.weight", {config.vocabulary, config.width});
         for (std::uint32_t layer = 0; layer < config.layers; ++layer) blocks.push_back(read_block(layer));
+        check_names();
     }
 
     const Weight &head() const { return separate_head ? *separate_head : embedding; }
@@ -87,14 +101,27 @@ struct Decoder::Model {
     ModelConfig config;
     DecoderOptions options;
     std::uint64_t parameters = 0;
+    std::set<std::string> known; // of the tensors, but those of the attention, which are checked where they are read
     Checkpoint checkpoint;
     Weight embedding, final_norm;
     std::optional<Weight> separate_head; // else the embedding serves
     std::deque<Block> blocks;
 
+    // A tensor that is left over does something that this decoder does not.
+    void check_names() const {
+        for (const std::string &name : checkpoint.names()) {
+            const bool is_tied_head = config.tied && name == "lm_head.weight";
+            if (!is_tied_head && !known.contains(name) && name.find(".self_attn.") == std::string::npos)
+                throw InputError(checkpoint.source(), "has a tensor " + quote_name(name) +
+                                                          ", expected those of a decoder of Llama's or DeepSeek V3's "
+                                                          "kind alone");
+        }
+    }
+
     Weight read(const std::string &name, std::initializer_list<std::uint64_t> shape) {
         if (!checkpoint.names().contains(name))
             throw InputError(checkpoint.source(), "has no tensor " + quote_name(name) + ", expected it by the config");
+        known.insert(name);
         const HostTensor values = checkpoint.read(name);
         const std::vector<std::uint64_t> expected(shape);
         if (values.shape != expected || !is_float(values.dtype) || values.dtype == Dtype::kF64)

@@ -81,10 +81,20 @@ Generated generate(Decoder &decoder, const Vocabulary &vocabulary, const Options
     return result;
 }
 
+// Token numbers mean nothing to a model of another vocabulary.
+void check_tokenizer(const std::filesystem::path &model) {
+    for (const char *name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"})
+        if (std::filesystem::exists(model / name))
+            throw InputError((model / name).string(), "is a tokenizer of the model's own, expected a model of the "
+                                                      "vocabulary that comes with textgen");
+}
+
 int write_text(const Options &options, const vkattn::Context &context, const Vocabulary &vocabulary) {
     const std::size_t capacity = vocabulary.encode(options.prompt).size() + options.tokens;
-    Decoder decoder(context, decoder_options(options, options.model, capacity));
-    if (decoder.vocabulary_size() < vocabulary.size())
+    const DecoderOptions wanted = decoder_options(options, options.model, capacity);
+    check_tokenizer(wanted.model);
+    Decoder decoder(context, wanted);
+    if (decoder.vocabulary_size() != vocabulary.size())
         throw InputError(options.model, "has " + std::to_string(decoder.vocabulary_size()) + " tokens, expected the " +
                                             std::to_string(vocabulary.size()) + " of the vocabulary");
     print(options.prompt);
@@ -164,7 +174,8 @@ int compare_variants(const Options &options, const vkattn::Context &context, con
 }
 
 void add_options(CLI::App &app, Options &options) {
-    app.add_option("--model", options.model, "mha, mqa, gqa, mla, or the folder of a Llama or DeepSeek V3 checkpoint");
+    app.add_option("--model", options.model,
+                   "mha, mqa, gqa, mla, or the folder of a Llama or DeepSeek V3 checkpoint with their vocabulary");
     app.add_option("--models", options.models, "the folder of the vocabulary and the four models");
     app.add_option("--prompt", options.prompt, "what to continue")->check([](const std::string &text) {
         return text.empty() ? "expected some text" : "";

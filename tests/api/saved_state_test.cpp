@@ -54,6 +54,7 @@ TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same
     run_small(first); // which tests flash
     REQUIRE(!can_run(first.facts(), VKATTN_KERNEL_FLASH));
     const std::vector<std::uint8_t> saved = first.save();
+    CHECK(std::string(saved.begin(), saved.begin() + 6) == "vkattn"); // for those who keep files
 
     const vkattn::Context second = context_with(saved, warnings, traits); // whose flash is right
     CHECK(!can_run(second.facts(), VKATTN_KERNEL_FLASH));                 // without a test

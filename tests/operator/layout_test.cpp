@@ -212,6 +212,21 @@ TEST_CASE_FIXTURE(DeviceTest, "constant rows average the values at any height of
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest,
+                  "large values average as long as their sum is a number, and unfused averages larger ones") {
+    constexpr std::uint64_t kKeys = 70;
+    AttentionProblem problem = problem_of({.kv_len = kKeys}, VKATTN_TYPE_F32, Layout::kHeadMajor);
+    const auto fill = [](HostTensor &tensor, float value) {
+        for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value);
+    };
+    fill(problem.query, 0.0f);
+    fill(problem.value, 3e38f / static_cast<float>(kKeys));
+    check_every_kernel(problem);
+    fill(problem.value, 3e38f);
+    AttentionResults results = all_results(problem, VKATTN_KERNEL_UNFUSED, VKATTN_TYPE_F32);
+    check_attention(problem, reference_attention(problem), results, VKATTN_KERNEL_UNFUSED);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a rising row: the maximum comes last") {
     AttentionProblem problem =
         problem_of({.q_len = 3, .kv_len = 300, .head_dim = 1}, VKATTN_TYPE_F32, Layout::kHeadMajor);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 
 using namespace vkattn_test;
@@ -133,6 +134,37 @@ TEST_CASE_FIXTURE(DeviceTest, "sets accumulate one after another, and an empty s
     accumulate(empty);
     for (std::uint64_t i = 0; i < all.output.elements(); ++i) CHECK(all.output.get(i) == 0.0f);
     for (std::uint64_t i = 0; i < all.log_sum_exp.elements(); ++i) CHECK(all.log_sum_exp.get(i) == -INFINITY);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "sinks are a set of their own, whatever keys the others saw") {
+    std::mt19937 random(84);
+    const AttentionProblem problem = random_problem(VKATTN_TYPE_F32, 32, random);
+    const Attention first = attend(problem, 0, 20, VKATTN_TYPE_F32), rest = attend(problem, 20, 50, VKATTN_TYPE_F32);
+    const Shape &shape = first.output.shape();
+    AttentionProblem with_sinks = problem;
+    with_sinks.sinks = tensor_of(VKATTN_TYPE_F32, {shape[1]}, std::array{0.5f, -3.0f, 4.0f, 0.0f});
+    Attention unseen{HostTensor(VKATTN_TYPE_F32, shape), HostTensor(VKATTN_TYPE_F32, first.log_sum_exp.shape())};
+    Attention sinks = unseen;
+    for (std::uint64_t i = 0; i < sinks.output.elements(); ++i) sinks.output.set(i, 0.0f);
+    for (std::uint64_t i = 0; i < sinks.log_sum_exp.elements(); ++i) {
+        unseen.log_sum_exp.set(i, -INFINITY);
+        sinks.log_sum_exp.set(i, with_sinks.sinks.get(i / shape[2] % shape[1]));
+    }
+    HostTensor partial_output = stacked({unseen.output, first.output, sinks.output, rest.output});
+    HostTensor partial_sums = stacked({unseen.log_sum_exp, first.log_sum_exp, sinks.log_sum_exp, rest.log_sum_exp});
+    Attention all = first;
+    vkattn_merge_desc desc{};
+    desc.part_count = 4;
+    desc.partial_output = desc.output = first.output.view();
+    desc.partial_output_stride = first.output.elements();
+    desc.partial_log_sum_exp = desc.log_sum_exp = first.log_sum_exp.view();
+    desc.partial_log_sum_exp_stride = first.log_sum_exp.elements();
+    test_device().run(test_device().context().merge_plan(desc),
+                      std::vector<Region>{{VKATTN_ROLE_PARTIAL_OUTPUT, &partial_output, Access::kRead},
+                                          {VKATTN_ROLE_PARTIAL_LOG_SUM_EXP, &partial_sums, Access::kRead},
+                                          {VKATTN_ROLE_OUTPUT, &all.output, Access::kWrite},
+                                          {VKATTN_ROLE_LOG_SUM_EXP, &all.log_sum_exp, Access::kWrite}});
+    check_merged(all.output, all.log_sum_exp, with_sinks, nmse_bound({VKATTN_TYPE_F32}));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a prefix that sequences share is read once, for the queries of all of them") {

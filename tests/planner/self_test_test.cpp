@@ -127,6 +127,35 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
     for (const Case &c : kCases) check_takes_over(c);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "the checks are told one by one, those of the list") {
+    const LimitedDevice device("matrix_units=1");
+    std::vector<std::string> told;
+    const auto tell = [](void *user, const vkattn_check *check) {
+        static_cast<std::vector<std::string> *>(user)->emplace_back(check->name);
+    };
+    REQUIRE(vkattn_self_test_each(device.context().get(), tell, &told) == VKATTN_SUCCESS);
+    std::vector<std::string> listed;
+    for (const vkattn_check &check : device.context().self_test()) listed.emplace_back(check.name);
+    CHECK(told == listed);
+    CHECK(vkattn_self_test_each(device.context().get(), nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a layer's workspace is told without a test of its kernels") {
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_FLASH});
+    const LimitedDevice device("matrix_units=0,scalar_address_loads=0,self_test=1", corrupted.get_instance_proc_addr());
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_MHA;
+    config.embed_dim = 64;
+    config.num_heads = 4;
+    vkattn_layer_call call{};
+    call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 40, 64});
+    CHECK(device.context().layer_workspace(config, call) > 0);
+    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 1); // nobody has found out
+    CHECK(chosen(device.context(), Asked(kCases[0]).desc) != VKATTN_KERNEL_FLASH);
+    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 0);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is off, and the next one takes over") {
     if (skips_corruption()) return;
     const Case c = {VKATTN_KERNEL_COOPMAT, 40, ""};

@@ -6,10 +6,14 @@
 
 #include "host_tensor.hpp"
 #include "quantise.hpp"
+#include "temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -106,6 +110,21 @@ TEST_CASE("metadata that is not a known op with known keys is refused") {
     check_config_error(R"({"op":"attention","colour":1})", "unknown config key 'colour'");
     check_config_error(R"({"op":"attention","embed_dim":64})", "unknown config key 'embed_dim'");
     check_config_error(R"({"op":"attention","scale":1,"scale":2})", "'scale' twice");
+}
+
+TEST_CASE("what is no case is refused before its tensors are read") {
+    const vkattn_test::TemporaryFolder folder;
+    const std::filesystem::path path = folder.file("case.safetensors");
+    constexpr std::uint64_t kBytes = std::uint64_t{1} << 40; // more than any memory here: reading it must fail
+    const std::string header = R"({"a":{"dtype":"U8","shape":[1099511627776],"data_offsets":[0,1099511627776]}})";
+    const std::uint64_t length = header.size();
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char *>(&length), sizeof length) << header;
+    std::filesystem::resize_file(path, sizeof length + header.size() + kBytes); // a hole
+    CHECK_THROWS_WITH_AS(read_case(path),
+                         (path.string() + ": has no metadata 'vkattn', expected a JSON object with \"op\" and its "
+                                          "configuration")
+                             .c_str(),
+                         InputError);
 }
 
 TEST_CASE("configuration of the wrong type or range is refused") {

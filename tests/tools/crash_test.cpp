@@ -1,6 +1,7 @@
 // Processes that die while they write a file: it has its old contents or its new ones, never half of either.
 #include "output_file.hpp"
 #include "safetensors.hpp"
+#include "temporary_folder.hpp"
 #include "text_file.hpp"
 
 #include <doctest/doctest.h>
@@ -19,16 +20,6 @@ namespace fs = std::filesystem;
 namespace tools = vkattn::tools;
 
 namespace {
-
-struct Folder {
-    Folder() {
-        std::string name = (fs::temp_directory_path() / "vkattn_crash_XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path = name;
-    }
-    ~Folder() { fs::remove_all(path); }
-    fs::path path;
-};
 
 // Runs `work` in a child; returns the signal that ended it, 0 if it came to its end.
 int signal_of_child(const std::function<void()> &work, const std::function<void(pid_t)> &meanwhile = {}) {
@@ -65,8 +56,8 @@ tools::Safetensors tensors_of(float value, std::size_t elements) {
 TEST_SUITE_BEGIN("crash");
 
 TEST_CASE("a program that dies while it writes leaves the old file") {
-    const Folder folder;
-    const fs::path path = folder.path / "saved";
+    const vkattn_test::TemporaryFolder folder;
+    const fs::path path = folder.file("saved");
     tools::write_text(path, "the old file");
     const std::string text(70000, 'n');
     for (const std::size_t limit : {0u, 1u, 4096u, 65536u, 69999u}) {
@@ -85,8 +76,8 @@ TEST_CASE("a program that dies while it writes leaves the old file") {
 }
 
 TEST_CASE("a program killed at any time leaves the old file or the new one") {
-    const Folder folder;
-    const fs::path path = folder.path / "output.safetensors";
+    const vkattn_test::TemporaryFolder folder;
+    const fs::path path = folder.file("output.safetensors");
     constexpr std::size_t kElements = 30000;
     const tools::Safetensors files[] = {tensors_of(1.0f, kElements), tensors_of(2.0f, kElements)};
     tools::write_safetensors(path, files[0]);

@@ -2,42 +2,23 @@
 #include "float_formats.hpp"
 #include "input_error.hpp"
 #include "safetensors.hpp"
+#include "temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <random>
 #include <string>
 
 namespace fs = std::filesystem;
 using namespace vkattn::tools;
+using vkattn_test::TemporaryFolder;
 
 namespace {
-
-// A folder of its own, removed with all that is in it.
-class TemporaryFolder {
-  public:
-    TemporaryFolder() : path_(fs::temp_directory_path() / ("vkattn-test-" + std::to_string(std::random_device{}()))) {
-        fs::create_directory(path_);
-    }
-    TemporaryFolder(const TemporaryFolder &) = delete;
-    TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-
-    fs::path file(const std::string &name) const { return path_ / name; }
-    std::size_t entries() const {
-        return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-    }
-
-  private:
-    fs::path path_;
-};
 
 std::string file_bytes(const std::string &header, std::size_t data_bytes) {
     const std::uint64_t length = header.size();
@@ -154,6 +135,25 @@ TEST_CASE("a header that is not a JSON object of tensors is refused") {
 TEST_CASE("a name that is there twice is refused") {
     const std::string entry = R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
     check_error(error_of_header("{" + entry + "," + entry + "}", 1), "has 'a' twice");
+}
+
+TEST_CASE("reading eight times the tensors takes some eight times as long, not sixty-four") {
+    const TemporaryFolder folder;
+    const auto seconds_for = [&](std::size_t tensors) {
+        Safetensors content;
+        for (std::size_t i = 0; i < tensors; ++i)
+            content.tensors["tensor " + std::to_string(i)] = {Dtype::kF32, {0}, {}};
+        write_safetensors(folder.file("many.safetensors"), content);
+        double least = std::numeric_limits<double>::infinity();
+        for (int turn = 0; turn < 3; ++turn) { // other programs run meanwhile
+            const auto start = std::chrono::steady_clock::now();
+            CHECK(read_safetensors(folder.file("many.safetensors")).tensors.size() == tensors);
+            least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        }
+        return least;
+    };
+    const double few = seconds_for(5'000), many = seconds_for(40'000);
+    CHECK_MESSAGE(many < 24.0 * few, few, " s and ", many, " s");
 }
 
 TEST_CASE("a tensor with a missing, unknown or wrong entry is refused") {

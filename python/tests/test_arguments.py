@@ -1,0 +1,92 @@
+"""What NumPy and Python would take in silence: other orders of bytes, numbers that wrap, shapes that broadcast."""
+import numpy
+import pytest
+
+import vkattn
+
+QUERY = numpy.random.default_rng(5).standard_normal((2, 2, 3, 8)).astype("float32")
+KEY = numpy.random.default_rng(6).standard_normal((2, 2, 5, 8)).astype("float32")
+
+
+def attend(**arguments):
+    return vkattn.attention(QUERY, KEY, KEY, **arguments)
+
+
+def test_arrays_in_the_other_order_of_bytes_are_read_as_the_numbers_they_are():
+    expected = attend()
+    swapped = [array.astype(array.dtype.newbyteorder()) for array in (QUERY, KEY, KEY)]
+    assert (vkattn.attention(*swapped) == expected).all()
+    assert vkattn.attention(*swapped).dtype == numpy.dtype("float32")
+    lengths = numpy.array([4, 2], ">i4")
+    assert (attend(key_lengths=lengths) == attend(key_lengths=[4, 2])).all()
+    weight = QUERY[0, 0].astype(">f4")
+    assert (vkattn.linear(QUERY, weight) == vkattn.linear(QUERY, QUERY[0, 0])).all()
+
+
+@pytest.mark.parametrize("name, value", [
+    ("window", (2**32 + 1, 0)), ("window", (-2**31 - 1, 0)), ("dropout_seed", 2**64), ("dropout_seed", -1),
+    ("max_seqlen_k", 2**32), ("block_size", -1), ("key_lengths", [2**32 + 4, 2]),
+    ("key_lengths", numpy.array([2**32 + 4, 2]))])
+def test_whole_numbers_that_would_wrap_are_refused(name, value):
+    with pytest.raises(ValueError, match="expected .*whole number"):
+        attend(**{name: value})
+
+
+@pytest.mark.parametrize("name, value", [("window", (1.5, 0)), ("dropout_seed", 0.5), ("key_lengths", [1.5, 2.5])])
+def test_numbers_that_are_not_whole_are_refused(name, value):
+    with pytest.raises(TypeError, match="expected .*whole number"):
+        attend(**{name: value})
+
+
+def test_sizes_of_layers_caches_and_estimates_do_not_wrap():
+    with pytest.raises(ValueError, match="embed_dim: -8, expected a whole number"):
+        vkattn.layer_config("mha", embed_dim=-8, num_heads=1)
+    with pytest.raises(ValueError, match="d_model: 4294967360, expected a whole number"):
+        vkattn.estimate("mha", d_model=2**32 + 64, num_heads=4)
+    with pytest.raises(ValueError, match="batch: -1, expected a whole number"):
+        vkattn.estimate("mha", d_model=64, num_heads=4, batch=-1)
+    with pytest.raises(TypeError, match="contxt_len: no member of vkattn_estimate_info, expected one of batch"):
+        vkattn.estimate("mha", d_model=64, num_heads=4, contxt_len=9)
+    weights = {f"{name}.weight": numpy.eye(16, dtype="float32") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    cache = vkattn.Layer("mha", weights, embed_dim=16, num_heads=2).cache(4)
+    with pytest.raises(ValueError, match="length: -1, expected a whole number"):
+        cache.rewind(0, -1)
+    with pytest.raises(ValueError, match="sequence: 4294967296, expected a whole number"):
+        cache.rewind(2**32, 0)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1,), (3, 1), (2, 1, 1, 1)])
+@pytest.mark.parametrize("kind", ["bool", "float32"])
+def test_masks_of_every_shape_that_broadcasts(shape, kind):
+    mask = numpy.random.default_rng(7).standard_normal(shape)
+    mask = mask > -0.3 if kind == "bool" else mask.astype(kind)
+    whole = numpy.broadcast_to(mask, (2, 2, 3, 5))
+    assert (attend(attn_mask=mask) == attend(attn_mask=whole)).all()
+
+
+def test_masks_of_too_many_dimensions_are_refused():
+    with pytest.raises(ValueError, match="attn_mask: 5 dimensions, expected at most 4"):
+        attend(attn_mask=numpy.ones((1, 1, 1, 3, 5), bool))
+
+
+def test_masks_of_layers_broadcast_too():
+    weights = {f"{name}.weight": numpy.eye(16, dtype="float32") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    layer = vkattn.Layer("mha", weights, embed_dim=16, num_heads=2)
+    tokens = QUERY.reshape(2, 3, 16)
+    mask = numpy.array([True, False, True])
+    assert (layer(tokens, attn_mask=mask) == layer(tokens, attn_mask=numpy.broadcast_to(mask, (3, 3)))).all()
+
+
+def test_parts_are_at_least_one():
+    for outputs, sums in (([], []), (numpy.zeros((0, 1, 1, 1, 8), "float32"), numpy.zeros((0, 1, 1, 1), "float32"))):
+        with pytest.raises(ValueError, match="outputs: 0 parts, expected at least 1"):
+            vkattn.merge(outputs, sums)
+
+
+def test_sinks_are_a_part_of_their_own():
+    sinks = numpy.array([0.5, -2.0], "float32")
+    expected, expected_sums = attend(sinks=sinks, return_lse=True)
+    parts = [vkattn.attention(QUERY, KEY[:, :, i:j], KEY[:, :, i:j], return_lse=True) for i, j in ((0, 2), (2, 5))]
+    parts.append((numpy.zeros_like(expected), numpy.broadcast_to(sinks[:, None], expected_sums.shape)))
+    output, sums = vkattn.merge([o for o, _ in parts], [s for _, s in parts], return_lse=True)
+    assert numpy.allclose(output, expected, atol=1e-6) and numpy.allclose(sums, expected_sums, atol=1e-6)

@@ -1,0 +1,129 @@
+"""What the command does with files, words and traits. VKATTN_PROGRAM: the command."""
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import time
+
+import pytest
+
+PROGRAM = os.environ.get("VKATTN_PROGRAM")
+CASE = pathlib.Path(__file__).parents[1] / "data/ref001_sdpa.safetensors"
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="VKATTN_PROGRAM names no command")
+
+
+def run(*words, **environment):
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **environment})
+
+
+def refused(*words, says, **environment):
+    """The one line with which the command refuses."""
+    result = run(*words, **environment)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert result.stderr.startswith("vkattn: error: ") and result.stderr.count("\n") == 1
+    assert says in result.stderr and "expected" in result.stderr, result.stderr
+    return result
+
+
+@pytest.mark.parametrize("option", ["-o", "--saved"])
+def test_other_peoples_files_are_left_as_they_are(tmp_path, option):
+    theirs = tmp_path / "theirs.safetensors"
+    shutil.copy(CASE, theirs)
+    refused("run", CASE, option, theirs, says="holds something else")
+    assert theirs.read_bytes() == CASE.read_bytes()
+    assert os.listdir(tmp_path) == ["theirs.safetensors"]
+
+
+def test_the_output_is_no_other_file_of_the_command(tmp_path):
+    case = tmp_path / "case.safetensors"
+    shutil.copy(CASE, case)
+    refused("run", case, "-o", case, says="of the same command")
+    refused("run", case, "-o", tmp_path / "new", "--saved", tmp_path / "." / "new", says="of the same command")
+    assert case.read_bytes() == CASE.read_bytes()
+
+
+def test_own_and_empty_files_are_written_anew(tmp_path):
+    output, saved = tmp_path / "output", tmp_path / "saved"
+    output.touch()
+    for _ in range(2):
+        assert run("run", CASE, "-o", output, "--saved", saved).returncode == 0
+    assert b"expected" not in output.read_bytes() and b"output" in output.read_bytes()
+    damaged = bytearray(saved.read_bytes())
+    damaged[-1] ^= 1
+    saved.write_bytes(damaged)
+    result = run("check", CASE, "--saved", saved)
+    assert result.returncode == 0 and "warning: saved_data: damaged, ignored" in result.stderr
+    assert saved.read_bytes() != damaged
+
+
+@pytest.mark.parametrize("option", ["-o", "--saved"])
+@pytest.mark.parametrize("name", ["", "no-folder/file", "/dev/null", "/dev/zero", "fifo"])
+def test_names_that_nothing_can_be_written_to_are_refused_before_anything_is_done(tmp_path, monkeypatch, option, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    result = refused("run", CASE, option, name, says=name or "is empty")
+    assert result.stdout == ""
+
+
+def test_tune_looks_at_its_file_before_it_measures(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.write_text("a letter")
+    for saved in (theirs, tmp_path / "no-folder" / "saved"):
+        assert refused("tune", "--heads", 2, "--kv-len", 64, "--saved", saved, says=str(saved)).stdout == ""
+    assert theirs.read_text() == "a letter"
+
+
+def test_bare_vkattn_prints_its_help():
+    result = run()
+    assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
+
+
+def test_an_unknown_word_is_named():
+    refused("bnech", says="'bnech'")
+    refused("bnech", "--heads", 8, says="'bnech'")
+
+
+@pytest.mark.parametrize("words", [("devices",), ("check", CASE), ("estimate", "gqa-2", "--d-model", 64, "--heads", 4)])
+def test_unknown_traits_are_refused(words):
+    refused(*words, says='VKATTN_DEVICE_TRAITS: "speed" is unknown', VKATTN_DEVICE_TRAITS="speed=9")
+
+
+def test_selftest_prints_as_it_goes():
+    process = subprocess.Popen([PROGRAM, "selftest"], stdout=subprocess.PIPE, bufsize=0,
+                               env={**os.environ, "MESA_SHADER_CACHE_DISABLE": "true"})
+    arrivals = []
+    while line := process.stdout.readline():
+        arrivals.append((time.monotonic(), line))
+    assert process.wait() == 0
+    verdicts = [at for at, line in arrivals if b" PASS " in line]
+    assert len(verdicts) >= 6 and verdicts[-1] - verdicts[0] > 0.1, arrivals  # the others are computed meanwhile
+    assert arrivals[-1][1].endswith(b" passed, 0 failed\n")
+
+
+def test_memory_says_what_it_leaves_out():
+    result = run("estimate", "gqa-2", "--d-model", 512, "--heads", 8, "--memory", "2GiB")
+    line = next(line for line in result.stdout.splitlines() if "fit" in line and line.startswith("In "))
+    assert all(word in line for word in ("feed-forward", "embeddings", "activations")), line
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--kv-len", "16,32"), ["q_len 1, kv_len 16 (1 of 2): 1 / 1 runs", "q_len 1, kv_len 32 (2 of 2), about "]),
+    (("--variants", "mha,mqa", "--d-model", 32, "--len", 16), ["mha (1 of 2): 1 / 1 runs", "mqa (2 of 2), about "])])
+def test_bench_says_on_a_terminal_what_it_does_and_how_long_it_takes(words, said):
+    main, terminal = pty.openpty()
+    process = subprocess.Popen([PROGRAM, "bench", "--heads", "2", "--head-dim", "16", "--repeat", "1", *map(str, words)],
+                               stdout=subprocess.PIPE, stderr=terminal)
+    os.close(terminal)
+    lines = b""
+    try:
+        while piece := os.read(main, 4096):
+            lines += piece
+    except OSError:  # the other side is closed
+        pass
+    os.close(main)
+    table = process.communicate()[0].decode()
+    assert process.returncode == 0 and "32" in table and "runs" not in table
+    for text in said:
+        assert text in lines.decode(), lines
