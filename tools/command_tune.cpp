@@ -1,9 +1,13 @@
 #include "commands.hpp"
+#include "device_words.hpp"
 #include "input_error.hpp"
+#include "output_file.hpp"
 #include "progress.hpp"
+#include "text_file.hpp"
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <functional>
 #include <iostream>
 
@@ -31,8 +35,34 @@ TunedProblem tuned(const LinearShape &shape) {
             [=](const Context &context) { return context.tune(problem_of(shape).desc); }};
 }
 
+// What a report is of, if nothing else is asked for: prompts, single tokens over a cache, latent attention, linear layers.
+std::vector<TunedProblem> problems_of_report(vkattn_kernel kernel) {
+    AttentionShape prompt, token, latent;
+    prompt.kv_heads = token.kv_heads = 8;
+    prompt.q_len = prompt.kv_len = 2048;
+    latent.heads = 128;
+    latent.kv_heads = 1;
+    latent.head_dim = 576;
+    latent.v_head_dim = 512;
+    latent.value_in_key = true;
+    std::vector<AttentionShape> shapes;
+    for (const std::uint32_t head_dim : {64, 128, 256}) shapes.emplace_back(prompt).head_dim = head_dim;
+    shapes.emplace_back(prompt).dtype = "f32";
+    for (const char *kv_dtype : {"f16", "q8_0", "q4_0"}) shapes.emplace_back(token).kv_dtype = kv_dtype;
+    for (const std::uint32_t q_len : {1, 32}) shapes.emplace_back(latent).q_len = q_len;
+    std::vector<TunedProblem> problems;
+    for (const AttentionShape &shape : shapes) problems.push_back(tuned(shape, kernel));
+    LinearShape linear;
+    for (const std::uint32_t rows : {1, 16, 512}) {
+        linear.rows = rows;
+        problems.push_back(tuned(linear));
+    }
+    return problems;
+}
+
 std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOptions &options) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
+    if (!options.report_file.empty() && !options.is_described) return problems_of_report(kernel);
     std::vector<TunedProblem> problems;
     if (is_linear(options, "tune"))
         for (const LinearShape &shape : linear_shapes_of(options)) problems.push_back(tuned(shape));
@@ -60,7 +90,7 @@ void print_table(const TunedProblem &problem, const std::vector<vkattn_candidate
     std::cout << std::flush;
 }
 
-nlohmann::ordered_json to_json(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
+nlohmann::ordered_json json_of(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const vkattn_candidate &candidate : candidates)
         list.push_back({{"kernel", vkattn_kernel_name(candidate.kernel)},
@@ -71,29 +101,57 @@ nlohmann::ordered_json to_json(const TunedProblem &problem, const std::vector<vk
     return {{"problem", problem.text}, {"candidates", list}};
 }
 
+void check_report_file(const std::string &file) {
+    if (file.empty()) return;
+    if (std::filesystem::exists(file)) throw InputError("--report " + file, "is there already, expected a new file");
+    OutputFile::check(file);
+}
+
+// Without what tells one device of a kind from another.
+nlohmann::ordered_json report_of(const Context &context, const nlohmann::ordered_json &problems) {
+    nlohmann::json device = to_json(context.facts(), VKATTN_KERNEL_AUTO);
+    for (const char *name : {"index", "device_uuid", "driver_uuid"}) device.erase(name);
+    return {
+        {"format", "vkattn tune report 1"}, {"vkattn", vkattn_version()}, {"device", device}, {"problems", problems}};
+}
+
+std::string text_of(const nlohmann::ordered_json &json) {
+    return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Of a report's list, what the device cannot have is told and passed over.
+nlohmann::ordered_json tune_one(const Context &context, const TunedProblem &problem, const TuneOptions &options) {
+    try {
+        std::vector<vkattn_candidate> candidates;
+        {
+            const Waiting waiting("tuning " + problem.lengths);
+            candidates = problem.tune(context);
+        }
+        if (!options.json) print_table(problem, candidates);
+        return json_of(problem, candidates);
+    } catch (const Error &error) {
+        if (options.report_file.empty() || options.is_described) throw InputError("tune", error.what());
+        if (!options.json) std::cout << problem.text << "\n  " << error.what() << "\n" << std::flush;
+        return {{"problem", problem.text}, {"error", error.what()}};
+    }
+}
+
 } // namespace
 
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation) {
     const std::vector<TunedProblem> problems = problems_of(common, options);
+    check_report_file(options.report_file);
     const Context context = make_context(common, validation);
-    nlohmann::ordered_json report = nlohmann::ordered_json::array();
+    nlohmann::ordered_json results = nlohmann::ordered_json::array();
     if (!options.json) std::cout << context.facts().name << ", " << driver_text(context.facts()) << "\n";
     for (const TunedProblem &problem : problems) {
-        std::vector<vkattn_candidate> candidates;
-        try {
-            const Waiting waiting("tuning " + problem.lengths);
-            candidates = problem.tune(context);
-        } catch (const Error &error) {
-            throw InputError("tune", error.what());
-        }
+        results.push_back(tune_one(context, problem, options));
         save_context(context, common); // what is measured is kept, whatever comes next
-        if (options.json)
-            report.push_back(to_json(problem, candidates));
-        else
-            print_table(problem, candidates);
     }
-    if (options.json) std::cout << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
-    if (common.saved_file.empty() && !options.json) std::cout << "nothing is kept without --saved FILE\n";
+    if (options.json) std::cout << text_of(results);
+    if (!options.report_file.empty()) write_text(options.report_file, text_of(report_of(context, results)));
+    if (common.saved_file.empty() && options.report_file.empty() && !options.json)
+        std::cout << "nothing is kept without --saved FILE\n";
     return kExitSuccess;
 }
 

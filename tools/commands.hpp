@@ -80,6 +80,8 @@ struct ShadersOptions : OperationOptions {
 
 struct TuneOptions : OperationOptions {
     bool json = false;
+    std::string report_file;   // "": none
+    bool is_described = false; // by options of its own: else a report is of a list of problems
 };
 
 struct BenchOptions : OperationOptions, RepeatOptions {

@@ -224,7 +224,16 @@ void add_tune(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "tune", "Measure which kernel and tiles are the fastest for attention problems or linear layers");
     add_operation(*command, options.tune);
+    const std::vector<CLI::Option *> problem = command->get_options();
+    command->parse_complete_callback([problem, &options] {
+        options.tune.is_described =
+            std::ranges::any_of(problem, [](const CLI::Option *each) { return !each->empty(); });
+    });
     command->add_flag("--json", options.tune.json, "Print a JSON array");
+    command->add_option(
+        "--report", options.tune.report_file,
+        "Write what was measured, with the device's facts, to a new JSON file for vkattn's authors; without "
+        "options that describe a problem, of a list of them, which takes some minutes on a GPU");
     add_common(*command, options.common);
 }
 

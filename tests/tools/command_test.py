@@ -1,4 +1,5 @@
 """What the command does with files, words and traits. VKATTN_PROGRAM: the command."""
+import json
 import os
 import pathlib
 import pty
@@ -127,3 +128,22 @@ def test_bench_says_on_a_terminal_what_it_does_and_how_long_it_takes(words, said
     assert process.returncode == 0 and "32" in table and "runs" not in table
     for text in said:
         assert text in lines.decode(), lines
+
+
+def test_a_report_holds_the_device_and_what_was_measured(tmp_path):
+    report = tmp_path / "report.json"
+    result = run("tune", "--heads", 2, "--kv-len", 64, "--head-dim", 32, "--report", report)
+    assert result.returncode == 0, result.stderr
+    written = json.loads(report.read_text())
+    assert written["format"] == "vkattn tune report 1"
+    assert written["device"]["driver_info"] and not {"index", "device_uuid", "driver_uuid"} & set(written["device"])
+    [problem] = written["problems"]
+    assert "2 query heads" in problem["problem"]
+    assert any(candidate["kept"] and candidate["milliseconds"] > 0 for candidate in problem["candidates"])
+
+
+def test_a_report_is_a_new_file(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.touch()
+    for report in (theirs, tmp_path / "no-folder" / "report.json"):
+        assert refused("tune", "--kv-len", 64, "--report", report, says=str(report)).stdout == ""
