@@ -14,6 +14,10 @@
 #ifndef VKATTN_VKATTN_HPP
 #define VKATTN_VKATTN_HPP
 
+#if !defined(__cplusplus) || (__cplusplus <= 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG <= 201703L))
+#error "vkattn.hpp needs C++20 (-std=c++20, /std:c++20); vkattn.h serves C and older C++"
+#else
+
 #include <vkattn/vkattn.h>
 
 #include <algorithm>
@@ -456,4 +460,5 @@ class Context {
 } // namespace v0
 } // namespace vkattn
 
+#endif
 #endif
