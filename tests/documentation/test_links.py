@@ -12,6 +12,12 @@ def test_every_link_of_the_pages_leads_somewhere():
     assert sum(len(page.links) for page in found.values()) > 100
 
 
+def test_every_page_is_in_the_site_and_the_readme_is_short():
+    listed = (ROOT / "docs/mkdocs.yml").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "docs").glob("*.md") if f"docs/{path.name}\n" not in listed] == []
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split("\n")) <= 201
+
+
 @pytest.fixture
 def repository(tmp_path):
     """A README with a link, and a page with one heading."""
