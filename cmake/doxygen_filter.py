@@ -147,7 +147,7 @@ def header(text, is_main):
         comment = Comment(body, is_structure, names)
         lines = comment.text
         if match.start() == 0:
-            lines = ["@mainpage vkattn" if is_main else "@file", *lines]
+            lines = ["@mainpage vkattn", *lines, "", '<a href="../index.html">The guide and the other pages</a>'] if is_main else ["@file", *lines]
         if not is_structure:
             lines = lines + [f"@param {name} {escaped(' '.join(comment.of_name[name]))}" for name in names if name in comment.of_name]
         out.append(commented(indent, lines))
