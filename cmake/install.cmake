@@ -14,6 +14,7 @@ set(vkattn_cxx_runtime "")
 if(NOT BUILD_SHARED_LIBS)
     set(vkattn_cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
     list(REMOVE_ITEM vkattn_cxx_runtime ${CMAKE_C_IMPLICIT_LINK_LIBRARIES})
+    list(TRANSFORM vkattn_cxx_runtime REPLACE "^.*/lib(.*)\\.(a|so)$" "\\1") # mingw-w64's has its path
 endif()
 
 configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/vkattnConfig.cmake
