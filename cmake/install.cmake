@@ -9,6 +9,14 @@ install(TARGETS vkattn EXPORT vkattnTargets
 install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
 
+# What C++ links beyond C, for programs that a C compiler links with a static library.
+set(vkattn_cxx_runtime "")
+if(NOT BUILD_SHARED_LIBS)
+    set(vkattn_cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+    list(REMOVE_ITEM vkattn_cxx_runtime ${CMAKE_C_IMPLICIT_LINK_LIBRARIES})
+    list(TRANSFORM vkattn_cxx_runtime REPLACE "^.*/lib(.*)\\.(a|so)$" "\\1") # mingw-w64's has its path
+endif()
+
 configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/vkattnConfig.cmake
     INSTALL_DESTINATION ${vkattn_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -21,8 +29,8 @@ set(vkattn_pc_cflags "")
 set(vkattn_pc_libs "")
 if(NOT BUILD_SHARED_LIBS)
     set(vkattn_pc_cflags "-DVKATTN_STATIC")
-    set(vkattn_pc_libs "-lstdc++ -lm -pthread")
-    foreach(library IN LISTS CMAKE_DL_LIBS)
+    set(vkattn_pc_libs "-pthread")
+    foreach(library IN LISTS vkattn_cxx_runtime CMAKE_DL_LIBS)
         string(APPEND vkattn_pc_libs " -l${library}")
     endforeach()
 endif()

@@ -73,7 +73,7 @@ typedef enum vkattn_block_state {
  *        hold as ever
  * key_padding_mask [B,Lk] BOOL, non-zero = ignore the key
  * key_lengths [B] I32: keys j >= key_lengths[b] are hidden (values are clamped to 0..Lk)
- * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^30)
+ * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^29)
  * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
  * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
  * scale  0 means 1/sqrt(D);  softcap 0 means none; both finite

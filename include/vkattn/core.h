@@ -412,7 +412,7 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
 
 /* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines
- * (unless you gave a pipeline_cache) and the verdicts of the self-test.
+ * (unless you gave a pipeline_cache), the verdicts of the self-test, and what vkattn_tune and vkattn_tune_linear found.
  * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);

@@ -14,6 +14,10 @@
 #ifndef VKATTN_VKATTN_HPP
 #define VKATTN_VKATTN_HPP
 
+#if !defined(__cplusplus) || (__cplusplus <= 201703L && (!defined(_MSVC_LANG) || _MSVC_LANG <= 201703L))
+#error "vkattn.hpp needs C++20 (-std=c++20, /std:c++20); vkattn.h serves C and older C++"
+#else
+
 #include <vkattn/vkattn.h>
 
 #include <algorithm>
@@ -391,16 +395,21 @@ class Context {
         return tuned(vkattn_tune_linear, desc);
     }
 
+    // Plans one append to a cache.
     Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
         return planned(vkattn_kv_append_plan, desc);
     }
 
+    // Plans one merge of partial results.
     Returned<Plan> merge_plan(const vkattn_merge_desc &desc) const { return planned(vkattn_merge_plan, desc); }
 
+    // Plans one product with a weight.
     Returned<Plan> linear_plan(const vkattn_linear_desc &desc) const { return planned(vkattn_linear_plan, desc); }
 
+    // Plans one norm.
     Returned<Plan> norm_plan(const vkattn_norm_desc &desc) const { return planned(vkattn_norm_plan, desc); }
 
+    // Plans one lookup of tokens.
     Returned<Plan> embedding_plan(const vkattn_embedding_desc &desc) const {
         return planned(vkattn_embedding_plan, desc);
     }
@@ -456,4 +465,5 @@ class Context {
 } // namespace v0
 } // namespace vkattn
 
+#endif
 #endif

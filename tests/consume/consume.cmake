@@ -19,7 +19,7 @@ function(build source) # build(SOURCE_FOLDER [CMAKE_ARGUMENT...]): in WORK/build
     run(${CMAKE_COMMAND} -S "${source}" -B "${WORK}/build" -G "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${CONFIG}"
         "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
         "-DCMAKE_C_FLAGS=${C_FLAGS} -Wall -Wextra -Werror"
-        "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Wno-missing-field-initializers -Werror" ${ARGN})
+        "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Werror" ${ARGN})
     run(${CMAKE_COMMAND} --build "${WORK}/build" --config "${CONFIG}")
 endfunction()
 

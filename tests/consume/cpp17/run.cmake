@@ -1,0 +1,13 @@
+# A compiler of C++17 is told by vkattn.hpp what it needs, and nothing else; vkattn.h serves it.
+include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
+foreach(header vkattn.hpp vkattn.h)
+    file(WRITE "${WORK}/${header}.cpp" "#include <vkattn/${header}>\nint main() {}\n")
+endforeach()
+set(compile "${CXX_COMPILER}" -std=c++17 -fsyntax-only "-I${VKATTN_SOURCE}/include")
+run(${compile} "${WORK}/vkattn.h.cpp")
+execute_process(COMMAND ${compile} "${WORK}/vkattn.hpp.cpp" RESULT_VARIABLE result ERROR_VARIABLE said)
+string(REGEX MATCHALL " error:" errors "${said}")
+list(LENGTH errors count)
+if(result EQUAL 0 OR NOT count EQUAL 1 OR NOT said MATCHES "vkattn\\.hpp needs C\\+\\+20")
+    message(FATAL_ERROR "vkattn.hpp as C++17 said\n${said}\nexpected one error, that it needs C++20")
+endif()
