@@ -1,5 +1,5 @@
-"""Searches the tiles of flash and decode for a kind of GPU by static figures: what runtime/kernels/*_tile.cpp should like. From what
-the table has, one number after the other is varied, and the best kept, until nothing gains."""
+"""Searches the tiles of flash and decode for a kind of GPU by static figures: what runtime/kernels/*_tile.cpp should like. One number
+after the other is varied, and the best kept, until nothing gains; beside it stands what the table has."""
 import csv
 import dataclasses
 import json
@@ -65,22 +65,21 @@ class Space:
     start: dict
 
 
+FLASH_MEMBERS = {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4), "keys": (1, 2, 4),
+                 "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}
+DECODE_MEMBERS = {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}
 SPACES = {
-    "flash": Space(tuple(Problem(f"prefill f16 D{size}", size, size) for size in (64, 128, 256)),
-                   {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4), "keys": (1, 2, 4),
-                    "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}, flash_tile,
-                   {"staging": 1, "blocks": 3, "rows": 4, "keys": 2, "shared_bytes": 32 << 10}),
-    "flash-latent": Space((Problem("MLA 576/512 f16 32 queries", 576, 512, 128, 1, 32, 4096),),
-                          {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4), "keys": (1, 2, 4),
-                           "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}, flash_tile,
-                          {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 32 << 10}),
-    "decode": Space((Problem("decode f16 group 4", 128, 128, q_len=1, kv_len=4096),),
-                    {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}, decode_tile,
+    "flash": Space(tuple(Problem(f"prefill f16 D{size}", size, size) for size in (64, 128)), FLASH_MEMBERS, flash_tile,
+                   {"staging": 1, "blocks": 2, "rows": 4, "keys": 2, "shared_bytes": 24 << 10}),
+    "flash-large": Space((Problem("prefill f16 D256", 256, 256),
+                          Problem("MLA 576/512 f16 32 queries", 576, 512, 128, 1, 32, 4096)), FLASH_MEMBERS, flash_tile,
+                         {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 24 << 10}),
+    "decode": Space((Problem("decode f16 group 4", 128, 128, q_len=1, kv_len=4096),), DECODE_MEMBERS, decode_tile,
                     {"rows": 4, "keys": 2, "columns": 16}),
     "decode-quantised": Space((Problem("decode q8_0 group 4", 128, 128, q_len=1, kv_len=4096, kv_dtype="Q8_0"),),
-                              {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}, decode_tile,
-                              {"rows": 4, "keys": 2, "columns": 16}),
+                              DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
 }
+RULE = {}  # a candidate: what the table has
 
 
 def answers(gpu, requests):
@@ -130,12 +129,16 @@ class Search:
         new = [c for c in candidates if tuple(c.values()) not in self.rows]
         for gpu in self.gpus:
             pairs = [(c, p) for c in new for p in self.space.problems]
-            requests = [p.request(self.space.tile(p, c)) for c, p in pairs]
+            requests = [p.request(self.tile(p, c)) for c, p in pairs]
             plain, records = answers(gpu, requests)
             # once more with the code, since to keep it takes some drivers far longer; Apple's has printed it
             coded = plain if gpu.vendor == "apple" else answers(gpu, [r | {"assembly": True} for r in requests])[0]
             for (candidate, problem), *found in zip(pairs, plain, coded):
                 self.rows.setdefault(tuple(candidate.values()), []).append(row_of(gpu, problem, candidate, *found, records))
+
+    def tile(self, problem, candidate):
+        tile = self.space.tile(problem, candidate or self.space.start)
+        return tile if candidate else {"kernel": tile["kernel"]}
 
     def merit(self, candidate):
         """The geometric mean over GPUs and problems."""
@@ -144,7 +147,7 @@ class Search:
 
     def run(self):
         best = self.space.start
-        self.measure([best])
+        self.measure([RULE, best])
         for _ in range(MOST_ROUNDS):
             before = best
             for name, values in self.space.members.items():
@@ -172,5 +175,5 @@ def search(gpus, names, folder):
         best = found.run()
         order = sorted(found.rows.values(), key=lambda rows: -math.prod(row["merit"] for row in rows))
         write(folder / f"{'+'.join(gpu.name for gpu in gpus)} {name}.csv".replace(" ", "-"), [row for rows in order for row in rows])
-        start = found.merit(found.space.start)
-        print(f"{name}: {best}, merit {found.merit(best):.3f}; {found.space.start}: {start:.3f}; {len(found.rows)} tried", flush=True)
+        print(f"{name}: the table's merit {found.merit(RULE):.3f}; {found.merit(best):.3f} by {best}; {len(found.rows)} tried",
+              flush=True)
