@@ -61,7 +61,8 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
     report.operation = "attention";
     report.problem = problem_text(shapes);
     measure_points(
-        report, shapes, options, [](const AttentionShape &shape) { return double{1.0} * shape.q_len * shape.kv_len; },
+        report, shapes, options,
+        [](const AttentionShape &shape) { return static_cast<double>(shape.q_len) * shape.kv_len; },
         [](const AttentionShape &shape) {
             return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
         },
@@ -78,7 +79,7 @@ BenchReport measure_linear(const Context &context, const BenchOptions &options) 
     report.operation = "linear";
     report.problem = shape_text(shapes.front());
     measure_points(
-        report, shapes, options, [](const LinearShape &shape) { return double{1.0} * shape.rows; },
+        report, shapes, options, [](const LinearShape &shape) { return static_cast<double>(shape.rows); },
         [](const LinearShape &shape) { return "rows " + std::to_string(shape.rows); },
         [&](const LinearShape &shape, const RepeatOptions &told) {
             return BenchPoint{

@@ -85,6 +85,7 @@ vkattn_device_facts as_saved(const std::vector<vkattn_device_facts> &found, Comm
         throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
     const std::uint32_t index = found.front().index;
     common.device = std::to_string(index);
+    common.writes_saved = false;
     vkattn_device_facts facts = make_context(common, validation).facts();
     facts.index = index;
     return facts;

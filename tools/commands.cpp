@@ -18,13 +18,14 @@ bool wants_validation() {
 }
 
 // What the file holds, once it is known that the end of the command may write there: "" if there is none yet.
-std::string read_saved(const std::string &file) {
+std::string read_saved(const CommonOptions &common) {
+    const std::string &file = common.saved_file;
     if (file.empty()) return "";
     std::string saved = read_if_there(file);
     if (!saved.empty() && !saved.starts_with("vkattn")) // as vkattn_context_save begins
         throw InputError(file, "holds something else than --saved keeps, which is left as it is; expected a file that "
                                "--saved wrote, or a new name");
-    OutputFile::check(file);
+    if (common.writes_saved) OutputFile::check(file);
     return saved;
 }
 
@@ -55,7 +56,7 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     const std::vector<vkattn_trait> traits = traits_of_environment();
     info.traits = traits.data();
     info.trait_count = static_cast<std::uint32_t>(traits.size());
-    const std::string saved = read_saved(common.saved_file);
+    const std::string saved = read_saved(common);
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
     info.capture_shaders = capture;

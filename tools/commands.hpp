@@ -24,7 +24,8 @@ constexpr int kExitBadInput = 2; // could not be run
 struct CommonOptions {
     std::string device;
     std::string kernel = "auto";
-    std::string saved_file; // "": none
+    std::string saved_file;   // "": none
+    bool writes_saved = true; // at its end
 };
 
 // Prints the messages of the Vulkan validation layers and counts them. Must outlive the contexts it is given to.

@@ -140,11 +140,12 @@ CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options) {
     return command;
 }
 
-int estimate_command(const CommonOptions &common, const EstimateOptions &options, ValidationLog &validation) {
+int estimate_command(CommonOptions common, const EstimateOptions &options, ValidationLog &validation) {
     const vkattn_estimate_info use = use_of(options);
     std::vector<EstimateModel> models = models_of(options);
     set_mla_form(options.mla_form, models);
     std::vector<Estimate> estimates = estimate_all(models, use);
+    common.writes_saved = false;
     if (!common.device.empty()) measure_workspaces(make_context(common, validation), estimates);
     if (options.json)
         print_json(std::cout, estimates);

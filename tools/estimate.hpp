@@ -36,6 +36,6 @@ CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options);
 
 // Prints the estimate, returns the exit status and throws InputError for bad input.
 // common.device: where workspaces are asked for; "": nowhere.
-int estimate_command(const CommonOptions &common, const EstimateOptions &options, ValidationLog &validation);
+int estimate_command(CommonOptions common, const EstimateOptions &options, ValidationLog &validation);
 
 } // namespace vkattn::tools

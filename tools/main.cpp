@@ -92,9 +92,10 @@ void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint
 
 // Pictures are the business of vkattn-plot: says so where one is asked for.
 void refuse_picture(CLI::App &command, const std::string &names, const std::string &from, const std::string &kind) {
-    const auto refuse = [names, from, kind](const std::string &) {
+    const std::string suffixes = kind == "report" ? ".html" : ".png, .svg or .pdf";
+    const auto refuse = [names, from, kind, suffixes](const std::string &) {
         throw CLI::ValidationError(names + ": draws nothing, expected 'vkattn " + from +
-                                   " --json' to a file, and 'vkattn-plot " + kind + "' to draw it");
+                                   " --json' to a file, and 'vkattn-plot " + kind + "' to draw it as " + suffixes);
     };
     command.add_option_function<std::string>(names, refuse)->group(""); // not in the help
 }

@@ -32,8 +32,7 @@ class Watch : public nlohmann::json_sax<Json> {
     bool end_object() override { return close(); }
     bool start_array(std::size_t /*elements*/) override { return open(); }
     bool end_array() override { return close(); }
-    bool parse_error(std::size_t /*byte*/, const std::string & /*token*/,
-                     const nlohmann::detail::exception & /*error*/) override {
+    bool parse_error(std::size_t /*byte*/, const std::string & /*token*/, const Json::exception & /*error*/) override {
         return false;
     }
 

@@ -19,7 +19,7 @@ std::string read_if_there(const std::filesystem::path &path) {
     constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;
     if (!std::filesystem::exists(path)) return "";
     if (!std::filesystem::is_regular_file(path)) // which may never end
-        throw InputError(path.string(), "is not a regular file, expected one");
+        throw InputError(path.string(), "is not a regular file, expected the name of a file to read");
     if (const std::uintmax_t size = std::filesystem::file_size(path); size > kMostBytes)
         throw InputError(path.string(), "is " + std::to_string(size) + " bytes long, expected at most 1 GiB");
     std::ifstream file(path, std::ios::binary);

@@ -104,9 +104,9 @@ typedef enum vkattn_block_state {
  * and packed queries of no sequence are not written.
  *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
- * anything, NaN included: results keep the bounds of their types, though not always their bits. Kernels but unfused divide
- * by the sum of the weights at the end: the values that a query sees, each times exp(its score - the highest), must sum
- * to finite numbers in f32. So they do where |value| times the number of visible keys is below 3.4e38. */
+ * anything, NaN included: results keep the bounds of their types, though not always their bits. Kernels but unfused
+ * divide by the sum of the weights at the end: where |value| times the number of visible keys reaches 3.4e38, the most
+ * that f32 holds, their output may be infinite or NaN. */
 typedef struct vkattn_attention_desc {
     vkattn_tensor query;
     vkattn_tensor key;

@@ -37,8 +37,10 @@ def test_what_the_command_prints_is_drawn(tmp_path, monkeypatch):
     assert "token 23" in pathlib.Path("report.html").read_text()
 
 
-@pytest.mark.parametrize("words", [("bench", "--svg", "x.svg"), ("bench", "--html", "x.html"),
-                                   ("show", "case", "-o", "x.png"), ("estimate", "--svg", "x.svg")])
-def test_the_command_says_who_draws(words):
+@pytest.mark.parametrize("words, suffixes", [
+    (("bench", "--svg", "x.svg"), ".png, .svg or .pdf"), (("bench", "--html", "x.html"), ".html"),
+    (("show", "case", "-o", "x.jpg"), ".png, .svg or .pdf"), (("estimate", "--svg", "x.svg"), ".png, .svg or .pdf")])
+def test_the_command_says_who_draws(words, suffixes):
     result = subprocess.run([PROGRAM, *words], capture_output=True, text=True)
     assert result.returncode == 2 and "vkattn-plot" in result.stderr and result.stderr.count("\n") == 1
+    assert result.stderr.endswith(f" to draw it as {suffixes}\n")
