@@ -38,24 +38,10 @@ AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const F
     return dispatch;
 }
 
-namespace {
-
-// What shared memory holds of K and V at a time, and how.
-std::string chunks_text(const AttentionShape::Dispatch &dispatch) {
-    const Module module = dispatch.module;
-    const char *kept = module == Module::kFlashWideHalves ? "16 bits by eights"
-                       : module == Module::kFlashHalves   ? "16 bits"
-                                                          : "f32";
-    return text(dispatch.constants.DIMS_OF_CHUNK, " dims, ", dispatch.constants.KEYS_OF_CHUNK, " keys at a time in ",
-                kept);
-}
-
-} // namespace
-
 std::string describe_flash(const AttentionShape &shape) {
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
     return text(c.WORKGROUP_SIZE / c.COLUMNS, " x ", c.COLUMNS, " invocations of ", c.ROWS, " x ", c.KEYS_OF_INVOCATION,
-                " scores, ", chunks_text(shape.dispatches[0]));
+                " scores");
 }
 
 std::string obstacle_of_scores(const AttentionProblem &problem) {
