@@ -69,6 +69,7 @@ uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, b
 void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, bool tuned, DecodeTile &tile) {
     constexpr uint32_t kRegisters = 96;
     const auto smaller = [&] {
+        if (tile.rows * tile.keys == 1) return false;
         (tile.keys > 1 ? tile.keys : tile.rows) /= 2;
         return tile.rows * tile.keys > 1;
     };
@@ -110,8 +111,12 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
                     .keys = halves ? liking.keys_of_halves : liking.keys,
                     .query_staged = !halves || liking.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
-    if (problem.tile.columns != 0)
-        tile.columns = std::min(std::bit_floor(std::max(problem.tile.columns, kFewestColumns)), most_columns);
+    if (problem.tile.columns != 0) { // unless not even the smallest tile of so many fits
+        DecodeTile smallest = tile;
+        smallest.rows = smallest.keys = 1;
+        smallest.columns = std::min(std::bit_floor(std::max(problem.tile.columns, kFewestColumns)), most_columns);
+        if (shared_bytes(problem, smallest, halves) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
+    }
     if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
     if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
     fit(problem, caps, halves, problem.tile.rows + problem.tile.keys != 0, tile);
