@@ -231,10 +231,9 @@ void add_tune(CLI::App &app, Options &options) {
             std::ranges::any_of(problem, [](const CLI::Option *each) { return !each->empty(); });
     });
     command->add_flag("--json", options.tune.json, "Print a JSON array");
-    command->add_option(
-        "--report", options.tune.report_file,
-        "Write what was measured, with the device's facts, to a new JSON file for vkattn's authors; without "
-        "options that describe a problem, of a list of them, which takes some minutes on a GPU");
+    add_file(*command, "--report", options.tune.report_file,
+             "Write what was measured, with the device's facts, to a new JSON file for vkattn's authors; without "
+             "options that describe a problem, of a list of them, which takes some minutes on a GPU");
     add_common(*command, options.common);
 }
 

@@ -86,7 +86,12 @@ def add_printed_code(gpu, problem, shaders):
     except subprocess.TimeoutExpired:
         records = []
     for shader in shaders:
-        shader["texts"] = next((r["texts"] for r in records if r["statistics"] == shader["statistics"]), {})
+        shader["texts"] = printed_code(shader, records)
+
+
+def printed_code(shader, records):
+    """The texts of the record that has the shader's statistics."""
+    return next((record["texts"] for record in records if record["statistics"] == shader["statistics"]), {})
 
 
 def numbered(shaders):

@@ -6,11 +6,10 @@ import json
 import math
 import subprocess
 
-import assembly
 import collect
 import lab
 import tiles
-from figures import figures_of
+from problems import problems
 
 TOOL = lab.BUILD / "bench/gpu_lab/tile_shaders"
 FEWEST_COLUMNS, MOST_COLUMNS = 8, 32
@@ -22,22 +21,14 @@ HALF_HIDDEN = {"amd": 1.5, "nvidia": 6, "apple": 192, "qualcomm": 1.5, "intel": 
 WAITS = {"flash": 1, "decode": 4}
 
 
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    name: str
-    head_dim: int
-    v_head_dim: int
-    heads: int = 32
-    kv_heads: int = 8
-    q_len: int = 2048
-    kv_len: int = 2048
-    dtype: str = "F16"
-    kv_dtype: str = "F16"
+PROBLEMS = {problem.name: problem for problem in problems()}
 
-    def request(self, tile):
-        values = dataclasses.asdict(self)
-        values.pop("name")
-        return values | {"value_in_key": self.v_head_dim < self.head_dim, "tile": tile}
+
+def request(shape, tile):
+    """A line for tile_shaders."""
+    return {"heads": shape.heads, "kv_heads": shape.kv_heads, "q_len": shape.q_len, "kv_len": shape.kv_len,
+            "head_dim": shape.head_dim, "v_head_dim": shape.v_head_dim, "dtype": shape.query_type.upper(),
+            "kv_dtype": shape.kv_type.upper(), "value_in_key": shape.v_head_dim < shape.head_dim, "tile": tile}
 
 
 def power_of_two_above(number):
@@ -59,7 +50,7 @@ def decode_tile(_, candidate):
 @dataclasses.dataclass(frozen=True)
 class Space:
     """What is varied, for which problems."""
-    problems: tuple
+    problems: tuple  # by name
     members: dict
     tile: object  # makes members of AttentionTile of a candidate
     start: dict
@@ -69,15 +60,12 @@ FLASH_MEMBERS = {"staging": (1, 2, 3), "blocks": (1, 2, 3, 4), "rows": (1, 2, 4)
                  "shared_bytes": (16 << 10, 21 << 10, 24 << 10, 32 << 10, 40 << 10)}
 DECODE_MEMBERS = {"rows": (1, 2, 4), "keys": (1, 2, 4, 8), "columns": (4, 8, 16, 32)}
 SPACES = {
-    "flash": Space(tuple(Problem(f"prefill f16 D{size}", size, size) for size in (64, 128)), FLASH_MEMBERS, flash_tile,
+    "flash": Space(("prefill f16 D64", "prefill f16 D128"), FLASH_MEMBERS, flash_tile,
                    {"staging": 1, "blocks": 2, "rows": 4, "keys": 2, "shared_bytes": 24 << 10}),
-    "flash-large": Space((Problem("prefill f16 D256", 256, 256),
-                          Problem("MLA 576/512 f16 32 queries", 576, 512, 128, 1, 32, 4096)), FLASH_MEMBERS, flash_tile,
+    "flash-large": Space(("prefill f16 D256", "MLA 576/512 f16 32 queries"), FLASH_MEMBERS, flash_tile,
                          {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 24 << 10}),
-    "decode": Space((Problem("decode f16 group 4", 128, 128, q_len=1, kv_len=4096),), DECODE_MEMBERS, decode_tile,
-                    {"rows": 4, "keys": 2, "columns": 16}),
-    "decode-quantised": Space((Problem("decode q8_0 group 4", 128, 128, q_len=1, kv_len=4096, kv_dtype="Q8_0"),),
-                              DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
+    "decode": Space(("decode f16 group 4",), DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
+    "decode-quantised": Space(("decode q8_0 group 4",), DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
 }
 RULE = {}  # a candidate: what the table has
 
@@ -103,15 +91,15 @@ def row_of(gpu, problem, candidate, plain, coded, records):
     if "error" in plain or not plain["shaders"]:
         return row | {"reason": plain.get("error", "no shader")}
     shader = plain["shaders"][0]
-    texts = (coded.get("shaders") or [{}])[0].get("texts", {})
+    shader["texts"] = (coded.get("shaders") or [{}])[0].get("texts", {})
     if records:
-        texts = next((record["texts"] for record in records if record["statistics"] == shader["statistics"]), {})
-    figures = figures_of(gpu.vendor, shader)
-    hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], texts, shader["subgroup_size"], gpu.name,
-                                   tiles.multiply_adds(shader["module"], shader["constants"]))
+        shader["texts"] = collect.printed_code(shader, records)
+    found = collect.row_of(gpu, problem, "vkattn", plain["kernel"], plain["tile"], shader,
+                           tile_multiply_adds=tiles.multiply_adds(shader["module"], shader["constants"]))
+    figures, hot = found.figures, found.hot
     row |= {"tile": plain["tile"], "module": shader["module"], "registers": figures.registers, "occupancy": figures.occupancy,
             "spills": figures.spills, "scratch_bytes": figures.scratch_bytes, "shared_bytes_taken": figures.shared_bytes,
-            "code_bytes": figures.code_bytes, "reason": reason}
+            "code_bytes": figures.code_bytes, "reason": found.reason}
     if figures.spills or figures.scratch_bytes or hot is None:
         return row
     efficiency = (hot.iteration or hot).efficiency
@@ -128,8 +116,8 @@ class Search:
     def measure(self, candidates):
         new = [c for c in candidates if tuple(c.values()) not in self.rows]
         for gpu in self.gpus:
-            pairs = [(c, p) for c in new for p in self.space.problems]
-            requests = [p.request(self.tile(p, c)) for c, p in pairs]
+            pairs = [(c, p) for c in new for p in map(PROBLEMS.get, self.space.problems)]
+            requests = [request(p, self.tile(p, c)) for c, p in pairs]
             plain, records = answers(gpu, requests)
             # once more with the code, since to keep it takes some drivers far longer; Apple's has printed it
             coded = plain if gpu.vendor == "apple" else answers(gpu, [r | {"assembly": True} for r in requests])[0]

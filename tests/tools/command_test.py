@@ -145,5 +145,5 @@ def test_a_report_holds_the_device_and_what_was_measured(tmp_path):
 def test_a_report_is_a_new_file(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.touch()
-    for report in (theirs, tmp_path / "no-folder" / "report.json"):
-        assert refused("tune", "--kv-len", 64, "--report", report, says=str(report)).stdout == ""
+    for report in (theirs, tmp_path / "no-folder" / "report.json", ""):
+        assert refused("tune", "--kv-len", 64, "--report", report, says=str(report) or "is empty").stdout == ""
