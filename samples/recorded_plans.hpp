@@ -60,19 +60,12 @@ class RecordedPlans {
   private:
     // One workspace serves all plans, since each waits for the one before; descriptor sets are of each plan's own.
     void make_room(const vkattn::Context &context, const std::vector<BoundPlan> &plans) {
-        vkattn_requirements all{};
-        for (const BoundPlan &bound : plans) {
-            const vkattn_requirements needs = bound.plan.requirements();
-            all.workspace_bytes = std::max(all.workspace_bytes, needs.workspace_bytes);
-            all.descriptor_sets += needs.descriptor_sets;
-            all.storage_buffer_descriptors += needs.storage_buffer_descriptors;
-            all.uniform_buffer_descriptors += needs.uniform_buffer_descriptors;
-        }
-        if (all.workspace_bytes > 0) workspace_.emplace_back(context.buffer(all.workspace_bytes));
+        std::vector<vkattn_requirements> needs;
+        for (const BoundPlan &bound : plans) needs.push_back(bound.plan.requirements());
+        const vkattn_requirements all = vkattn::together(needs);
+        if (all.workspace_bytes > 0) workspace_ = context.buffer(all.workspace_bytes);
         if (all.descriptor_sets == 0) return;
-        std::vector<VkDescriptorPoolSize> sizes = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, all.storage_buffer_descriptors}};
-        if (all.uniform_buffer_descriptors > 0)
-            sizes.push_back({VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, all.uniform_buffer_descriptors});
+        const std::vector<VkDescriptorPoolSize> sizes = vkattn::descriptor_pool_sizes(all);
         VkDescriptorPoolCreateInfo create{};
         create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO;
         create.maxSets = all.descriptor_sets;
@@ -90,7 +83,7 @@ class RecordedPlans {
                              1, &barrier, 0, nullptr, 0, nullptr);
         std::vector<vkattn_binding> bindings = bound.bindings;
         if (bound.plan.requirements().workspace_bytes > 0)
-            bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace_.front()));
+            bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace_));
         bound.plan.record(commands_, bindings, descriptors_);
     }
 
@@ -109,5 +102,5 @@ class RecordedPlans {
     VkCommandPool pool_ = VK_NULL_HANDLE;
     VkDescriptorPool descriptors_ = VK_NULL_HANDLE;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;
-    std::vector<vkattn::Buffer> workspace_; // none or one
+    vkattn::Buffer workspace_; // empty: none is needed
 };

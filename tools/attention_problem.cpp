@@ -47,7 +47,7 @@ struct HeadsView {
 
 HeadsView view_packed(const HostTensor &tensor) {
     const std::uint64_t total = tensor.shape[0], heads = tensor.shape[1], size = tensor.shape[2];
-    vkattn_tensor layout{type_of(tensor.dtype), 4, {1, heads, total, size}, {}, 0};
+    vkattn_tensor layout{type_of(tensor.dtype), 4, {1, heads, total, size}, {}, 0, nullptr};
     const std::array<std::uint64_t, 4> strides{total * heads * size, size, heads * size, 1};
     std::ranges::copy(strides, layout.strides);
     return {&tensor, layout, false, true};
@@ -71,7 +71,7 @@ HeadsView view_heads(const ProblemBuilder &builder, const std::string &name, std
                      std::to_string(heads) + " heads divide");
     const std::uint64_t width = shape[2];
     const std::uint64_t head_dim = width / heads;
-    vkattn_tensor layout{type_of(tensor.dtype), 4, {shape[0], heads, shape[1], head_dim}, {}, 0};
+    vkattn_tensor layout{type_of(tensor.dtype), 4, {shape[0], heads, shape[1], head_dim}, {}, 0, nullptr};
     const std::array<std::uint64_t, 4> strides{shape[1] * width, head_dim, width, 1};
     std::ranges::copy(strides, layout.strides);
     return {&tensor, layout, true};
@@ -169,7 +169,7 @@ vkattn_tensor add_attention_output(ProblemBuilder &builder, const HeadsView &que
     }
     if (!query.is_3d) return builder.add_output("output", VKATTN_ROLE_OUTPUT, dtype, {batch, heads, len, v_head_dim});
     const std::uint64_t width = heads * v_head_dim;
-    vkattn_tensor layout{type_of(dtype), 4, {batch, heads, len, v_head_dim}, {}, 0};
+    vkattn_tensor layout{type_of(dtype), 4, {batch, heads, len, v_head_dim}, {}, 0, nullptr};
     const std::array<std::uint64_t, 4> strides{len * width, v_head_dim, width, 1};
     std::ranges::copy(strides, layout.strides);
     builder.add_output({"output", VKATTN_ROLE_OUTPUT, layout, dtype, {batch, len, width}});

@@ -53,7 +53,7 @@ void fill_quantised(const Context &context, const RandomValues &random, const vk
     const std::uint64_t bytes = vkattn_tensor_bytes(&desc.source);
     Buffer values = context.buffer(bytes);
     random.fill(values, Dtype::kF32, bytes);
-    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_KEY, values), bind(VKATTN_ROLE_PRESENT_KEY, buffer)};
+    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, buffer)};
     context.kv_append_plan(desc).run(bindings);
 }
 

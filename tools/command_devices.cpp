@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iostream>
+#include <optional>
 #include <span>
 
 namespace vkattn::tools {
@@ -78,17 +79,13 @@ std::vector<vkattn_device_facts> selected_devices(const std::string &selector) {
     return found;
 }
 
-// The device's facts with the verdicts of earlier runs.
-vkattn_device_facts as_saved(const std::vector<vkattn_device_facts> &found, CommonOptions common,
-                             ValidationLog &validation) {
+// A context on the one device, with the verdicts of earlier runs.
+Context with_saved(const std::vector<vkattn_device_facts> &found, CommonOptions common, ValidationLog &validation) {
     if (found.size() > 1)
         throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
-    const std::uint32_t index = found.front().index;
-    common.device = std::to_string(index);
+    common.device = std::to_string(found.front().index);
     common.writes_saved = false;
-    vkattn_device_facts facts = make_context(common, validation).facts();
-    facts.index = index;
-    return facts;
+    return make_context(common, validation);
 }
 
 } // namespace
@@ -96,7 +93,13 @@ vkattn_device_facts as_saved(const std::vector<vkattn_device_facts> &found, Comm
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
     std::vector<vkattn_device_facts> found = selected_devices(common.device);
-    if (!common.saved_file.empty()) found = {as_saved(found, common, validation)};
+    std::optional<Context> saved; // whose facts are shown
+    if (!common.saved_file.empty()) {
+        saved.emplace(with_saved(found, common, validation));
+        const std::uint32_t index = found.front().index;
+        found = {saved->facts()};
+        found.front().index = index;
+    }
     if (!options.json) {
         for (const vkattn_device_facts &facts : found) print_device(facts, kernel);
         return kExitSuccess;

@@ -15,10 +15,10 @@ struct Planned {
     std::string problem;
     vkattn_report report;
     vkattn_requirements requirements;
-    std::vector<vkattn_option> options;
+    std::vector<Option> options;
 };
 
-Json to_json(const vkattn_option &option) {
+Json to_json(const Option &option) {
     return {{"kernel", vkattn_kernel_name(option.kernel)},
             {"chosen", option.chosen != 0},
             {"serves", option.obstacle[0] == '\0'},
@@ -33,11 +33,11 @@ Json to_json(const Planned &planned) {
                  {"reason", planned.report.reason},
                  {"dispatches", planned.report.dispatches},
                  {"workspace_bytes", planned.requirements.workspace_bytes}};
-    for (const vkattn_option &option : planned.options) json["options"].push_back(to_json(option));
+    for (const Option &option : planned.options) json["options"].push_back(to_json(option));
     return json;
 }
 
-void print_option(const vkattn_option &option) {
+void print_option(const Option &option) {
     std::cout << (option.chosen != 0 ? "  * " : "    ") << padded(vkattn_kernel_name(option.kernel), 14);
     if (option.obstacle[0] != '\0')
         std::cout << "no: " << option.obstacle << "\n";
@@ -50,7 +50,7 @@ void print_text(const Planned &planned) {
     std::cout << planned.problem << "\n  " << kernel_text(planned.report.kernel_name, planned.report.reason) << "\n  "
               << planned.report.dispatches << (planned.report.dispatches == 1 ? " dispatch, " : " dispatches, ")
               << planned.requirements.workspace_bytes << " bytes of workspace\n";
-    for (const vkattn_option &option : planned.options) print_option(option);
+    for (const Option &option : planned.options) print_option(option);
     std::cout << "\n";
 }
 

@@ -12,36 +12,30 @@
 namespace vkattn::tools {
 namespace {
 
-void print_check(const vkattn_check &check) {
-    std::cout << padded(check.name, 40) << " " << (check.passed != 0 ? "PASS" : "FAIL") << " "
-              << decimals(check.milliseconds, 0) << " ms" << (check.passed != 0 ? "" : ": ") << check.reason
+void print_check(const Check &check) {
+    std::cout << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
+              << decimals(check.milliseconds, 0) << " ms" << (check.passed ? "" : ": ") << check.reason
               << std::endl; // one sees it go on
 }
 
 // Hands over each check as soon as its kernel is judged.
-std::vector<vkattn_check> run_checks(const Context &context, const std::function<void(const vkattn_check &)> &tell) {
-    struct Run {
-        std::function<void(const vkattn_check &)> tell;
-        std::vector<vkattn_check> checks;
-        std::optional<Waiting> waiting;
-    } run{tell, {}, {}};
-    run.waiting.emplace("self-test");
-    const auto receive = [](void *user, const vkattn_check *each) {
-        Run &own = *static_cast<Run *>(user);
-        own.waiting.reset(); // nothing else may be printed meanwhile
-        own.checks.push_back(*each);
-        own.tell(*each);
-        own.waiting.emplace("self-test");
-    };
-    vkattn::check(vkattn_self_test_each(context.get(), receive, &run));
-    return run.checks;
+std::vector<Check> run_checks(const Context &context, const std::function<void(const Check &)> &tell) {
+    std::vector<Check> checks;
+    std::optional<Waiting> waiting("self-test");
+    context.self_test_each([&](const Check &check) {
+        waiting.reset(); // nothing else may be printed meanwhile
+        checks.push_back(check);
+        tell(check);
+        waiting.emplace("self-test");
+    });
+    return checks;
 }
 
-void print_json(const vkattn_device_facts &facts, const std::vector<vkattn_check> &checks) {
+void print_json(const vkattn_device_facts &facts, const std::vector<Check> &checks) {
     nlohmann::json list = nlohmann::json::array();
-    for (const vkattn_check &check : checks)
+    for (const Check &check : checks)
         list.push_back({{"name", check.name},
-                        {"passed", check.passed != 0},
+                        {"passed", check.passed},
                         {"reason", check.reason},
                         {"milliseconds", check.milliseconds}});
     const nlohmann::json report = {{"device", facts.name}, {"driver", driver_text(facts)}, {"checks", list}};
@@ -54,10 +48,10 @@ int selftest_command(const CommonOptions &common, const SelftestOptions &options
     const Context context = make_context(common, validation);
     if (!options.json)
         std::cout << "device: " << context.facts().name << ", driver: " << driver_text(context.facts()) << std::endl;
-    const std::vector<vkattn_check> checks = run_checks(context, [&](const vkattn_check &check) {
+    const std::vector<Check> checks = run_checks(context, [&](const Check &check) {
         if (!options.json) print_check(check);
     });
-    const auto passed = std::ranges::count_if(checks, [](const vkattn_check &check) { return check.passed != 0; });
+    const auto passed = std::ranges::count_if(checks, [](const Check &check) { return check.passed; });
     const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;
     if (options.json)
         print_json(context.facts(), checks);

@@ -21,7 +21,7 @@ std::string lengths_text(const AttentionShape &shape) {
 // A problem, in words, and how to tune it.
 struct TunedProblem {
     std::string lengths, text;
-    std::function<std::vector<vkattn_candidate>(const Context &)> tune;
+    std::function<std::vector<Candidate>(const Context &)> tune;
 };
 
 TunedProblem tuned(const AttentionShape &shape, vkattn_kernel kernel) {
@@ -71,10 +71,10 @@ std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOpt
     return problems;
 }
 
-void print_table(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
+void print_table(const TunedProblem &problem, const std::vector<Candidate> &candidates) {
     std::cout << problem.text << "\n";
     const double untuned = candidates.front().milliseconds;
-    for (const vkattn_candidate &candidate : candidates) {
+    for (const Candidate &candidate : candidates) {
         std::cout << "  ";
         if (candidate.kernel != VKATTN_KERNEL_AUTO) std::cout << padded(vkattn_kernel_name(candidate.kernel), 14);
         std::cout << padded(candidate.tile, 52) << " ";
@@ -83,20 +83,19 @@ void print_table(const TunedProblem &problem, const std::vector<vkattn_candidate
         else
             std::cout << decimals(candidate.milliseconds, 3) << " ms, "
                       << significant(untuned / candidate.milliseconds, 3) << "x"
-                      << (&candidate == &candidates.front() ? ", untuned" : "")
-                      << (candidate.kept != 0 ? ", kept" : "");
+                      << (&candidate == &candidates.front() ? ", untuned" : "") << (candidate.kept ? ", kept" : "");
         std::cout << "\n";
     }
     std::cout << std::flush;
 }
 
-nlohmann::ordered_json json_of(const TunedProblem &problem, const std::vector<vkattn_candidate> &candidates) {
+nlohmann::ordered_json json_of(const TunedProblem &problem, const std::vector<Candidate> &candidates) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const vkattn_candidate &candidate : candidates)
+    for (const Candidate &candidate : candidates)
         list.push_back({{"kernel", vkattn_kernel_name(candidate.kernel)},
                         {"tile", candidate.tile},
                         {"milliseconds", candidate.milliseconds},
-                        {"kept", candidate.kept != 0},
+                        {"kept", candidate.kept},
                         {"reason", candidate.reason}});
     return {{"problem", problem.text}, {"candidates", list}};
 }
@@ -122,7 +121,7 @@ std::string text_of(const nlohmann::ordered_json &json) {
 // Of a report's list, what the device cannot have is told and passed over.
 nlohmann::ordered_json tune_one(const Context &context, const TunedProblem &problem, const TuneOptions &options) {
     try {
-        std::vector<vkattn_candidate> candidates;
+        std::vector<Candidate> candidates;
         {
             const Waiting waiting("tuning " + problem.lengths);
             candidates = problem.tune(context);

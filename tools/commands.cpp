@@ -37,7 +37,7 @@ std::string print_number(const char *format, int digits, double value) {
 
 } // namespace
 
-void ValidationLog::receive(void *user, const char *message) {
+void ValidationLog::receive(void *user, vkattn_severity, const char *message) {
     constexpr std::string_view kOwn = "vkattn: ";
     if (const std::string line = clean_line(message); line.starts_with(kOwn)) {
         std::fprintf(stderr, "vkattn: warning: %s\n", line.c_str() + kOwn.size());

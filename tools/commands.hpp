@@ -31,7 +31,7 @@ struct CommonOptions {
 // Prints the messages of the Vulkan validation layers and counts them. Must outlive the contexts it is given to.
 class ValidationLog {
   public:
-    static void receive(void *user, const char *message);
+    static void receive(void *user, vkattn_severity severity, const char *message);
     unsigned count() const { return count_; }
 
   private:

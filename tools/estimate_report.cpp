@@ -41,7 +41,7 @@ Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info) {
     if (model.with_biases) info.with_biases = 1;
     if (model.config.kind == VKATTN_LAYER_ENCODER) info.causal = 0;
     Estimate estimate{.model = model, .info = info};
-    if (vkattn_estimate(&model.config, &info, &estimate.result) != VKATTN_SUCCESS)
+    if (vkattn_estimate(&model.config, &info, &estimate.result, sizeof estimate.result) != VKATTN_SUCCESS)
         throw InputError(model.name, vkattn_last_error());
     return estimate;
 }

@@ -2,6 +2,8 @@
 #include "case_problem.hpp"
 #include "input_error.hpp"
 
+#include <vkattn/vkattn.hpp>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -36,8 +38,8 @@ std::vector<vkattn_weight> collect_weights(const ProblemBuilder &builder) {
         if (!is_float(tensor.dtype))
             builder.fail("tensor " + quote_name(name) + " is " + std::string(dtype_name(tensor.dtype)) +
                          ", expected F32, F16 or BF16");
-        weights.push_back(
-            {name.c_str(), builder.contiguous(name, type_of(tensor.dtype), tensor.shape), tensor.bytes.data()});
+        weights.push_back(vkattn::weight(name.c_str(), builder.contiguous(name, type_of(tensor.dtype), tensor.shape),
+                                         tensor.bytes.data()));
     }
     return weights;
 }

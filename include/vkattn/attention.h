@@ -142,6 +142,7 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or one to insist on: an error if it cannot serve */
+    const void *next;     /* NULL */
 } vkattn_attention_desc;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
@@ -149,21 +150,21 @@ typedef struct vkattn_attention_desc {
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
-/* A kernel, asked what it would make of a problem. */
+/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain. */
 typedef struct vkattn_option {
     vkattn_kernel kernel;
-    uint32_t chosen;     /* 1: what a plan takes */
-    uint32_t dispatches; /* of a plan; where tensors are too large to be bound whole, of its first part */
-    char shape[96];      /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused */
-    char obstacle[256];  /* why it cannot serve; "" if it can */
+    uint32_t chosen;      /* 1: what a plan takes */
+    uint32_t dispatches;  /* of a plan; where tensors are too large to be bound whole, of its first part */
+    const char *shape;    /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused */
+    const char *obstacle; /* why it cannot serve; "" if it can */
 } vkattn_option;
 
 /* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
  * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
- * count: in, the room in options; out, how many there are, VKATTN_KERNEL_COUNT - 1. options may be NULL. Fails as
- * vkattn_attention_plan does. */
+ * count: in, the room in options; out, how many there are, VKATTN_MAX_KERNELS at most. options may be NULL; stride:
+ *   sizeof *options. Fails as vkattn_attention_plan does. */
 VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                                        vkattn_option *options);
+                                        vkattn_option *options, size_t stride);
 
 /* Builds what plans of these problems need, so that making them later and their first run take no time for it: kernels
  * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
@@ -182,15 +183,15 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
  * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan
- * takes untuned. candidates may be NULL. vkattn_tune_linear (operators.h) does the same for linear layers. */
+ * takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear (operators.h) does the same for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                                     vkattn_candidate *candidates);
+                                     vkattn_candidate *candidates, size_t stride);
 
 /* Rows to write into a cache: what appends K or V, in the cache's storage type. Quantised caches are rounded as ggml's
  * reference quantiser rounds.
  *
- * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_KEY
- * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_PRESENT_KEY. Rows that are not
+ * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_SOURCE
+ * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_CACHE. Rows that are not
  *               written keep their bytes
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
@@ -208,6 +209,7 @@ typedef struct vkattn_kv_append_desc {
     vkattn_tensor cu_seqlens;
     vkattn_tensor block_table;
     uint32_t max_seqlen;
+    const void *next; /* NULL */
 } vkattn_kv_append_desc;
 
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -239,6 +241,7 @@ typedef struct vkattn_merge_desc {
     vkattn_tensor log_sum_exp;
     uint64_t partial_output_stride;
     uint64_t partial_log_sum_exp_stride;
+    const void *next; /* NULL */
 } vkattn_merge_desc;
 
 /* Plans one merge. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

@@ -1,4 +1,15 @@
-/* Results, tensors, devices, contexts, buffers and plans: what all of vkattn.h stands on. */
+/* Results, tensors, devices, contexts, buffers and plans: what all of vkattn.h stands on.
+ *
+ * How the interface grows. A program that was compiled against one version runs with every later one of the same
+ * major version:
+ *   What the program fills in never changes its size. Its last member, next, is NULL, or points to the first of a chain
+ *   of extensions, each of which begins with vkattn_extension. Version 0.1 has none, and refuses what it does not know.
+ *   Zero every structure before you fill it in.
+ *   What the library fills in may get more members at its end. Calls therefore take its size as the program knows it
+ *   (sizeof; 0: that of version 0.1), of arrays the distance from one to the next. No more than that is written; what
+ *   the library does not know of it yet is zeroed.
+ *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1.
+ *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_CORE_H
 #define VKATTN_CORE_H
 
@@ -52,6 +63,14 @@ VKATTN_API const char *vkattn_result_name(vkattn_result result);
 /* Returns the version of the library in use as "major.minor.patch". Never NULL. */
 VKATTN_API const char *vkattn_version(void);
 
+/* ------------------------------------------------------------------------------------------------ extensions */
+
+/* What every extension of a structure begins with. kind says which structure it is; version 0.1 has none. */
+typedef struct vkattn_extension {
+    uint32_t kind;
+    const void *next; /* the next of the chain, or NULL */
+} vkattn_extension;
+
 /* ------------------------------------------------------------------------------------------------ tensors */
 
 typedef enum vkattn_type {
@@ -80,6 +99,7 @@ typedef struct vkattn_tensor {
     uint64_t shape[4];
     uint64_t strides[4];
     uint64_t offset;
+    const void *next; /* NULL */
 } vkattn_tensor;
 
 /* Returns the bytes that a bound region must hold for this tensor, counted from the bound offset and rounded up to a
@@ -118,19 +138,24 @@ typedef enum vkattn_role {
     VKATTN_ROLE_RESIDUAL = 27,
     VKATTN_ROLE_TOKENS = 28,
     VKATTN_ROLE_BLOCK_MASK = 29,
-    VKATTN_ROLE_COUNT = 30,
+    VKATTN_ROLE_SOURCE = 30, /* of an append: the new rows */
+    VKATTN_ROLE_CACHE = 31,  /* of an append: where they go */
+    VKATTN_ROLE_COUNT = 32,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 
 /* One buffer region for one role.
  *
  * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
- * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment);
- *   the region must hold vkattn_tensor_bytes of the role's tensor */
+ * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment)
+ * bytes from there on belong to the region, which must hold vkattn_tensor_bytes of the role's tensor: a smaller one is
+ *   refused. 0: to the end of the buffer, of buffers and caches of vkattn's own; yours need their size */
 typedef struct vkattn_binding {
     vkattn_role role;
     VkBuffer buffer;
     VkDeviceSize offset;
+    VkDeviceSize bytes;
+    const void *next; /* NULL */
 } vkattn_binding;
 
 /* ------------------------------------------------------------------------------------------------ devices */
@@ -157,7 +182,9 @@ VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
 typedef struct vkattn_kernel_support {
     vkattn_kernel kernel;
     uint32_t supported;
-    char reason[128]; /* why not, or what of it has failed the self-test and is off; "" if all is well */
+    /* Why not, or what of it has failed the self-test and is off; "" if all is well. Stays until the context is
+     * destroyed; of devices without one, for ever. */
+    const char *reason;
 } vkattn_kernel_support;
 
 /* A product of matrices, m x k by k x n, that a subgroup computes on matrix units; sums are F32. */
@@ -165,6 +192,9 @@ typedef struct vkattn_matrix_shape {
     uint32_t m, n, k;
     vkattn_type type; /* of the factors: F16 or BF16 */
 } vkattn_matrix_shape;
+
+#define VKATTN_MAX_MATRIX_SHAPES 32
+#define VKATTN_MAX_KERNELS 32
 
 /* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use
  * storage_16bit, storage_8bit, shader_int8, integer_dot_product, max_push_constants_bytes and portability_subset: they
@@ -226,27 +256,34 @@ typedef struct vkattn_device_facts {
     uint32_t timestamps;                     /* 1: GPU times can be measured */
     double timestamp_period_ns;
     uint32_t matrix_shape_count;
-    vkattn_matrix_shape matrix_shapes[16];
+    vkattn_matrix_shape matrix_shapes[VKATTN_MAX_MATRIX_SHAPES];
     uint32_t kernel_count;
-    vkattn_kernel_support kernels[8];
+    vkattn_kernel_support kernels[VKATTN_MAX_KERNELS];
 } vkattn_device_facts;
 
 /* Lists every Vulkan device with its facts.
  *
  * get_instance_proc_addr may be NULL: the system's Vulkan loader is opened
  * count: in, the room in facts; out, the number of devices. facts may be NULL to ask for the number alone; otherwise
- * at most *count entries are written, in the order of the loader.
+ * at most *count entries are written, in the order of the loader, one every stride bytes (sizeof *facts).
  * Fails with VKATTN_ERROR_NO_VULKAN without a loader; zero devices is a success. */
 VKATTN_API vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
-                                                  vkattn_device_facts *facts);
+                                                  vkattn_device_facts *facts, size_t stride);
 
 /* ------------------------------------------------------------------------------------------------ context */
 
 typedef struct vkattn_context_opaque *vkattn_context;
 
-/* Receives messages of the Vulkan validation layers, and warnings of vkattn's own, which begin with "vkattn: ". May be
- * called from any thread. */
-typedef void (*vkattn_message_callback)(void *user, const char *message);
+typedef enum vkattn_severity {
+    VKATTN_SEVERITY_INFO = 0,    /* nothing to do */
+    VKATTN_SEVERITY_WARNING = 1, /* the call goes on, but not as asked */
+    VKATTN_SEVERITY_ERROR = 2,   /* of the validation layers: Vulkan was used wrongly */
+    VKATTN_SEVERITY_MAX_ENUM = 0x7fffffff
+} vkattn_severity;
+
+/* Receives messages of the Vulkan validation layers, and vkattn's own, which begin with "vkattn: ": one line, whole. May
+ * be called from any thread; the text stays until it returns. */
+typedef void (*vkattn_message_callback)(void *user, vkattn_severity severity, const char *message);
 
 /* What the driver keeps of its compilations for vkattn_plan_shaders. */
 typedef enum vkattn_shader_capture {
@@ -255,6 +292,48 @@ typedef enum vkattn_shader_capture {
     VKATTN_SHADER_CAPTURE_TEXTS = 2,      /* its texts too: machine code, and representations on the way there */
     VKATTN_SHADER_CAPTURE_MAX_ENUM = 0x7fffffff
 } vkattn_shader_capture;
+
+/* What device memory is for. */
+typedef enum vkattn_memory_use {
+    VKATTN_MEMORY_DEVICE = 0,   /* read and written by kernels and copies: device-local */
+    VKATTN_MEMORY_UNIFORM = 1,  /* written by the host, read by kernels: mapped and coherent; small */
+    VKATTN_MEMORY_UPLOAD = 2,   /* written by the host, read by copies: mapped and coherent */
+    VKATTN_MEMORY_READBACK = 3, /* written by copies, read by the host: mapped, coherent, cached where there is such */
+    VKATTN_MEMORY_USE_MAX_ENUM = 0x7fffffff
+} vkattn_memory_use;
+
+/* A buffer that wants memory. The library's. */
+typedef struct vkattn_memory_request {
+    VkBuffer buffer;                   /* not bound yet; vkattn binds it */
+    VkMemoryRequirements requirements; /* of the buffer */
+    VkMemoryAllocateFlags flags;       /* VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT where the memory must have it, else 0 */
+    vkattn_memory_use use;
+    const void *next;
+} vkattn_memory_request;
+
+/* Memory for one buffer, given by the application.
+ *
+ * mapped      where the host sees the memory from offset on, coherently, until it is freed; NULL: it does not, which
+ *             only memory of use DEVICE may say
+ * allocation  anything of yours: comes back with the rest when the memory is freed */
+typedef struct vkattn_memory {
+    VkDeviceMemory memory;
+    VkDeviceSize offset;
+    void *mapped;
+    void *allocation;
+} vkattn_memory;
+
+/* Device memory by the application, as an allocator such as VMA gives it: all that the context, its buffers, layers,
+ * caches, workspaces, staging and self-tests take. May be called from any thread, and must not call vkattn.
+ *
+ * allocate  returns VK_SUCCESS and fills in memory, or a VkResult that says why not
+ * free      of what allocate gave; the buffer is destroyed by then */
+typedef struct vkattn_memory_callbacks {
+    VkResult (*allocate)(void *user, const vkattn_memory_request *request, vkattn_memory *memory);
+    void (*free)(void *user, const vkattn_memory *memory);
+    void *user;
+    const void *next; /* NULL */
+} vkattn_memory_callbacks;
 
 /* What is known of a device beyond what it reports, and what it reports that can be lowered. Defaults: what vkattn's
  * table says of the device (docs/devices.md), and where it says nothing, what is given here. 0 and 1 are no and
@@ -321,7 +400,7 @@ typedef enum vkattn_trait_name {
  * numbers. Never NULL. */
 VKATTN_API const char *vkattn_trait_text(vkattn_trait_name name);
 
-/* A trait of a device, set. */
+/* A trait of a device, set: a pair that grows by new names. */
 typedef struct vkattn_trait {
     vkattn_trait_name name;
     uint64_t value; /* at most 4294967295, but of max_storage_buffer_range */
@@ -350,14 +429,21 @@ typedef struct vkattn_trait {
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it
+ *   transfer_queue, transfer_queue_family   a queue of device for vkattn_buffer_upload and vkattn_buffer_download;
+ *                     VK_NULL_HANDLE: they take queue. Buffers that vkattn makes are then shared between the two families
  *   Features and extensions that help are listed by vkattn_wanted_extensions; none is required.
  *
  * Both:
  *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
  *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context, and not be externally
  *                     synchronised: threads may compile side by side
- *   lock_queue, unlock_queue  called around every use of the queue by vkattn_run and the buffer transfers; may be NULL
- *                     if no other thread uses the queue
+ *   lock_queue, unlock_queue  called around every use of the queues by vkattn_run, vkattn_submit and the buffer
+ *                     transfers; may be NULL if nobody else uses them
+ *   memory            NULL: vkattn allocates device memory itself, within the budget that VK_EXT_memory_budget tells where
+ *                     the device has it; or callbacks that do, copied
+ *   debug_labels      1: every object and every dispatch has a name that RenderDoc, Nsight and validation layers show
+ *                     (VK_EXT_debug_utils; a wrapped device's instance must have been created with it). Ignored where
+ *                     that is missing
  *   saved_data, saved_bytes  NULL and 0, or what vkattn_context_save gave in an earlier run: pipelines then need not be
  *                     compiled nor kernels tested again. What is of another device, driver or version of the library,
  *                     or damaged, is ignored with a warning to message_callback; keep it where nobody else writes
@@ -395,6 +481,11 @@ typedef struct vkattn_context_info {
     const void *saved_data;
     uint64_t saved_bytes;
     vkattn_shader_capture capture_shaders;
+    VkQueue transfer_queue;
+    uint32_t transfer_queue_family;
+    uint32_t debug_labels;
+    const vkattn_memory_callbacks *memory;
+    const void *next; /* NULL */
 } vkattn_context_info;
 
 /* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.
@@ -404,12 +495,13 @@ VKATTN_API void vkattn_wanted_extensions(uint32_t *count, const char **names);
 /* Creates a context. info may be NULL: defaults for every member. On failure *context is NULL. */
 VKATTN_API vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context);
 
-/* Destroys a context. NULL is ignored. Waits for nothing: no work of it may be pending on the device. */
+/* Destroys a context. NULL is ignored. Waits for what vkattn_submit and the transfers have submitted; of what you have
+ * recorded nothing may be pending on the device. */
 VKATTN_API void vkattn_context_destroy(vkattn_context context);
 
-/* Writes the facts of the context's device. push_descriptors tells whether the context uses them (a wrapped device must
+/* Writes the facts of the context's device, size bytes of them (sizeof *facts). push_descriptors tells whether the context uses them (a wrapped device must
  * have enabled the extension); the other flags tell what the device has. */
-VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
+VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts, size_t size);
 
 /* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines
  * (unless you gave a pipeline_cache), the verdicts of the self-test, and what vkattn_tune and vkattn_tune_linear found.
@@ -417,11 +509,11 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
-/* One check of the self-test. */
+/* One check of the self-test. The texts stay until the thread's next self-test, or the callback's return. */
 typedef struct vkattn_check {
-    char name[64]; /* "flash, many queries" */
+    const char *name; /* "flash, many queries" */
     uint32_t passed;
-    char reason[128]; /* "" if passed */
+    const char *reason; /* "" if passed */
     double milliseconds;
 } vkattn_check;
 
@@ -431,9 +523,10 @@ typedef struct vkattn_check {
  * is checked so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait
  * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out or the device is lost meanwhile,
  * the call fails, and nothing is off for it.
- * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL. */
+ * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL; stride: sizeof
+ *   *checks */
 #define VKATTN_MAX_CHECKS 128
-VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks);
+VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride);
 
 /* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
 typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
@@ -441,13 +534,14 @@ typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 /* The same, where one wants to see it go on: a kernel's checks are told once the kernel is judged. */
 VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
-/* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. */
+/* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. The texts stay until the thread's next
+ * tuning. */
 typedef struct vkattn_candidate {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader */
-    char tile[96];        /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
+    const char *tile;     /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
     double milliseconds;  /* of one run, a median; 0 where reason is given */
     uint32_t kept;        /* 1: what plans of such problems take from now on */
-    char reason[128];     /* why it cannot be used; "" if it can */
+    const char *reason;   /* why it cannot be used; "" if it can */
 } vkattn_candidate;
 
 #define VKATTN_MAX_CANDIDATES 128
@@ -475,6 +569,40 @@ VKATTN_API VkBuffer vkattn_buffer_handle(vkattn_buffer buffer);
 /* Copies bytes from or to host memory and waits. offset + bytes must lie within the buffer; bytes may be 0. */
 VKATTN_API vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes);
 VKATTN_API vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes);
+
+/* A semaphore that a submission waits for or signals.
+ *
+ * value   of a timeline semaphore: what it must reach, or is set to; of a binary one ignored: 0 */
+typedef struct vkattn_semaphore {
+    VkSemaphore semaphore;
+    uint64_t value;
+    const void *next; /* NULL */
+} vkattn_semaphore;
+
+/* What a submission waits for before it begins, and what it signals when it is done. Timeline semaphores need the device's
+ * feature timelineSemaphore. */
+typedef struct vkattn_sync {
+    const vkattn_semaphore *waits;
+    uint32_t wait_count;
+    const vkattn_semaphore *signals;
+    uint32_t signal_count;
+    const void *next; /* NULL */
+} vkattn_sync;
+
+/* Copy as vkattn_buffer_write and vkattn_buffer_read do, but only submit, on the transfer queue where there is one.
+ *
+ * upload    data is read before the call returns
+ * download  data is written by some call of this context until vkattn_wait returns: leave it alone until then
+ * sync      NULL: nothing to wait for or signal. Nothing else orders these copies against other submissions. What a
+ *           semaphore orders is also visible; a wait covers transfers and compute shaders */
+VKATTN_API vkattn_result vkattn_buffer_upload(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes,
+                                              const vkattn_sync *sync);
+VKATTN_API vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes,
+                                                const vkattn_sync *sync);
+
+/* Waits until all is done that vkattn_submit, vkattn_buffer_upload and vkattn_buffer_download have submitted in this
+ * context before, by any thread. */
+VKATTN_API vkattn_result vkattn_wait(vkattn_context context);
 
 /* ------------------------------------------------------------------------------------------------ plans */
 
@@ -517,10 +645,12 @@ typedef struct vkattn_record_info {
     VkDescriptorPool descriptor_pool;
     const vkattn_binding *bindings;
     uint32_t binding_count;
+    const void *next; /* NULL */
 } vkattn_record_info;
 
-VKATTN_API void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements);
-VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report);
+/* Write what recording needs, and the choice made; size: sizeof of the structure. NULL of either is ignored. */
+VKATTN_API void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements, size_t size);
+VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size_t size);
 
 /* Records the plan's dispatches. Nothing is recorded on failure. Allocates no device memory, waits for nothing.
  *
@@ -537,6 +667,15 @@ VKATTN_API vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_inf
  * has no timestamps. */
 VKATTN_API vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count,
                                     double *gpu_ms);
+
+/* Records the plan in a command buffer of the context's own and submits it on the context's queue, without a wait.
+ * bindings: as vkattn_run's; the workspace, where none is bound, is kept until the device is done. Submissions on a queue
+ * start in order; each waits for the writes of compute shaders and transfers submitted there earlier, so that plans need
+ * no semaphores between each other. sync: NULL, or what else to wait for, and what to signal.
+ * Neither the plan nor what is bound may be destroyed before the device is done: a signalled semaphore or vkattn_wait
+ * says so. */
+VKATTN_API vkattn_result vkattn_submit(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count,
+                                       const vkattn_sync *sync);
 
 /* Destroys a plan. NULL is ignored. Every command buffer that holds it must have finished. */
 VKATTN_API void vkattn_plan_destroy(vkattn_plan plan);

@@ -60,6 +60,7 @@ typedef struct vkattn_estimate_info {
     uint32_t num_layers;
     uint32_t with_biases;
     uint32_t causal;
+    const void *next; /* NULL */
 } vkattn_estimate_info;
 
 /* What it costs: the num_layers layers together and, unless said otherwise, the whole batch.
@@ -104,12 +105,12 @@ typedef struct vkattn_estimate_result {
     uint64_t max_sequences;
 } vkattn_estimate_result;
 
-/* Estimates a layer. info may be NULL: defaults for every member.
+/* Estimates a layer. info may be NULL: defaults for every member; size: sizeof *result.
  *
  * Fails with VKATTN_ERROR_INVALID_ARGUMENT for a configuration that no layer could have, for a type that weights or
  * caches cannot have and for sizes whose bytes do not fit 64 bits; *result is then left as it was. */
 VKATTN_API vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,
-                                         vkattn_estimate_result *result);
+                                         vkattn_estimate_result *result, size_t size);
 
 #ifdef __cplusplus
 }

@@ -53,6 +53,7 @@ typedef struct vkattn_rope_scaling {
     float beta_fast;
     float beta_slow;
     float attention_factor;
+    const void *next; /* NULL */
 } vkattn_rope_scaling;
 
 /* The sizes of a layer. Members that a kind does not list are ignored.
@@ -95,13 +96,25 @@ typedef struct vkattn_layer_config {
     float scale;
     float softcap;
     float norm_epsilon;
+    const void *next; /* NULL */
 } vkattn_layer_config;
 
-/* One named weight in host memory; copied by vkattn_layer_create. Contiguous, F32, F16 or BF16. */
+/* One named weight, contiguous, F32, F16 or BF16.
+ *
+ * name           for instance "q_proj.weight"
+ * tensor         strides and offset are ignored
+ * data           in host memory, copied by vkattn_layer_create; or NULL, and:
+ * buffer         a storage buffer that holds the weight, which is read there: it must outlive the layer, and be written
+ *                before a plan of the layer runs. Where the facts say buffers_have_addresses, it needs
+ *                VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
+ * buffer_offset  where it begins there, in bytes: a multiple of 16 */
 typedef struct vkattn_weight {
-    const char *name;     /* for instance "q_proj.weight" */
-    vkattn_tensor tensor; /* strides and offset are ignored */
+    const char *name;
+    vkattn_tensor tensor;
     const void *data;
+    VkBuffer buffer;
+    VkDeviceSize buffer_offset;
+    const void *next; /* NULL */
 } vkattn_weight;
 
 typedef struct vkattn_layer_opaque *vkattn_layer;
@@ -155,6 +168,7 @@ typedef struct vkattn_cache_info {
     uint32_t capacity;
     vkattn_type key_type;
     vkattn_type value_type;
+    const void *next; /* NULL */
 } vkattn_cache_info;
 
 typedef enum vkattn_cache_part {
@@ -175,8 +189,9 @@ VKATTN_API void vkattn_cache_destroy(vkattn_cache cache);
 /* Returns the bytes of device memory. 0 for NULL. */
 VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
 
-/* Writes the tokens that each sequence holds as far as the host has counted: batch numbers. */
-VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths);
+/* Writes the tokens that each sequence holds as far as the host has counted.
+ * count: in, the room in lengths; out, the number of sequences. lengths may be NULL */
+VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths);
 
 /* Counts an append of so many tokens to every sequence, before the commands that make it are submitted.
  * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be
@@ -245,6 +260,7 @@ typedef struct vkattn_layer_call {
     uint32_t past_len;
     vkattn_kernel kernel;
     vkattn_cache cache;
+    const void *next; /* NULL */
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */

@@ -37,6 +37,7 @@ typedef struct vkattn_linear_desc {
     vkattn_tensor residual;
     vkattn_tensor output;
     vkattn_activation activation;
+    const void *next; /* NULL */
 } vkattn_linear_desc;
 
 /* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -45,9 +46,9 @@ VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn
 /* Measures which shader and which tiles are the fastest for a product on this device, as vkattn_tune does for attention.
  * Products of such layers (the same features, types and alignment; rows up to the same power of two) take the fastest
  * from then on, those of vkattn_layer_plan too, in this context and, through vkattn_context_save, in later ones.
- * count, candidates: as vkattn_tune's. */
+ * count, candidates, stride: as vkattn_tune's. */
 VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
-                                            vkattn_candidate *candidates);
+                                            vkattn_candidate *candidates, size_t stride);
 
 typedef enum vkattn_norm_kind {
     VKATTN_NORM_RMS = 0,   /* Zhang and Sennrich, 2019 */
@@ -70,6 +71,7 @@ typedef struct vkattn_norm_desc {
     vkattn_tensor output;
     vkattn_norm_kind kind;
     float epsilon;
+    const void *next; /* NULL */
 } vkattn_norm_desc;
 
 /* Plans one norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -85,6 +87,7 @@ typedef struct vkattn_embedding_desc {
     vkattn_tensor tokens;
     vkattn_tensor weight;
     vkattn_tensor output;
+    const void *next; /* NULL */
 } vkattn_embedding_desc;
 
 /* Plans one lookup. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

@@ -21,6 +21,7 @@
 #include <vkattn/vkattn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -122,13 +123,23 @@ inline vkattn_tensor tensor(vkattn_type type, std::initializer_list<std::uint64_
     return tensor(type, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size()), offset);
 }
 
+// Names a contiguous weight in host memory, for a layer to copy.
+inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, const void *data) {
+    return {name, layout, data, VK_NULL_HANDLE, 0, nullptr};
+}
+// The same of one in a storage buffer, for a layer to read there.
+inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, VkBuffer buffer, VkDeviceSize offset_bytes) {
+    return {name, layout, nullptr, buffer, offset_bytes, nullptr};
+}
+
 // Lists every Vulkan device with its facts, in the order of the loader. Throws Error if there is no Vulkan loader.
 inline Returned<std::vector<vkattn_device_facts>> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
     std::uint32_t count = 0;
-    vkattn_result result = vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr);
+    vkattn_result result =
+        vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr, sizeof(vkattn_device_facts));
     std::vector<vkattn_device_facts> facts(count);
     if (result == VKATTN_SUCCESS && count != 0)
-        result = vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data());
+        result = vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data(), sizeof(vkattn_device_facts));
     // A device may have been unplugged between the two calls.
     facts.resize(std::min<std::size_t>(facts.size(), count));
     return detail::returned(result, std::move(facts));
@@ -139,9 +150,17 @@ template <typename Range>
 concept ValueRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
 
+// A part of a cache: its layout, and the buffer that the cache owns.
+struct CacheTensor {
+    vkattn_tensor layout;
+    VkBuffer buffer;
+};
+
 // A storage buffer on the device. Must be destroyed before its context, and after the device has finished with it.
 class Buffer {
   public:
+    // An empty object, which tests false: to be assigned to.
+    Buffer() = default;
     // Creates a buffer of bytes > 0; its contents are undefined.
     Buffer(vkattn_context context, std::uint64_t bytes) {
         vkattn_buffer created = nullptr;
@@ -159,6 +178,17 @@ class Buffer {
     template <ValueRange Range>
     Status read(Range &&values, std::uint64_t offset_bytes = 0) const {
         return check(vkattn_buffer_read(get(), offset_bytes, std::ranges::data(values), byte_size(values)));
+    }
+
+    // The same without a wait, between what sync says: values are read before the return, but written until
+    // Context::wait returns.
+    template <ValueRange Range>
+    Status upload(const Range &values, std::uint64_t offset_bytes = 0, const vkattn_sync &sync = {}) {
+        return check(vkattn_buffer_upload(get(), offset_bytes, std::ranges::data(values), byte_size(values), &sync));
+    }
+    template <ValueRange Range>
+    Status download(Range &&values, std::uint64_t offset_bytes = 0, const vkattn_sync &sync = {}) const {
+        return check(vkattn_buffer_download(get(), offset_bytes, std::ranges::data(values), byte_size(values), &sync));
     }
 
     // Returns the Vulkan handle, owned by the buffer.
@@ -180,32 +210,117 @@ class Buffer {
     std::unique_ptr<std::remove_pointer_t<vkattn_buffer>, Destroy> handle_;
 };
 
-// Says that a role's tensor lies in a buffer, from offset_bytes on (a multiple of 16).
-inline vkattn_binding bind(vkattn_role role, VkBuffer buffer, VkDeviceSize offset_bytes = 0) {
-    return {role, buffer, offset_bytes};
+// Says that a role's tensor lies in a buffer, in `bytes` bytes from offset_bytes on (a multiple of 16).
+inline vkattn_binding bind(vkattn_role role, VkBuffer buffer, VkDeviceSize offset_bytes, VkDeviceSize bytes) {
+    return {role, buffer, offset_bytes, bytes, nullptr};
 }
-inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0) {
-    return {role, buffer.vulkan(), offset_bytes};
+// The same of vkattn's own buffer; bytes 0: to its end.
+inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0,
+                           VkDeviceSize bytes = 0) {
+    return {role, buffer.vulkan(), offset_bytes, bytes, nullptr};
+}
+// The same of a part of a cache.
+inline vkattn_binding bind(vkattn_role role, const CacheTensor &part) { return {role, part.buffer, 0, 0, nullptr}; }
+
+// What a submission waits for and signals. The spans must live until it is submitted.
+inline vkattn_sync sync(std::span<const vkattn_semaphore> waits, std::span<const vkattn_semaphore> signals) {
+    return {waits.data(), static_cast<std::uint32_t>(waits.size()), signals.data(),
+            static_cast<std::uint32_t>(signals.size()), nullptr};
+}
+
+// A check of the self-test, see vkattn_check.
+struct Check {
+    std::string name;
+    bool passed;
+    std::string reason; // "" if passed
+    double milliseconds;
+};
+
+// One way of computing a problem, see vkattn_candidate.
+struct Candidate {
+    vkattn_kernel kernel;
+    std::string tile;
+    double milliseconds;
+    bool kept;
+    std::string reason; // "" if it can be used
+};
+
+// What a kernel would make of a problem, see vkattn_option.
+struct Option {
+    vkattn_kernel kernel;
+    bool chosen;
+    std::uint32_t dispatches;
+    std::string shape;
+    std::string obstacle; // "" if it can serve
+};
+
+namespace detail {
+inline Check owned(const vkattn_check &check) {
+    return {check.name, check.passed != 0, check.reason, check.milliseconds};
+}
+inline Candidate owned(const vkattn_candidate &tried) {
+    return {tried.kernel, tried.tile, tried.milliseconds, tried.kept != 0, tried.reason};
+}
+inline Option owned(const vkattn_option &option) {
+    return {option.kernel, option.chosen != 0, option.dispatches, option.shape, option.obstacle};
+}
+
+// What fill(count, results) writes, at most `most` of them, with texts of their own.
+template <typename Told, typename Fill>
+auto list(std::size_t most, const Fill &fill) {
+    std::vector<Told> told(most);
+    auto count = static_cast<std::uint32_t>(most);
+    const vkattn_result result = fill(&count, told.data());
+    told.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, most) : 0);
+    std::vector<decltype(owned(told.front()))> all;
+    for (const Told &each : told) all.push_back(owned(each));
+    return returned(result, std::move(all));
+}
+} // namespace detail
+
+// What plans need that are recorded one after the other, each behind a barrier: one workspace for all, descriptors for each.
+inline vkattn_requirements together(std::span<const vkattn_requirements> plans) {
+    vkattn_requirements all{};
+    for (const vkattn_requirements &plan : plans) {
+        all.workspace_bytes = std::max(all.workspace_bytes, plan.workspace_bytes);
+        all.workspace_alignment = std::max(all.workspace_alignment, plan.workspace_alignment);
+        all.descriptor_sets += plan.descriptor_sets;
+        all.storage_buffer_descriptors += plan.storage_buffer_descriptors;
+        all.uniform_buffer_descriptors += plan.uniform_buffer_descriptors;
+    }
+    return all;
+}
+
+// For VkDescriptorPoolCreateInfo, whose maxSets are needed.descriptor_sets; empty: no pool is needed.
+inline std::vector<VkDescriptorPoolSize> descriptor_pool_sizes(const vkattn_requirements &needed) {
+    std::vector<VkDescriptorPoolSize> sizes;
+    if (needed.storage_buffer_descriptors != 0)
+        sizes.push_back({VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, needed.storage_buffer_descriptors});
+    if (needed.uniform_buffer_descriptors != 0)
+        sizes.push_back({VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, needed.uniform_buffer_descriptors});
+    return sizes;
 }
 
 // A checked problem with its kernel chosen and its pipelines built. Immutable: may be recorded from many threads at
 // once.
 class Plan {
   public:
+    // An empty object, which tests false: to be assigned to.
+    Plan() = default;
     // Takes ownership of a plan made by the C functions.
     explicit Plan(vkattn_plan owned) : handle_(owned) {}
 
     // Returns what recording needs: workspace bytes, descriptors.
     vkattn_requirements requirements() const {
         vkattn_requirements needed{};
-        vkattn_plan_requirements(get(), &needed);
+        vkattn_plan_requirements(get(), &needed, sizeof needed);
         return needed;
     }
 
     // Returns the kernel taken, and why. The strings belong to the plan.
     vkattn_report report() const {
         vkattn_report chosen{};
-        vkattn_plan_report(get(), &chosen);
+        vkattn_plan_report(get(), &chosen, sizeof chosen);
         return chosen;
     }
 
@@ -223,7 +338,7 @@ class Plan {
     Status record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,
                   VkDescriptorPool pool = VK_NULL_HANDLE) const {
         const vkattn_record_info info{command_buffer, pool, bindings.data(),
-                                      static_cast<std::uint32_t>(bindings.size())};
+                                      static_cast<std::uint32_t>(bindings.size()), nullptr};
         return check(vkattn_record(get(), &info));
     }
     Status record(VkCommandBuffer command_buffer, std::initializer_list<vkattn_binding> bindings,
@@ -242,6 +357,14 @@ class Plan {
         return run(std::span(bindings.begin(), bindings.size()));
     }
 
+    // Records and submits on the context's queue, without a wait, between what sync says.
+    Status submit(std::span<const vkattn_binding> bindings, const vkattn_sync &sync = {}) const {
+        return check(vkattn_submit(get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), &sync));
+    }
+    Status submit(std::initializer_list<vkattn_binding> bindings, const vkattn_sync &sync = {}) const {
+        return submit(std::span(bindings.begin(), bindings.size()), sync);
+    }
+
     // Returns the C handle, owned by this object.
     vkattn_plan get() const noexcept { return handle_.get(); }
     explicit operator bool() const noexcept { return handle_ != nullptr; }
@@ -256,7 +379,9 @@ class Plan {
 // A layer with its weights on the device. Immutable; must be destroyed after its plans and before its context.
 class Layer {
   public:
-    // Uploads the weights, which may be freed afterwards.
+    // An empty object, which tests false: to be assigned to.
+    Layer() = default;
+    // Uploads the weights, which may be freed afterwards; those in buffers of the caller's are read there.
     Layer(vkattn_context context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights) {
         vkattn_layer created = nullptr;
         detail::require_constructed(vkattn_layer_create(context, &config, weights.data(),
@@ -285,13 +410,25 @@ class Layer {
 // Keys and values of earlier tokens; see vkattn_cache_info.
 class Cache {
   public:
+    // An empty object, which tests false: to be assigned to.
+    Cache() = default;
     // Takes ownership.
     explicit Cache(vkattn_cache cache) : handle_(cache) {}
 
     std::uint64_t bytes() const { return vkattn_cache_bytes(get()); }
-    // Of as many sequences as `lengths` has room for, which must be the batch.
-    Status lengths(std::span<std::uint32_t> lengths) const {
-        return check(vkattn_cache_lengths(get(), lengths.data()));
+    // The tokens that each sequence holds.
+    Returned<std::vector<std::uint32_t>> lengths() const {
+        std::uint32_t count = 0;
+        vkattn_result result = vkattn_cache_lengths(get(), &count, nullptr);
+        std::vector<std::uint32_t> held(count);
+        if (result == VKATTN_SUCCESS) result = vkattn_cache_lengths(get(), &count, held.data());
+        return detail::returned(result, std::move(held));
+    }
+    // The layout and the buffer of a part, to bind it in plans of the operators.
+    Returned<CacheTensor> tensor(vkattn_cache_part part) const {
+        CacheTensor found{};
+        const vkattn_result result = vkattn_cache_tensor(get(), part, &found.layout, &found.buffer);
+        return detail::returned(result, found);
     }
     Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), tokens)); }
     Status rewind(std::uint32_t sequence, std::uint32_t length) const {
@@ -318,6 +455,8 @@ class Cache {
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
   public:
+    // An empty object, which tests false: to be assigned to.
+    explicit Context(std::nullptr_t) noexcept {}
     // Creates a context on a device of its own, or around the caller's if info.device is set.
     explicit Context(const vkattn_context_info &info = {}) {
         vkattn_context created = nullptr;
@@ -331,7 +470,7 @@ class Context {
     // Returns the device's facts, as the context uses it.
     Returned<vkattn_device_facts> facts() const {
         vkattn_device_facts known{};
-        const vkattn_result result = vkattn_context_facts(get(), &known);
+        const vkattn_result result = vkattn_context_facts(get(), &known, sizeof known);
         return detail::returned(result, known);
     }
 
@@ -345,13 +484,23 @@ class Context {
     }
 
     // Checks the numbers of every kernel; what fails is off for this context.
-    Returned<std::vector<vkattn_check>> self_test() const {
-        std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
-        auto count = static_cast<std::uint32_t>(checks.size());
-        const vkattn_result result = vkattn_self_test(get(), &count, checks.data());
-        checks.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, checks.size()) : 0);
-        return detail::returned(result, std::move(checks));
+    Returned<std::vector<Check>> self_test() const {
+        return detail::list<vkattn_check>(VKATTN_MAX_CHECKS, [&](std::uint32_t *count, vkattn_check *checks) {
+            return vkattn_self_test(get(), count, checks, sizeof *checks);
+        });
     }
+
+    // The same, where one wants to see it go on: tell(const Check &) is called with each check, and may not throw.
+    template <typename Tell>
+    Status self_test_each(Tell &&tell) const {
+        const auto callback = [](void *user, const vkattn_check *each) {
+            (*static_cast<std::remove_reference_t<Tell> *>(user))(detail::owned(*each));
+        };
+        return check(vkattn_self_test_each(get(), callback, &tell));
+    }
+
+    // Waits until all is done that was submitted without a wait.
+    Status wait() const { return check(vkattn_wait(get())); }
 
     // Creates a storage buffer of bytes > 0.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
@@ -372,12 +521,10 @@ class Context {
     }
 
     // What every kernel would make of an attention problem, or what stands in its way, the best first.
-    Returned<std::vector<vkattn_option>> explain(const vkattn_attention_desc &desc) const {
-        std::vector<vkattn_option> options(VKATTN_KERNEL_COUNT);
-        auto count = static_cast<std::uint32_t>(options.size());
-        const vkattn_result result = vkattn_explain(get(), &desc, &count, options.data());
-        options.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, options.size()) : 0);
-        return detail::returned(result, std::move(options));
+    Returned<std::vector<Option>> explain(const vkattn_attention_desc &desc) const {
+        return detail::list<vkattn_option>(VKATTN_MAX_KERNELS, [&](std::uint32_t *count, vkattn_option *options) {
+            return vkattn_explain(get(), &desc, count, options, sizeof *options);
+        });
     }
 
     // Builds what plans of these problems need, on so many threads.
@@ -386,12 +533,10 @@ class Context {
     }
 
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
-    Returned<std::vector<vkattn_candidate>> tune(const vkattn_attention_desc &desc) const {
-        return tuned(vkattn_tune, desc);
-    }
+    Returned<std::vector<Candidate>> tune(const vkattn_attention_desc &desc) const { return tuned(vkattn_tune, desc); }
 
     // The same of a linear layer.
-    Returned<std::vector<vkattn_candidate>> tune(const vkattn_linear_desc &desc) const {
+    Returned<std::vector<Candidate>> tune(const vkattn_linear_desc &desc) const {
         return tuned(vkattn_tune_linear, desc);
     }
 
@@ -438,14 +583,13 @@ class Context {
     }
 
     template <typename Desc>
-    Returned<std::vector<vkattn_candidate>> tuned(vkattn_result (*measure)(vkattn_context, const Desc *,
-                                                                           std::uint32_t *, vkattn_candidate *),
-                                                  const Desc &desc) const {
-        std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
-        auto count = static_cast<std::uint32_t>(candidates.size());
-        const vkattn_result result = measure(get(), &desc, &count, candidates.data());
-        candidates.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, candidates.size()) : 0);
-        return detail::returned(result, std::move(candidates));
+    Returned<std::vector<Candidate>> tuned(vkattn_result (*measure)(vkattn_context, const Desc *, std::uint32_t *,
+                                                                    vkattn_candidate *, std::size_t),
+                                           const Desc &desc) const {
+        return detail::list<vkattn_candidate>(VKATTN_MAX_CANDIDATES,
+                                              [&](std::uint32_t *count, vkattn_candidate *candidates) {
+                                                  return measure(get(), &desc, count, candidates, sizeof *candidates);
+                                              });
     }
 
     template <typename Desc>

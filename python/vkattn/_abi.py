@@ -4,14 +4,14 @@ import ctypes.util
 import operator
 import os
 import pathlib
-from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 TYPES = {"none": 0, "f32": 1, "f16": 2, "bf16": 3, "bool": 4, "i32": 5, "q8_0": 6, "q4_0": 7}
 ROLES = {name: number for number, name in enumerate((
     "workspace", "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths",
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
-    "bias", "multiplier", "residual", "tokens", "block_mask"))}
+    "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6}
@@ -63,9 +63,10 @@ def structure(name, *fields):
 
 
 Tensor = structure("vkattn_tensor", ("type", c_int), ("rank", c_uint32), ("shape", c_uint64 * 4), ("strides", c_uint64 * 4),
-                   ("offset", c_uint64))
-Binding = structure("vkattn_binding", ("role", c_int), ("buffer", c_uint64), ("offset", c_uint64))
-KernelSupport = structure("vkattn_kernel_support", ("kernel", c_int), ("supported", c_uint32), ("reason", c_char * 128))
+                   ("offset", c_uint64), ("next", c_void_p))
+Binding = structure("vkattn_binding", ("role", c_int), ("buffer", c_uint64), ("offset", c_uint64), ("bytes", c_uint64),
+                    ("next", c_void_p))
+KernelSupport = structure("vkattn_kernel_support", ("kernel", c_int), ("supported", c_uint32), ("reason", c_char_p))
 MatrixShape = structure("vkattn_matrix_shape", ("m", c_uint32), ("n", c_uint32), ("k", c_uint32), ("type", c_int))
 DeviceFacts = structure(
     "vkattn_device_facts", ("index", c_uint32), ("name", c_char * 256), ("driver_name", c_char * 256),
@@ -81,10 +82,10 @@ DeviceFacts = structure(
     ("integer_dot_product", c_uint32), ("mixed_integer_dot_product", c_uint32), ("vulkan_memory_model", c_uint32), ("subgroup_size_control", c_uint32),
     ("cooperative_matrix", c_uint32), ("cooperative_matrix_reductions", c_uint32), ("max_loop_iterations", c_uint32),
     ("pipeline_executable_properties", c_uint32), ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
-    ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 16), ("kernel_count", c_uint32),
-    ("kernels", KernelSupport * 8))
+    ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 32), ("kernel_count", c_uint32),
+    ("kernels", KernelSupport * 32))
 Trait = structure("vkattn_trait", ("name", c_int), ("value", c_uint64))
-MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
+MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ContextInfo = structure(
     "vkattn_context_info", ("get_instance_proc_addr", c_void_p), ("device_selector", c_char_p), ("enable_validation", c_uint32),
     ("message_callback", MESSAGE_CALLBACK), ("message_user", c_void_p), ("instance", c_void_p), ("physical_device", c_void_p),
@@ -92,13 +93,13 @@ ContextInfo = structure(
     ("enabled_extensions", c_void_p), ("enabled_extension_count", c_uint32), ("enabled_features", c_void_p),
     ("buffers_have_addresses", c_uint32), ("pipeline_cache", c_uint64), ("lock_queue", c_void_p), ("unlock_queue", c_void_p),
     ("lock_user", c_void_p), ("traits", POINTER(Trait)), ("trait_count", c_uint32), ("saved_data", c_char_p),
-    ("saved_bytes", c_uint64), ("capture_shaders", c_int))
-Check = structure("vkattn_check", ("name", c_char * 64), ("passed", c_uint32), ("reason", c_char * 128),
-                  ("milliseconds", c_double))
-Option = structure("vkattn_option", ("kernel", c_int), ("chosen", c_uint32), ("dispatches", c_uint32), ("shape", c_char * 96),
-                   ("obstacle", c_char * 256))
-Candidate = structure("vkattn_candidate", ("kernel", c_int), ("tile", c_char * 96), ("milliseconds", c_double),
-                      ("kept", c_uint32), ("reason", c_char * 128))
+    ("saved_bytes", c_uint64), ("capture_shaders", c_int), ("transfer_queue", c_void_p), ("transfer_queue_family", c_uint32),
+    ("debug_labels", c_uint32), ("memory", c_void_p), ("next", c_void_p))
+Check = structure("vkattn_check", ("name", c_char_p), ("passed", c_uint32), ("reason", c_char_p), ("milliseconds", c_double))
+Option = structure("vkattn_option", ("kernel", c_int), ("chosen", c_uint32), ("dispatches", c_uint32), ("shape", c_char_p),
+                   ("obstacle", c_char_p))
+Candidate = structure("vkattn_candidate", ("kernel", c_int), ("tile", c_char_p), ("milliseconds", c_double),
+                      ("kept", c_uint32), ("reason", c_char_p))
 Report = structure("vkattn_report", ("kernel", c_int), ("kernel_name", c_char_p), ("reason", c_char_p), ("dispatches", c_uint32))
 Requirements = structure("vkattn_requirements", ("workspace_bytes", c_uint64), ("workspace_alignment", c_uint64),
                          ("descriptor_sets", c_uint32), ("storage_buffer_descriptors", c_uint32),
@@ -111,21 +112,21 @@ AttentionDesc = structure(
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32),
     ("score_stage", c_int), ("scale", c_float), ("softcap", c_float), ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
-    ("kv_head_mapping", c_int), ("kernel", c_int))
+    ("kv_head_mapping", c_int), ("kernel", c_int), ("next", c_void_p))
 MergeDesc = structure(
     "vkattn_merge_desc", ("part_count", c_uint32), ("accumulate", c_uint32), ("partial_output", Tensor),
     ("partial_log_sum_exp", Tensor), ("output", Tensor), ("log_sum_exp", Tensor), ("partial_output_stride", c_uint64),
-    ("partial_log_sum_exp_stride", c_uint64))
+    ("partial_log_sum_exp_stride", c_uint64), ("next", c_void_p))
 LinearDesc = structure(
     "vkattn_linear_desc", *((name, Tensor) for name in ("input", "weight", "bias", "multiplier", "residual", "output")),
-    ("activation", c_int))
+    ("activation", c_int), ("next", c_void_p))
 NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("kind", c_int),
-                     ("epsilon", c_float))
-EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")))
+                     ("epsilon", c_float), ("next", c_void_p))
+EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")), ("next", c_void_p))
 RopeScaling = structure(
     "vkattn_rope_scaling", ("kind", c_int), ("factor", c_float), ("original_max_position", c_uint32),
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
-    ("attention_factor", c_float))
+    ("attention_factor", c_float), ("next", c_void_p))
 LayerConfig = structure(
     "vkattn_layer_config", ("kind", c_int), ("embed_dim", c_uint32), ("input_dim", c_uint32), ("num_heads", c_uint32),
     ("num_kv_heads", c_uint32), ("head_dim", c_uint32), ("kv_head_mapping", c_int), ("latent_dim", c_uint32),
@@ -133,11 +134,12 @@ LayerConfig = structure(
     ("q_lora_rank", c_uint32), ("kv_lora_rank", c_uint32), ("mla_form", c_int), ("decompress_lora_rank", c_uint32),
     ("ffn_dim", c_uint32), ("activation", c_int), ("norm_first", c_uint32), ("mlp_ratio", c_uint32), ("rope_theta", c_float),
     ("rope_interleaved", c_uint32), ("rope_scaling", RopeScaling), ("scale", c_float), ("softcap", c_float),
-    ("norm_epsilon", c_float))
-Weight = structure("vkattn_weight", ("name", c_char_p), ("tensor", Tensor), ("data", c_void_p))
+    ("norm_epsilon", c_float), ("next", c_void_p))
+Weight = structure("vkattn_weight", ("name", c_char_p), ("tensor", Tensor), ("data", c_void_p),
+                   ("buffer", c_uint64), ("buffer_offset", c_uint64), ("next", c_void_p))
 CacheInfo = structure("vkattn_cache_info", ("layer", c_void_p), ("kv_heads", c_uint32), ("head_dim", c_uint32),
                       ("v_head_dim", c_uint32), ("batch", c_uint32), ("capacity", c_uint32), ("key_type", c_int),
-                      ("value_type", c_int))
+                      ("value_type", c_int), ("next", c_void_p))
 LayerCall = structure(
     "vkattn_layer_call", *((name, Tensor) for name in (
         "query", "key", "value", "output", "past_key", "past_value", "present_key", "present_value", "attn_mask",
@@ -145,17 +147,18 @@ LayerCall = structure(
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32),
     *((name, Tensor) for name in ("key_padding_mask", "key_lengths", "attn_weights", "residual")),
     ("mask_flags", c_uint32), ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32),
-    ("past_len", c_uint32), ("kernel", c_int), ("cache", c_void_p))
+    ("past_len", c_uint32), ("kernel", c_int), ("cache", c_void_p), ("next", c_void_p))
 EstimateInfo = structure(
     "vkattn_estimate_info", ("batch", c_uint32), ("prefill_len", c_uint64), ("context_len", c_uint64), ("weight_type", c_int),
-    ("cache_type", c_int), ("memory_bytes", c_uint64), ("num_layers", c_uint32), ("with_biases", c_uint32), ("causal", c_uint32))
+    ("cache_type", c_int), ("memory_bytes", c_uint64), ("num_layers", c_uint32), ("with_biases", c_uint32), ("causal", c_uint32),
+    ("next", c_void_p))
 EstimateResult = structure(
     "vkattn_estimate_result", ("parameters", c_uint64), ("weight_bytes", c_uint64), ("cache_bytes_per_token", c_uint64),
     ("cache_bytes", c_uint64), ("prefill_projection_flops", c_double), ("prefill_attention_flops", c_double),
     ("decode_projection_flops", c_double), ("decode_attention_flops", c_double), ("decode_bytes", c_uint64),
     ("decode_intensity", c_double), ("max_context_len", c_uint64), ("max_sequences", c_uint64))
 
-STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Candidate, Report,
+STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult)
 
@@ -164,14 +167,14 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_version": (c_char_p, ()),
     "vkattn_trait_text": (c_char_p, (c_int,)),
     "vkattn_tensor_bytes": (c_uint64, (POINTER(Tensor),)),
-    "vkattn_enumerate_devices": (c_int, (c_void_p, POINTER(c_uint32), POINTER(DeviceFacts))),
+    "vkattn_enumerate_devices": (c_int, (c_void_p, POINTER(c_uint32), POINTER(DeviceFacts), c_size_t)),
     "vkattn_context_create": (c_int, (POINTER(ContextInfo), POINTER(c_void_p))),
     "vkattn_context_destroy": (None, (c_void_p,)),
-    "vkattn_context_facts": (c_int, (c_void_p, POINTER(DeviceFacts))),
+    "vkattn_context_facts": (c_int, (c_void_p, POINTER(DeviceFacts), c_size_t)),
     "vkattn_context_save": (c_int, (c_void_p, POINTER(c_uint64), c_void_p)),
-    "vkattn_self_test": (c_int, (c_void_p, POINTER(c_uint32), POINTER(Check))),
-    "vkattn_tune": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_uint32), POINTER(Candidate))),
-    "vkattn_tune_linear": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_uint32), POINTER(Candidate))),
+    "vkattn_self_test": (c_int, (c_void_p, POINTER(c_uint32), POINTER(Check), c_size_t)),
+    "vkattn_tune": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_uint32), POINTER(Candidate), c_size_t)),
+    "vkattn_tune_linear": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_uint32), POINTER(Candidate), c_size_t)),
     "vkattn_buffer_create": (c_int, (c_void_p, c_uint64, POINTER(c_void_p))),
     "vkattn_buffer_destroy": (None, (c_void_p,)),
     "vkattn_buffer_handle": (c_uint64, (c_void_p,)),
@@ -182,8 +185,8 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_linear_plan": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_void_p))),
     "vkattn_norm_plan": (c_int, (c_void_p, POINTER(NormDesc), POINTER(c_void_p))),
     "vkattn_embedding_plan": (c_int, (c_void_p, POINTER(EmbeddingDesc), POINTER(c_void_p))),
-    "vkattn_plan_report": (None, (c_void_p, POINTER(Report))),
-    "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements))),
+    "vkattn_plan_report": (None, (c_void_p, POINTER(Report), c_size_t)),
+    "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements), c_size_t)),
     "vkattn_run": (c_int, (c_void_p, POINTER(Binding), c_uint32, POINTER(c_double))),
     "vkattn_plan_destroy": (None, (c_void_p,)),
     "vkattn_layer_create": (c_int, (c_void_p, POINTER(LayerConfig), POINTER(Weight), c_uint32, POINTER(c_void_p))),
@@ -193,11 +196,11 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_cache_create": (c_int, (c_void_p, POINTER(CacheInfo), POINTER(c_void_p))),
     "vkattn_cache_destroy": (None, (c_void_p,)),
     "vkattn_cache_bytes": (c_uint64, (c_void_p,)),
-    "vkattn_cache_lengths": (c_int, (c_void_p, POINTER(c_uint32))),
+    "vkattn_cache_lengths": (c_int, (c_void_p, POINTER(c_uint32), POINTER(c_uint32))),
     "vkattn_cache_rewind": (c_int, (c_void_p, c_uint32, c_uint32)),
     "vkattn_cache_copy_sequence": (c_int, (c_void_p, c_uint32, c_void_p, c_uint32)),
     "vkattn_cache_read": (c_int, (c_void_p, c_int, c_uint32, POINTER(c_float), c_uint64)),
-    "vkattn_estimate": (c_int, (POINTER(LayerConfig), POINTER(EstimateInfo), POINTER(EstimateResult))),
+    "vkattn_estimate": (c_int, (POINTER(LayerConfig), POINTER(EstimateInfo), POINTER(EstimateResult), c_size_t)),
 }
 
 

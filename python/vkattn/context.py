@@ -74,9 +74,9 @@ def _facts(raw):
 def devices():
     """Every Vulkan device with its facts, in the order of the loader."""
     count = ctypes.c_uint32()
-    call("vkattn_enumerate_devices", None, count, None)
+    call("vkattn_enumerate_devices", None, count, None, 0)
     raw = (_abi.DeviceFacts * max(count.value, 1))()
-    call("vkattn_enumerate_devices", None, count, raw)
+    call("vkattn_enumerate_devices", None, count, raw, ctypes.sizeof(_abi.DeviceFacts))
     return [_facts(each) for each in raw[:count.value]]
 
 
@@ -131,7 +131,7 @@ class Context:
     """
 
     def __init__(self, device="", *, validation=False, traits="", saved=b""):
-        callback = _abi.MESSAGE_CALLBACK(lambda _, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
+        callback = _abi.MESSAGE_CALLBACK(lambda _, severity, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
         known = traits_of(traits)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
                                 message_callback=callback, traits=known, trait_count=len(known),
@@ -152,7 +152,7 @@ class Context:
     def facts(self):
         """The device's facts, with the verdicts of the self-test, as a dict."""
         raw = _abi.DeviceFacts()
-        call("vkattn_context_facts", self.handle.raw, raw)
+        call("vkattn_context_facts", self.handle.raw, raw, ctypes.sizeof(raw))
         return _facts(raw)
 
     def save(self):
@@ -166,7 +166,7 @@ class Context:
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context."""
         count, checks = ctypes.c_uint32(_abi.MAX_CHECKS), (_abi.Check * _abi.MAX_CHECKS)()
-        call("vkattn_self_test", self.handle.raw, count, checks)
+        call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
                 for check in checks[:count.value]]
 
@@ -175,7 +175,7 @@ class Context:
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
         count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
         with self._lock:
-            call(tune, self.handle.raw, desc, count, candidates)
+            call(tune, self.handle.raw, desc, count, candidates, ctypes.sizeof(_abi.Candidate))
             self.plans.clear()
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates[:count.value]]
@@ -213,7 +213,7 @@ class Context:
             room = self._rooms[role] = (Handle(raw, "vkattn_buffer_destroy", self.handle), size)
         if upload:  # straight from the array's memory
             call("vkattn_buffer_write", room[0].raw, 0, array.ctypes.data, array.nbytes)
-        return _abi.Binding(_abi.ROLES[role], _library.vkattn_buffer_handle(room[0].raw), 0)
+        return _abi.Binding(_abi.ROLES[role], _library.vkattn_buffer_handle(room[0].raw))
 
 
 _default, _default_lock = None, threading.Lock()

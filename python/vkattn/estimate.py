@@ -43,5 +43,5 @@ def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=No
     raw_info = _abi.EstimateInfo(weight_type=weight, cache_type=weight if cache_type is None
                                  else _number(cache_type, _abi.TYPES, "cache_type"), **info)
     result = _abi.EstimateResult()
-    call("vkattn_estimate", config, raw_info, result)
+    call("vkattn_estimate", config, raw_info, result, ctypes.sizeof(result))
     return Estimate(**{name: getattr(result, name) for name, _ in _abi.EstimateResult._fields_})

@@ -106,7 +106,7 @@ class Cache:
     def lengths(self):
         """Tokens that each sequence holds."""
         numbers = (ctypes.c_uint32 * self.batch)()
-        call("vkattn_cache_lengths", self.handle.raw, numbers)
+        call("vkattn_cache_lengths", self.handle.raw, ctypes.c_uint32(len(numbers)), numbers)
         return list(numbers)
 
     def rewind(self, sequence, length):

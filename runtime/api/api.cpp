@@ -17,6 +17,7 @@
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/support/usage.hpp"
 #include "runtime/trials/ready_context.hpp"
 #include "runtime/trials/saved_state.hpp"
@@ -24,9 +25,9 @@
 #include "runtime/trials/tuning.hpp"
 #include "runtime/vulkan/device_query.hpp"
 #include "runtime/vulkan/memory.hpp"
+#include "runtime/vulkan/submissions.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 
@@ -41,7 +42,8 @@ struct vkattn_context_opaque {
 
 // What is made with a context uses it until it is destroyed.
 struct vkattn_buffer_opaque {
-    vkattn_buffer_opaque(vkattn_context in, uint64_t bytes) : context(in->usage), buffer(in->context, bytes) {}
+    vkattn_buffer_opaque(vkattn_context in, uint64_t bytes)
+        : context(in->usage), buffer(in->context, bytes, "vkattn buffer") {}
     InUse context;
     Usage usage{"buffer"};
     Buffer buffer;
@@ -100,45 +102,70 @@ void destroy(Object *object) {
     delete object;
 }
 
+// The same of a description, which has no extensions.
+template <class Desc>
+void require_desc(const Desc *desc) {
+    require_given(desc, "desc");
+    require_no_extensions(desc->next, "desc");
+}
+
 // Creates the plan that build(PlanBuilder &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
     return create(plan, "plan", [&] {
         require_given(context, "context");
-        require_given(desc, "desc");
+        require_desc(desc);
         PlanBuilder builder(context->context);
         build(builder);
         return std::make_unique<vkattn_plan_opaque>(context, builder.build());
     });
 }
 
+// What a call last showed to its thread, whose texts stay until the next: see vkattn_check, _candidate and _option.
+template <class Result>
+const std::vector<Result> &shown(std::vector<Result> results) {
+    thread_local std::vector<Result> last;
+    return last = std::move(results);
+}
+
 vkattn_check told(const Check &check) {
-    vkattn_check each{};
-    each.passed = check.reason.empty() ? 1 : 0;
-    each.milliseconds = check.milliseconds;
-    std::snprintf(each.name, sizeof each.name, "%s", check.name.c_str());
-    std::snprintf(each.reason, sizeof each.reason, "%s", check.reason.c_str());
-    return each;
+    return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds};
+}
+
+vkattn_candidate told(const Candidate &candidate) {
+    return {candidate.kernel, candidate.tile.c_str(), candidate.milliseconds, candidate.kept ? 1U : 0U,
+            candidate.reason.c_str()};
+}
+
+vkattn_option told(const Explanation &option) {
+    return {option.kernel, option.chosen ? 1U : 0U, option.dispatches, option.shape.c_str(), option.obstacle.c_str()};
+}
+
+// Its reasons are those of caps, or static.
+vkattn_device_facts told(const DeviceCaps &caps) {
+    vkattn_device_facts facts = caps;
+    list_kernels(caps, facts);
+    return facts;
+}
+
+// Writes what a call found into the room that the caller has for it.
+template <class Result>
+void show(std::vector<Result> results, uint32_t *count, void *to, size_t stride) {
+    using Told = decltype(told(std::declval<const Result &>()));
+    std::vector<Told> all;
+    for (const Result &result : shown(std::move(results))) all.push_back(told(result));
+    write_structures(std::span<const Told>(all), count, to, stride);
 }
 
 // Tunes the problem that check(desc) makes of a description.
 template <class Desc, class Check>
 vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *count, vkattn_candidate *candidates,
-                        Check &&check) {
+                        size_t stride, Check &&check) {
     return guard([&] {
         require_given(context, "context");
-        require_given(desc, "desc");
+        require_desc(desc);
         require_given(count, "count");
-        const std::vector<Candidate> all = tune(context->context, check(*desc));
-        for (size_t i = 0; candidates != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
-            candidates[i] = {};
-            candidates[i].kernel = all[i].kernel;
-            candidates[i].milliseconds = all[i].milliseconds;
-            candidates[i].kept = all[i].kept ? 1 : 0;
-            std::snprintf(candidates[i].tile, sizeof candidates[i].tile, "%s", all[i].tile.c_str());
-            std::snprintf(candidates[i].reason, sizeof candidates[i].reason, "%s", all[i].reason.c_str());
-        }
-        *count = static_cast<uint32_t>(all.size());
+        show(tune(context->context, check(*desc)), count, candidates, stride);
     });
 }
 
@@ -157,15 +184,12 @@ uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
 }
 
 vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
-                                       vkattn_device_facts *facts) {
+                                       vkattn_device_facts *facts, size_t stride) {
     return guard([&] {
         require_given(count, "count");
-        const std::vector<DeviceCaps> devices = enumerate_devices(get_instance_proc_addr);
-        for (size_t i = 0; facts != nullptr && i < std::min<size_t>(*count, devices.size()); ++i) {
-            facts[i] = devices[i];
-            list_kernels(devices[i], facts[i]);
-        }
-        *count = static_cast<uint32_t>(devices.size());
+        std::vector<vkattn_device_facts> all;
+        for (const DeviceCaps &device : enumerate_devices(get_instance_proc_addr)) all.push_back(told(device));
+        write_structures(std::span<const vkattn_device_facts>(all), count, facts, stride);
     });
 }
 
@@ -184,13 +208,11 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
 
 void vkattn_context_destroy(vkattn_context context) { destroy(context); }
 
-vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts) {
+vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts, size_t size) {
     return guard([&] {
         require_given(context, "context");
         require_given(facts, "facts");
-        const std::shared_ptr<const DeviceCaps> caps = context->context.judged_caps();
-        *facts = *caps;
-        list_kernels(*caps, *facts);
+        write_structure(told(context->context.shown_caps()), facts, size);
     });
 }
 
@@ -207,14 +229,13 @@ vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void 
     });
 }
 
-vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks) {
+vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride) {
     return guard([&] {
         require_given(context, "context");
         require_given(count, "count");
-        std::vector<vkattn_check> all;
-        self_test(context->context, [&](const Check &check) { all.push_back(told(check)); });
-        if (checks != nullptr) std::copy_n(all.begin(), std::min<size_t>(*count, all.size()), checks);
-        *count = static_cast<uint32_t>(all.size());
+        std::vector<Check> all;
+        self_test(context->context, [&](const Check &check) { all.push_back(check); });
+        show(std::move(all), count, checks, stride);
     });
 }
 
@@ -284,15 +305,41 @@ vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *da
     });
 }
 
-void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements) {
-    if (plan != nullptr && requirements != nullptr) *requirements = plan->plan->requirements();
+vkattn_result vkattn_buffer_upload(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes,
+                                   const vkattn_sync *sync) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
+        buffer->buffer.upload(offset, data, bytes, sync);
+    });
 }
 
-void vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
+vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes,
+                                     const vkattn_sync *sync) {
+    return guard([&] {
+        require_range(buffer, offset, data, bytes);
+        const InUse use(buffer->usage);
+        buffer->buffer.download(offset, data, bytes, sync);
+    });
+}
+
+vkattn_result vkattn_wait(vkattn_context context) {
+    return guard([&] {
+        require_given(context, "context");
+        context->context.submissions().wait();
+    });
+}
+
+void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements, size_t size) {
+    if (plan != nullptr && requirements != nullptr) write_structure(plan->plan->requirements(), requirements, size);
+}
+
+void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size_t size) {
     if (plan == nullptr || report == nullptr) return;
     const Plan &own = *plan->plan;
-    *report = {own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
-               static_cast<uint32_t>(own.steps().size())};
+    const vkattn_report told{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
+                             static_cast<uint32_t>(own.steps().size())};
+    write_structure(told, report, size);
 }
 
 vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {
@@ -326,6 +373,16 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
     });
 }
 
+vkattn_result vkattn_submit(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count,
+                            const vkattn_sync *sync) {
+    return guard([&] {
+        require_given(plan, "plan");
+        require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const InUse use(plan->usage);
+        plan->plan->submit({bindings, binding_count}, sync);
+    });
+}
+
 void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
@@ -336,21 +393,12 @@ vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attenti
 }
 
 vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                             vkattn_option *options) {
+                             vkattn_option *options, size_t stride) {
     return guard([&] {
         require_given(context, "context");
-        require_given(desc, "desc");
+        require_desc(desc);
         require_given(count, "count");
-        const std::vector<Explanation> all = explain_attention(context->context, *desc);
-        for (size_t i = 0; options != nullptr && i < std::min<size_t>(*count, all.size()); ++i) {
-            options[i] = {};
-            options[i].kernel = all[i].kernel;
-            options[i].chosen = all[i].chosen ? 1 : 0;
-            options[i].dispatches = all[i].dispatches;
-            std::snprintf(options[i].shape, sizeof options[i].shape, "%s", all[i].shape.c_str());
-            std::snprintf(options[i].obstacle, sizeof options[i].obstacle, "%s", all[i].obstacle.c_str());
-        }
-        *count = static_cast<uint32_t>(all.size());
+        show(explain_attention(context->context, *desc), count, options, stride);
     });
 }
 
@@ -359,13 +407,14 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
     return guard([&] {
         require_given(context, "context");
         if (count != 0) require_given(descs, "descs");
+        for (const vkattn_attention_desc &desc : std::span(descs, count)) require_no_extensions(desc.next, "descs");
         prewarm(context->context, {descs, count}, threads);
     });
 }
 
 vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                          vkattn_candidate *candidates) {
-    return tune_with(context, desc, count, candidates, check_attention);
+                          vkattn_candidate *candidates, size_t stride) {
+    return tune_with(context, desc, count, candidates, stride, check_attention);
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
@@ -377,8 +426,8 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
 }
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
-                                 vkattn_candidate *candidates) {
-    return tune_with(context, desc, count, candidates, check_linear);
+                                 vkattn_candidate *candidates, size_t stride) {
+    return tune_with(context, desc, count, candidates, stride, check_linear);
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
@@ -419,12 +468,12 @@ void vkattn_cache_destroy(vkattn_cache cache) { destroy(cache); }
 
 uint64_t vkattn_cache_bytes(vkattn_cache cache) { return cache != nullptr ? cache->cache.bytes() : 0; }
 
-vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths) {
+vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths) {
     return guard([&] {
         require_given(cache, "cache");
-        require_given(lengths, "lengths");
+        require_given(count, "count");
         const InUse use(cache->usage);
-        std::ranges::copy(cache->cache.host_lengths(), lengths);
+        write_structures(cache->cache.host_lengths(), count, lengths, sizeof *lengths);
     });
 }
 

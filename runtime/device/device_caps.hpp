@@ -13,7 +13,7 @@ struct KernelVerdict {
     bool judged = false;
     bool passed = true;
     uint32_t failed_shapes = 0; // which of the device's matrix shapes, a bit each, it computed something else with
-    std::string reason;         // of what failed last; "": nothing did
+    std::string told;           // of what failed last: "self-test: wrong numbers"; "": nothing did
 };
 
 // What a device can do, as plain data: what kernels are chosen by. Device facts are read in vulkan/device_query, every

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace vkattn {
+namespace {
+
+constexpr std::string_view kSelfTest = "self-test: ";
+
+} // namespace
 
 bool Verdicts::test_before_use(vkattn_kernel kernel) {
     const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
@@ -39,7 +45,7 @@ void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
     applied_.reset();
     verdict.judged = true;
     verdict.passed = false;
-    verdict.reason = reason;
+    verdict.told = std::string(kSelfTest) + reason;
 }
 
 void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &reason) {
@@ -47,7 +53,7 @@ void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const
     KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
     applied_.reset();
     verdict.failed_shapes |= 1U << index;
-    verdict.reason = reason;
+    verdict.told = std::string(kSelfTest) + reason;
 }
 
 void Verdicts::rule_out_addresses() {
@@ -66,7 +72,7 @@ std::vector<SavedVerdict> Verdicts::save() const {
         verdict.passed = verdicts_[kernel].passed ? 1 : 0;
         verdict.without_addresses = addresses_ruled_out_ ? 1 : 0;
         verdict.failed_shapes = verdicts_[kernel].failed_shapes;
-        std::snprintf(verdict.reason, sizeof verdict.reason, "%s", verdicts_[kernel].reason.c_str());
+        std::snprintf(verdict.told, sizeof verdict.told, "%s", verdicts_[kernel].told.c_str());
     }
     return saved;
 }
@@ -75,7 +81,8 @@ void Verdicts::load(std::span<const SavedVerdict> saved) {
     for (const SavedVerdict &verdict : saved) {
         if (verdict.kernel >= VKATTN_KERNEL_COUNT) continue;
         const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
-        const std::string reason(verdict.reason, std::find(verdict.reason, std::end(verdict.reason), '\0'));
+        const std::string told(verdict.told, std::find(verdict.told, std::end(verdict.told), '\0'));
+        const std::string reason = told.substr(std::min(told.size(), kSelfTest.size()));
         if (verdict.without_addresses != 0) rule_out_addresses();
         for (uint32_t index = 0; index < 32; ++index)
             if ((verdict.failed_shapes >> index & 1) != 0) rule_out_matrix_shape(kernel, index, reason);

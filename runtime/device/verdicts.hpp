@@ -20,7 +20,7 @@ struct SavedVerdict {
     uint32_t passed;
     uint32_t without_addresses; // it passed with buffers bound, and not through device addresses
     uint32_t failed_shapes;     // see KernelVerdict
-    char reason[128];           // "" if nothing failed
+    char told[512];             // "" if nothing failed
 };
 
 // What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off.

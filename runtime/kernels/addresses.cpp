@@ -65,8 +65,8 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     return {(dims > 128 ? 1 : subgroups) * caps.subgroup_size, step, reads_ahead};
 }
 
-std::string missing(const DeviceCaps &caps) {
-    if (std::string arrays = obstacle_of_arrays(caps); !arrays.empty()) return arrays;
+const char *missing(const DeviceCaps &caps) {
+    if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
     if (!module_is_built(Module::kFlashAddresses)) return "built without kernels for CPU drivers";
     if (caps.traits.scalar_address_loads == 0) return "for CPU drivers alone: llvmpipe since Mesa 26";
     return caps.buffers_have_addresses != 0 ? "" : "buffers have no device addresses";

@@ -60,7 +60,7 @@ AttentionChoice best_of(const std::vector<KernelOption> &options, const DeviceCa
         const char *name = vkattn_kernel_name(option.kernel->kernel);
         if (option.obstacle.empty())
             return {option.kernel, {}, std::string(name).append(": ").append(option.kernel->merit).append(better)};
-        if (option.kernel->missing(caps).empty())
+        if (std::string_view(option.kernel->missing(caps)).empty())
             better.append("; not ").append(name).append(": ").append(option.obstacle);
     }
     fail(VKATTN_ERROR_UNSUPPORTED, "attention on ", caps.name, ": no kernel serves",

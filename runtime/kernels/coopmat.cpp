@@ -15,14 +15,14 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
     return type == factors || (factors == VKATTN_TYPE_F16 && is_quantised(type));
 }
 
-std::string missing(const DeviceCaps &caps) {
-    if (std::string arrays = obstacle_of_arrays(caps); !arrays.empty()) return arrays;
+const char *missing(const DeviceCaps &caps) {
+    if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
     if (!module_is_built(Module::kCoopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
     return obstacle_of_matrices(caps);
 }
 
 // VK_NV_cooperative_matrix2 is worth 0 to 2 % of what the loop over keys issues (bench/results/gpu-lab): no kernel of its own.
-std::string no_longer_there(const DeviceCaps &) { return "no longer a kernel of its own, expected coopmat or auto"; }
+const char *no_longer_there(const DeviceCaps &) { return "no longer a kernel of its own, expected coopmat or auto"; }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;

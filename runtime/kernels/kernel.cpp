@@ -4,7 +4,7 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <string_view>
 
 namespace vkattn {
 namespace {
@@ -22,9 +22,9 @@ const AttentionKernel &kernel_named(vkattn_kernel kernel) {
 }
 
 std::string why_off(const AttentionKernel &kernel, const DeviceCaps &caps) {
-    if (std::string missing = kernel.missing(caps); !missing.empty()) return missing;
+    if (const std::string missing = kernel.missing(caps); !missing.empty()) return missing;
     const KernelVerdict &verdict = caps.verdicts[static_cast<size_t>(kernel.kernel)];
-    return verdict.passed ? "" : "self-test: " + verdict.reason;
+    return verdict.passed ? "" : verdict.told;
 }
 
 bool can_run(vkattn_kernel kernel, const DeviceCaps &caps) { return why_off(kernel_named(kernel), caps).empty(); }
@@ -32,13 +32,12 @@ bool can_run(vkattn_kernel kernel, const DeviceCaps &caps) { return why_off(kern
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
     facts.kernel_count = 0;
     for (const AttentionKernel *kernel : kKernels) {
+        const std::string_view missing = kernel->missing(caps);
+        const KernelVerdict &verdict = caps.verdicts[static_cast<size_t>(kernel->kernel)];
         vkattn_kernel_support &support = facts.kernels[facts.kernel_count++];
-        std::string reason = why_off(*kernel, caps);
         support.kernel = kernel->kernel;
-        support.supported = reason.empty() ? 1 : 0;
-        const std::string &found = caps.verdicts[static_cast<size_t>(kernel->kernel)].reason; // of a matrix shape
-        if (reason.empty() && !found.empty()) reason = "self-test: " + found;
-        std::snprintf(support.reason, sizeof support.reason, "%s", reason.c_str());
+        support.supported = missing.empty() && verdict.passed ? 1 : 0;
+        support.reason = missing.empty() ? verdict.told.c_str() : missing.data();
     }
 }
 
@@ -52,9 +51,9 @@ std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &p
     return kernel.obstacle(problem, caps);
 }
 
-std::string nothing_missing(const DeviceCaps &) { return ""; }
+const char *nothing_missing(const DeviceCaps &) { return ""; }
 
-std::string obstacle_of_arrays(const DeviceCaps &caps) {
+const char *obstacle_of_arrays(const DeviceCaps &caps) {
     return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
 }
 

@@ -37,7 +37,7 @@ struct AttentionKernel {
     vkattn_kernel kernel; // what callers name it by
     const char *merit;    // why it is chosen where it is the best
     // What the device lacks for it; "": nothing.
-    std::string (*missing)(const DeviceCaps &caps);
+    const char *(*missing)(const DeviceCaps &caps);
     // Why it cannot serve the problem, beside what obstacle_of says of every kernel; "": it serves.
     std::string (*obstacle)(const AttentionProblem &problem, const DeviceCaps &caps);
     // Among the kernels that serve, the one with the highest is the best.
@@ -69,7 +69,7 @@ std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &p
 
 // What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
 // constants.
-std::string nothing_missing(const DeviceCaps &caps);
-std::string obstacle_of_arrays(const DeviceCaps &caps);
+const char *nothing_missing(const DeviceCaps &caps);
+const char *obstacle_of_arrays(const DeviceCaps &caps);
 
 } // namespace vkattn

@@ -18,15 +18,14 @@ bool suits(const vkattn_matrix_shape &shape) { return shape.n >= 8; }
 
 } // namespace
 
-std::string obstacle_of_matrices(const DeviceCaps &caps) {
+const char *obstacle_of_matrices(const DeviceCaps &caps) {
     const DeviceFeatures &used = caps.features;
     if (caps.cooperative_matrix == 0) return "no VK_KHR_cooperative_matrix";
     if (!used.cooperative_matrix) return "cooperativeMatrix is not enabled";
     if (!used.vulkan_memory_model) return "vulkanMemoryModel is not enabled";
     if ((caps.subgroup_features & kSubgroupNeeded) != kSubgroupNeeded) return "no subgroup votes and shuffles";
     if (const uint32_t widest = caps.traits.widest_matrix_subgroup; widest != 0 && caps.subgroup_size > widest)
-        return text("subgroups of ", caps.subgroup_size, ", expected at most ", widest,
-                    ": the driver's compiler crashes");
+        return "its subgroups are wider than the driver's compiler takes matrices in (widest_matrix_subgroup)";
     if (caps.matrix_shape_count == 0)
         return "no matrix shape multiplies f16 or bf16 into f32, m and k powers of two from 8 on";
     return "";

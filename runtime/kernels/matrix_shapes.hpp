@@ -8,7 +8,7 @@
 namespace vkattn {
 
 // What the device lacks for cooperative matrices; "": nothing.
-std::string obstacle_of_matrices(const DeviceCaps &caps);
+const char *obstacle_of_matrices(const DeviceCaps &caps);
 
 // Whether a kernel can multiply in the shape at this index of the device's list, and tests have not ruled that out.
 bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index);

@@ -6,7 +6,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/vulkan/submit.hpp"
+#include "runtime/vulkan/submissions.hpp"
 #include "shaders/interface/advance_lengths.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t widt
     return normalised(layout, name);
 }
 
-std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layout) {
-    auto buffer = std::make_unique<Buffer>(context, extent_bytes(layout));
+std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layout, const char *name) {
+    auto buffer = std::make_unique<Buffer>(context, extent_bytes(layout), name);
     // rows that no token has reached are read, under a mask: they must not hold what another program left
-    submit_and_wait(context, [&](VkCommandBuffer commands) {
+    context.submissions().run([&](VkCommandBuffer commands) {
         context.vk().vkCmdFillBuffer(commands, buffer->handle(), 0, VK_WHOLE_SIZE, 0);
     });
     return buffer;
@@ -45,9 +45,9 @@ Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), siz
     lengths_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch});
     require_bindable(context.caps(), key_layout_, "cache");
     require_bindable(context.caps(), value_layout_, "cache");
-    keys_ = make_buffer(context, key_layout_);
-    if (sizes.value_width > 0) values_ = make_buffer(context, value_layout_);
-    lengths_ = make_buffer(context, lengths_layout_);
+    keys_ = make_buffer(context, key_layout_, "vkattn cache keys");
+    if (sizes.value_width > 0) values_ = make_buffer(context, value_layout_, "vkattn cache values");
+    lengths_ = make_buffer(context, lengths_layout_, "vkattn cache lengths");
     host_lengths_.resize(sizes.batch);
 }
 
@@ -110,7 +110,7 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
             b.capacity, " that this cache has room for");
     if (&from == this && from_sequence == to_sequence) return;
-    submit_and_wait(context_, [&](VkCommandBuffer commands) {
+    context_.submissions().run([&](VkCommandBuffer commands) {
         copy_rows(commands, from.keys(), from_sequence, keys(), to_sequence, rows);
         copy_rows(commands, from.values(), from_sequence, values(), to_sequence, rows);
     });
@@ -129,7 +129,7 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     source.tensor.shape[0] = 1;
     source.tensor.shape[2] = rows;
     source.tensor.offset = sequence * part.tensor.strides[0];
-    Buffer buffer(context_, values.size_bytes());
+    Buffer buffer(context_, values.size_bytes(), "vkattn cache read");
     PlanBuilder builder(context_);
     add_kv_append(builder, {.source = source,
                             .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}});

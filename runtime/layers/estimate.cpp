@@ -3,6 +3,7 @@
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <limits>
@@ -159,10 +160,12 @@ vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_
 } // namespace vkattn
 
 vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,
-                              vkattn_estimate_result *result) {
+                              vkattn_estimate_result *result, size_t size) {
     return vkattn::guard([&] {
         vkattn::require(config != nullptr, "config is NULL, expected a layer's configuration");
         vkattn::require(result != nullptr, "result is NULL, expected room for the estimate");
-        *result = vkattn::estimate(*config, info != nullptr ? *info : vkattn_estimate_info{});
+        vkattn::require_no_extensions(info != nullptr ? info->next : nullptr, "info");
+        vkattn::write_structure(vkattn::estimate(*config, info != nullptr ? *info : vkattn_estimate_info{}), result,
+                                size);
     });
 }

@@ -12,6 +12,7 @@
 #include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -53,8 +54,13 @@ void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs
                     text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
     else if (!is_float(type))
         add_problem(problems, text(weight.name, " has type ", type_name(type), ", expected F32, F16 or BF16"));
-    else if (weight.data == nullptr)
-        add_problem(problems, text(weight.name, " has data NULL, expected its values"));
+    else if ((weight.data == nullptr) == (weight.buffer == VK_NULL_HANDLE))
+        add_problem(problems,
+                    text(weight.name, weight.data == nullptr ? " has neither data nor buffer" : " has data and buffer",
+                         ", expected one of the two"));
+    else if (weight.buffer_offset % kWeightAlignment != 0 && weight.buffer != VK_NULL_HANDLE)
+        add_problem(problems, text(weight.name, " has buffer_offset ", weight.buffer_offset,
+                                   ", expected a multiple of ", kWeightAlignment));
 }
 
 void check_weights(std::span<const vkattn_weight> weights, std::span<const WeightSpec> specs) {
@@ -62,6 +68,7 @@ void check_weights(std::span<const vkattn_weight> weights, std::span<const Weigh
     std::map<std::string, int> given;
     for (const vkattn_weight &weight : weights) {
         require(weight.name != nullptr, "weights: a name is NULL, expected a string");
+        require_no_extensions(weight.next, weight.name);
         if (++given[weight.name] == 2) add_problem(problems, text(weight.name, " is given twice"));
         check_weight(weight, specs, problems);
     }
@@ -105,8 +112,10 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     if (rope_dims(config_) > 0) {
         frequencies =
             vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta), config_.rope_scaling);
-        weights.push_back(
-            {kRopeFrequencies, contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()}), frequencies.data()});
+        vkattn_weight &table = weights.emplace_back();
+        table.name = kRopeFrequencies;
+        table.tensor = contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()});
+        table.data = frequencies.data();
     }
     uint64_t bytes = 0;
     for (const vkattn_weight &weight : weights) {
@@ -116,11 +125,14 @@ void Layer::upload(std::span<const vkattn_weight> given) {
         View &view = weights_[weight.name];
         view.tensor = normalised(tensor, weight.name);
         view.source.kind = Source::Kind::kOwned;
-        view.source.offset = bytes;
-        bytes += round_up(extent_bytes(view.tensor), kWeightAlignment);
+        view.source.buffer = weight.buffer;
+        view.source.offset = weight.data != nullptr ? bytes : weight.buffer_offset;
+        if (weight.data != nullptr) bytes += round_up(extent_bytes(view.tensor), kWeightAlignment);
     }
-    buffer_ = std::make_unique<Buffer>(context_, bytes);
+    if (bytes == 0) return;
+    buffer_ = std::make_unique<Buffer>(context_, bytes, "vkattn weights");
     for (const vkattn_weight &weight : weights) {
+        if (weight.data == nullptr) continue;
         View &view = weights_[weight.name];
         view.source.buffer = buffer_->handle();
         buffer_->write(view.source.offset, weight.data, bytes_of(view.tensor.type, extent_elements(view.tensor)));
@@ -211,6 +223,8 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 } // namespace
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
+    require_no_extensions(config.next, "config");
+    require_no_extensions(config.rope_scaling.next, "rope_scaling");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");
@@ -233,6 +247,7 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 }
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
+    require_no_extensions(call.next, "call");
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
@@ -253,6 +268,7 @@ CacheSizes cache_sizes(const vkattn_layer_config &config) {
 }
 
 CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context) {
+    require_no_extensions(info.next, "info");
     CacheSizes sizes{};
     if (layer != nullptr) {
         require(&layer->context() == &context, "layer: of another context, expected one of this context");

@@ -62,8 +62,8 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
 
 void plan_kv_append(PlanBuilder &builder, const vkattn_kv_append_desc &desc) {
     const KvAppend append = checked(desc);
-    add_kv_append(builder, {.source = role_view(append.source, VKATTN_ROLE_KEY),
-                            .cache = role_view(append.cache, VKATTN_ROLE_PRESENT_KEY),
+    add_kv_append(builder, {.source = role_view(append.source, VKATTN_ROLE_SOURCE),
+                            .cache = role_view(append.cache, VKATTN_ROLE_CACHE),
                             .offset = append.offset,
                             .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
                             .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),

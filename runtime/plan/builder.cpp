@@ -11,8 +11,9 @@ namespace vkattn {
 namespace {
 
 Step::Bound bound_of(PlanBuilder &builder, const View &view) {
-    if (view.source.kind == Source::Kind::kRole) builder.use_role(view.source.role);
     const vkattn_tensor &tensor = view.tensor;
+    if (view.source.kind == Source::Kind::kRole)
+        builder.use_role(view.source.role, view.source.offset + extent_bytes(tensor));
     return {view.source, bytes_of(tensor.type, tensor.offset), bytes_of(tensor.type, span_elements(tensor))};
 }
 
@@ -40,8 +41,8 @@ void PlanBuilder::empty_steps() {
             if (address.push_word != 0) address.bound = nothing;
         step.groups = {0, 0, 0};
     }
-    plan_->roles_ = {};
-    use_role(VKATTN_ROLE_WORKSPACE);
+    plan_->role_bytes_ = {};
+    use_role(VKATTN_ROLE_WORKSPACE, kBytes);
     plan_->workspace_bytes_ = kBytes;
 }
 

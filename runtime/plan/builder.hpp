@@ -24,8 +24,11 @@ class PlanBuilder {
     // The plan, with its pipelines; nothing may be added after it.
     std::unique_ptr<const Plan> build();
 
-    // A role's region must hold what is bound to it.
-    void use_role(vkattn_role role) { plan_->roles_[static_cast<size_t>(role)] = true; }
+    // A role's region must hold so many bytes.
+    void use_role(vkattn_role role, uint64_t bytes) {
+        uint64_t &most = plan_->role_bytes_[static_cast<size_t>(role)];
+        most = std::max(most, bytes);
+    }
     Source reserve_workspace(uint64_t bytes);
     // What is reserved between two calls of it is given to whoever reserves next, after a barrier.
     void reuse_workspace(uint64_t from);

@@ -2,9 +2,10 @@
 
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 #include "runtime/vulkan/memory.hpp"
-#include "runtime/vulkan/submit.hpp"
+#include "runtime/vulkan/submissions.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -44,7 +45,9 @@ constexpr const char *kRoleNames[] = {"workspace",
                                       "multiplier",
                                       "residual",
                                       "tokens",
-                                      "block_mask"};
+                                      "block_mask",
+                                      "source",
+                                      "cache"};
 static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.
@@ -143,14 +146,30 @@ vkattn_requirements Plan::requirements() const {
     return result;
 }
 
+// What of its buffer a binding gives to its role.
+uint64_t Plan::region_bytes(const vkattn_binding &binding) const {
+    const char *name = role_name(binding.role);
+    const std::optional<uint64_t> own = context_.buffer_bytes(binding.buffer);
+    if (!own.has_value()) {
+        require(binding.bytes != 0, "bindings: role ", name,
+                " has bytes 0, expected the size of its region, since the "
+                "buffer is not one of vkattn's");
+        return binding.bytes;
+    }
+    require(binding.offset <= *own && binding.bytes <= *own - binding.offset, "bindings: role ", name, " has offset ",
+            binding.offset, " and bytes ", binding.bytes, ", expected a region within the buffer's ", *own, " bytes");
+    return binding.bytes != 0 ? binding.bytes : *own - binding.offset;
+}
+
 Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
     Regions regions{};
     for (const vkattn_binding &binding : bindings) {
+        require_no_extensions(binding.next, "bindings");
         const auto role = static_cast<uint32_t>(binding.role);
         require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
         const char *name = role_name(binding.role);
-        require(roles_[role] || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
-                " is not used by this plan, expected only the tensors of its description");
+        require(role_bytes_[role] != 0 || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ",
+                name, " is not used by this plan, expected only the tensors of its description");
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
         require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
@@ -158,10 +177,14 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
             role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : kBindingAlignment;
         require(binding.offset % alignment == 0, "bindings: role ", name, " has offset ", binding.offset,
                 ", expected a multiple of ", alignment);
+        const uint64_t bytes = region_bytes(binding);
+        const uint64_t needed = role == VKATTN_ROLE_WORKSPACE ? workspace_bytes_ : role_bytes_[role];
+        require(bytes >= needed, "bindings: role ", name, " has a region of ", bytes, " bytes, expected at least ",
+                needed);
         regions[role] = &binding;
     }
     for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
-        require(!roles_[role] || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
+        require(role_bytes_[role] == 0 || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
                 " is missing, expected a region for it");
     return regions;
 }
@@ -187,10 +210,13 @@ void Plan::record(const vkattn_record_info &info) const {
     require(info.command_buffer != VK_NULL_HANDLE,
             "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
     require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
+    require_no_extensions(info.next, "info");
     const Regions regions = match({info.bindings, info.binding_count});
     const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
+    context_.debug_labels().begin(info.command_buffer, "vkattn plan");
     for (size_t i = 0; i < steps_.size(); ++i)
         record_step(info.command_buffer, steps_[i], regions, sets.empty() ? VK_NULL_HANDLE : sets[i]);
+    context_.debug_labels().end(info.command_buffer);
 }
 
 Plan::Region Plan::region_of(const Step::Bound &bound, const Regions &regions) const {
@@ -239,6 +265,7 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     Descriptors descriptors;
     describe(step, regions, set, push, descriptors);
     if (step.barrier_before) record_barrier(commands);
+    context_.debug_labels().begin(commands, module_name(step.pipeline->module));
     const VkPipelineLayout layout = step.pipeline->layout;
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {
@@ -250,29 +277,64 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     }
     vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
     vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+    context_.debug_labels().end(commands);
 }
 
-double Plan::run(std::span<const vkattn_binding> bindings) const {
-    std::vector<vkattn_binding> all(bindings.begin(), bindings.end());
-    const bool has_workspace = std::any_of(
-        all.begin(), all.end(), [](const vkattn_binding &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
-    std::optional<Buffer> workspace;
+// The bindings, with a workspace of their own where none is given.
+struct Plan::Bindings {
+    std::vector<vkattn_binding> all;
+    std::shared_ptr<Buffer> workspace; // or NULL
+};
+
+Plan::Bindings Plan::with_workspace(std::span<const vkattn_binding> bindings) const {
+    Bindings result{{bindings.begin(), bindings.end()}, nullptr};
+    const bool has_workspace =
+        std::ranges::any_of(bindings, [](const auto &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
     if (!has_workspace && workspace_bytes_ > 0) {
-        workspace.emplace(context_, workspace_bytes_);
-        all.push_back({VKATTN_ROLE_WORKSPACE, workspace->handle(), 0});
+        result.workspace = std::make_shared<Buffer>(context_, workspace_bytes_, "vkattn workspace");
+        result.all.push_back({VKATTN_ROLE_WORKSPACE, result.workspace->handle(), 0, 0, nullptr});
     }
-    match(all); // before anything is created
+    match(result.all); // before anything is created
+    return result;
+}
+
+void Plan::record_all(VkCommandBuffer commands, VkDescriptorPool pool, const Bindings &bindings) const {
+    record({commands, pool, bindings.all.data(), static_cast<uint32_t>(bindings.all.size()), nullptr});
+}
+
+// Counts what a run holds; takes it back if nothing was submitted.
+template <class Submit>
+void Plan::hold_while(Submit &&submit) const {
     const std::unique_ptr<RunHold> hold = hold_ ? hold_() : nullptr;
     try {
-        const TemporaryPool pool(context_, requirements());
-        return submit_and_time(context_, [&](VkCommandBuffer commands) {
-            record({commands, pool.handle(), all.data(), static_cast<uint32_t>(all.size())});
-        });
+        submit();
     } catch (const std::exception &error) { // nothing was submitted, unless the device was lost on the way
         const auto *known = dynamic_cast<const Error *>(&error);
         if (hold != nullptr && (known == nullptr || known->result() != VKATTN_ERROR_DEVICE_LOST)) hold->not_submitted();
         throw;
     }
+}
+
+double Plan::run(std::span<const vkattn_binding> bindings) const {
+    const Bindings all = with_workspace(bindings);
+    double milliseconds = -1.0;
+    hold_while([&] {
+        const TemporaryPool pool(context_, requirements());
+        milliseconds = context_.submissions().run_and_time(
+            [&](VkCommandBuffer commands) { record_all(commands, pool.handle(), all); });
+    });
+    return milliseconds;
+}
+
+void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *sync) const {
+    const Bindings all = with_workspace(bindings);
+    hold_while([&] {
+        const auto pool = std::make_shared<TemporaryPool>(context_, requirements());
+        Submissions::Work work;
+        work.record = [&](VkCommandBuffer commands) { record_all(commands, pool->handle(), all); };
+        work.kept = {pool, all.workspace};
+        context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
+    });
 }
 
 } // namespace vkattn

@@ -76,6 +76,8 @@ class Plan {
     // Records, submits and waits, with a workspace of its own where none is bound. Milliseconds, negative without
     // timestamps.
     double run(std::span<const vkattn_binding> bindings) const;
+    // The same without a wait, between what sync, which may be NULL, says.
+    void submit(std::span<const vkattn_binding> bindings, const vkattn_sync *sync) const;
     vkattn_requirements requirements() const; // of a plan that runs
     uint64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -95,6 +97,12 @@ class Plan {
         uint64_t bytes;
     };
 
+    struct Bindings;
+    Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
+    void record_all(VkCommandBuffer commands, VkDescriptorPool pool, const Bindings &bindings) const;
+    template <class Submit>
+    void hold_while(Submit &&submit) const;
+    uint64_t region_bytes(const vkattn_binding &binding) const;
     Regions match(std::span<const vkattn_binding> bindings) const;
     // One for each step; none where the device has push descriptors.
     std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
@@ -108,7 +116,7 @@ class Plan {
     Context &context_;
     std::vector<Step> steps_;
     std::vector<UniformSlot> uniforms_;
-    std::array<bool, VKATTN_ROLE_COUNT> roles_{};
+    std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it is not used
     uint64_t workspace_bytes_ = 0;
     std::function<std::unique_ptr<RunHold>()> hold_; // called before each run; empty: nothing is held
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;

@@ -8,7 +8,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '4'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '5'};
 
 struct SavedHeader {
     char magic[8];

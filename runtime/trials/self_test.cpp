@@ -22,7 +22,8 @@ double most_error(vkattn_type type) { return type == VKATTN_TYPE_BF16 ? 5e-5 : 1
 // A tensor of random numbers on the host, and as f16 or bf16 on the device.
 struct Input {
     Input(Context &context, TrialNumbers &numbers, vkattn_type type, std::initializer_list<uint64_t> shape)
-        : tensor(contiguous(type, shape)), values(extent_elements(tensor)), buffer(context, extent_bytes(tensor)) {
+        : tensor(contiguous(type, shape)), values(extent_elements(tensor)),
+          buffer(context, extent_bytes(tensor), "vkattn self-test") {
         std::vector<uint16_t> bits(extent_bytes(tensor) / sizeof(uint16_t));
         for (size_t i = 0; i < values.size(); ++i) {
             values[i] = numbers.next();
@@ -39,7 +40,7 @@ struct Input {
 // An f32 tensor on the device, full of NaN until something is written.
 struct Output {
     Output(Context &context, std::initializer_list<uint64_t> shape)
-        : tensor(contiguous(VKATTN_TYPE_F32, shape)), buffer(context, extent_bytes(tensor)) {
+        : tensor(contiguous(VKATTN_TYPE_F32, shape)), buffer(context, extent_bytes(tensor), "vkattn self-test") {
         const std::vector<float> poison(extent_elements(tensor), NAN);
         buffer.write(0, poison.data(), buffer.bytes());
     }
@@ -53,6 +54,10 @@ struct Output {
     vkattn_tensor tensor;
     Buffer buffer;
 };
+
+vkattn_binding whole(vkattn_role role, const Buffer &buffer) {
+    return {role, buffer.handle(), 0, buffer.bytes(), nullptr};
+}
 
 // "" if the numbers are near enough.
 std::string compare(const std::vector<float> &actual, const std::vector<double> &expected, vkattn_type type) {
@@ -111,10 +116,9 @@ std::string check_attention_numbers(Context &context, const AttentionTile &tile,
     AttentionProblem problem = check_attention(desc);
     problem.tile = tile;
     add_attention(builder, problem, roles_of(problem));
-    const vkattn_binding bindings[] = {{VKATTN_ROLE_QUERY, query.buffer.handle(), 0},
-                                       {VKATTN_ROLE_KEY, key.buffer.handle(), 0},
-                                       {VKATTN_ROLE_OUTPUT, output.buffer.handle(), 0},
-                                       {VKATTN_ROLE_VALUE, value.buffer.handle(), 0}};
+    const vkattn_binding bindings[] = {whole(VKATTN_ROLE_QUERY, query.buffer), whole(VKATTN_ROLE_KEY, key.buffer),
+                                       whole(VKATTN_ROLE_OUTPUT, output.buffer),
+                                       whole(VKATTN_ROLE_VALUE, value.buffer)};
     builder.build()->run(std::span(bindings).first(value_in_key ? 3 : 4));
     const std::vector<double> expected = value_in_key ? attend(s, query.values, key.values, key.values, s.head_dim)
                                                       : attend(s, query.values, key.values, value.values, s.v_head_dim);
@@ -274,7 +278,7 @@ void self_test_kernel(Context &context, vkattn_kernel kernel) { test_kernel(cont
 
 void self_test(Context &context, const std::function<void(const Check &)> &tell) {
     for (const AttentionKernel *kernel : attention_kernels())
-        if (kernel->missing(context.caps()).empty())
+        if (std::string_view(kernel->missing(context.caps())).empty())
             std::ranges::for_each(test_kernel(context, kernel->kernel, true), tell);
     // no other kernel takes over from linear layers
     std::ranges::for_each(check_linear_with_and_without_addresses(context), tell);

@@ -24,8 +24,8 @@ double median(std::vector<double> values) {
 } // namespace
 
 Buffer &TrialBuffers::add(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
-    Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor)));
-    bindings_.push_back({role, buffer.handle(), 0});
+    Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor), "vkattn trial"));
+    bindings_.push_back({role, buffer.handle(), 0, buffer.bytes(), nullptr});
     return buffer;
 }
 

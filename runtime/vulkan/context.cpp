@@ -3,9 +3,12 @@
 #include "runtime/device/device_overrides.hpp"
 #include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/vulkan/device_features.hpp"
 #include "runtime/vulkan/device_query.hpp"
 #include "runtime/vulkan/devices.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "runtime/vulkan/submissions.hpp"
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <algorithm>
@@ -49,6 +52,8 @@ void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
 Context::Context(const vkattn_context_info &info)
     : message_callback_(info.message_callback), message_user_(info.message_user) {
     try {
+        require_no_extensions(info.next, "info");
+        set_memory_callbacks(info.memory);
         vk_ = load_global_functions(info.get_instance_proc_addr);
         if (info.device != VK_NULL_HANDLE)
             borrow(info);
@@ -65,7 +70,13 @@ Context::Context(const vkattn_context_info &info)
             unlock_ = [mutex] { mutex->unlock(); };
         }
         require_capture(info.capture_shaders, caps_);
-        pipelines_ = std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_, info.capture_shaders);
+        has_memory_budget_ =
+            has_extension(device_extensions(vk_, physical_device_), VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+        debug_labels_.emplace(vk_, device_, info.debug_labels != 0);
+        pipelines_ =
+            std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_, info.capture_shaders, *debug_labels_);
+        staging_ = std::make_unique<Staging>(*this);
+        submissions_ = std::make_unique<Submissions>(*this);
         uniforms_ = std::make_unique<Uniforms>(*this);
     } catch (...) {
         destroy();
@@ -75,8 +86,17 @@ Context::Context(const vkattn_context_info &info)
 
 Context::~Context() { destroy(); }
 
+void Context::set_memory_callbacks(const vkattn_memory_callbacks *memory) {
+    if (memory == nullptr) return;
+    require_no_extensions(memory->next, "memory");
+    require(memory->allocate != nullptr && memory->free != nullptr, "memory: allocate or free is NULL, expected both");
+    memory_ = *memory;
+}
+
 void Context::destroy() noexcept {
     uniforms_.reset();
+    submissions_.reset(); // waits, and lets go of staging
+    staging_.reset();
     pipelines_.reset();
     if (!owns_device_) return;
     if (device_ != VK_NULL_HANDLE && vk_.vkDestroyDevice != nullptr) vk_.vkDestroyDevice(device_, nullptr);
@@ -99,6 +119,8 @@ void Context::borrow(const vkattn_context_info &info) {
     device_ = info.device;
     queue_ = info.queue;
     queue_family_ = info.queue_family;
+    transfer_queue_ = info.transfer_queue != VK_NULL_HANDLE ? info.transfer_queue : queue_;
+    transfer_queue_family_ = info.transfer_queue != VK_NULL_HANDLE ? info.transfer_queue_family : queue_family_;
     load_instance_functions(vk_, instance_);
     load_device_functions(vk_, device_);
     const std::vector<std::string> extensions = extensions_of(info);
@@ -107,7 +129,9 @@ void Context::borrow(const vkattn_context_info &info) {
     require(info.buffers_have_addresses == 0 || vk_.vkGetBufferDeviceAddress != nullptr,
             "buffers_have_addresses: 1, expected 0, since device was created without bufferDeviceAddress");
     caps_.buffers_have_addresses = info.buffers_have_addresses != 0;
-    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
+    timestamp_bits_ = checked_compute_family(vk_, physical_device_, queue_family_).timestampValidBits;
+    caps_.timestamps = timestamp_bits_ != 0;
+    checked_queue_family(vk_, physical_device_, transfer_queue_family_, "transfer_queue_family"); // which may copy
 }
 
 void Context::create_own(const vkattn_context_info &info) {
@@ -118,6 +142,8 @@ void Context::create_own(const vkattn_context_info &info) {
     create_device();
     load_device_functions(vk_, device_);
     vk_.vkGetDeviceQueue(device_, queue_family_, 0, &queue_);
+    transfer_queue_ = queue_;
+    transfer_queue_family_ = queue_family_;
     caps_.buffers_have_addresses = caps_.buffer_device_address != 0 && vk_.vkGetBufferDeviceAddress != nullptr;
 }
 
@@ -132,8 +158,10 @@ void Context::create_instance(const vkattn_context_info &info) {
             fail(VKATTN_ERROR_UNSUPPORTED, "enable_validation: ", kValidationLayer,
                  " is not installed, expected it (Debian: vulkan-validationlayers)");
         layers.push_back(kValidationLayer);
-        extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     }
+    if (info.enable_validation != 0 ||
+        (info.debug_labels != 0 && has_instance_extension(vk_, VK_EXT_DEBUG_UTILS_EXTENSION_NAME)))
+        extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     instance_ = make_instance(vk_, layers, extensions, info.enable_validation != 0 ? &validation : nullptr);
     load_instance_functions(vk_, instance_);
     if (info.enable_validation != 0) create_messenger(info);
@@ -152,10 +180,12 @@ void Context::create_messenger(const vkattn_context_info &info) {
           "vkCreateDebugUtilsMessengerEXT");
 }
 
-VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
                              const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
     const auto *context = static_cast<const Context *>(user);
-    context->message_callback_(context->message_user_, data->pMessage);
+    const bool is_error = severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+    context->message_callback_(context->message_user_, is_error ? VKATTN_SEVERITY_ERROR : VKATTN_SEVERITY_WARNING,
+                               data->pMessage);
     return VK_FALSE;
 }
 
@@ -168,7 +198,8 @@ void Context::choose_device(const char *selector) {
         fail(VKATTN_ERROR_NO_DEVICE, "device ", caps_.name, ": Vulkan ", VK_API_VERSION_MAJOR(caps_.api_version), ".",
              VK_API_VERSION_MINOR(caps_.api_version), ", expected at least 1.1");
     queue_family_ = compute_queue_family(vk_, physical_device_, caps_.name);
-    caps_.timestamps = checked_queue_family(vk_, physical_device_, queue_family_).timestampValidBits != 0;
+    timestamp_bits_ = checked_compute_family(vk_, physical_device_, queue_family_).timestampValidBits;
+    caps_.timestamps = timestamp_bits_ != 0;
 }
 
 void Context::create_device() {
@@ -199,7 +230,30 @@ void Context::create_device() {
 }
 
 void Context::warn(const std::string &message) const {
-    if (message_callback_ != nullptr) message_callback_(message_user_, message.c_str());
+    if (message_callback_ != nullptr) message_callback_(message_user_, VKATTN_SEVERITY_WARNING, message.c_str());
+}
+
+const DeviceCaps &Context::shown_caps() {
+    const std::lock_guard lock(shown_mutex_);
+    std::shared_ptr<const DeviceCaps> caps = judged_caps();
+    if (shown_.empty() || shown_.back() != caps) shown_.push_back(std::move(caps));
+    return *shown_.back();
+}
+
+void Context::add_buffer(VkBuffer buffer, uint64_t bytes) {
+    const std::lock_guard lock(buffers_mutex_);
+    buffers_[buffer] = bytes;
+}
+
+void Context::remove_buffer(VkBuffer buffer) noexcept {
+    const std::lock_guard lock(buffers_mutex_);
+    buffers_.erase(buffer);
+}
+
+std::optional<uint64_t> Context::buffer_bytes(VkBuffer buffer) const {
+    const std::lock_guard lock(buffers_mutex_);
+    const auto found = buffers_.find(buffer);
+    return found == buffers_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Context::lock_queue() { lock_(); }

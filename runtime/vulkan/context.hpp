@@ -3,13 +3,19 @@
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/tunings.hpp"
 #include "runtime/device/verdicts.hpp"
+#include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/pipelines.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 namespace vkattn {
 
+class Staging;
+class Submissions;
 class Uniforms;
 
 // A device, borrowed or own, with everything that lives as long as it: functions, facts, pipelines.
@@ -27,19 +33,37 @@ class Context {
     Verdicts &verdicts() { return verdicts_; }
     Tunings &tunings() { return tunings_; }
     void warn(const std::string &message) const; // to the caller's message_callback
+    // The same facts for as long as the context lives: what an application was shown.
+    const DeviceCaps &shown_caps();
     VkInstance instance() const { return instance_; }
     VkPhysicalDevice physical_device() const { return physical_device_; }
     VkDevice device() const { return device_; }
     VkQueue queue() const { return queue_; }
     uint32_t queue_family() const { return queue_family_; }
+    VkQueue transfer_queue() const { return transfer_queue_; } // queue() where there is no other
+    uint32_t transfer_queue_family() const { return transfer_queue_family_; }
+    uint32_t timestamp_bits() const { return timestamp_bits_; } // that the queue writes; 0: none
     Pipelines &pipelines() const { return *pipelines_; }
     Uniforms &uniforms() { return *uniforms_; }
+    Staging &staging() { return *staging_; }
+    Submissions &submissions() { return *submissions_; }
 
-    // Held during every use of the queue: the caller's lock callbacks, or a mutex of our own.
+    // NULL: memory is vkattn's own.
+    const vkattn_memory_callbacks *memory_callbacks() const { return memory_ ? &*memory_ : nullptr; }
+    bool has_memory_budget() const { return has_memory_budget_; } // VK_EXT_memory_budget
+    const DebugLabels &debug_labels() const { return *debug_labels_; }
+
+    // The buffers that vkattn made, with their bytes. Thread safe.
+    void add_buffer(VkBuffer buffer, uint64_t bytes);
+    void remove_buffer(VkBuffer buffer) noexcept;
+    std::optional<uint64_t> buffer_bytes(VkBuffer buffer) const; // of vkattn's own
+
+    // Held during every use of the queues: the caller's lock callbacks, or a mutex of our own.
     void lock_queue();
     void unlock_queue();
 
   private:
+    void set_memory_callbacks(const vkattn_memory_callbacks *memory);
     void borrow(const vkattn_context_info &info);
     void create_own(const vkattn_context_info &info);
     void create_instance(const vkattn_context_info &info);
@@ -58,12 +82,24 @@ class Context {
     VkDevice device_ = VK_NULL_HANDLE;
     VkQueue queue_ = VK_NULL_HANDLE;
     uint32_t queue_family_ = 0;
+    VkQueue transfer_queue_ = VK_NULL_HANDLE;
+    uint32_t transfer_queue_family_ = 0;
+    uint32_t timestamp_bits_ = 0;
+    std::optional<DebugLabels> debug_labels_;
+    bool has_memory_budget_ = false;
+    std::optional<vkattn_memory_callbacks> memory_;
+    mutable std::mutex buffers_mutex_;
+    std::map<VkBuffer, uint64_t> buffers_;
+    std::mutex shown_mutex_;
+    std::vector<std::shared_ptr<const DeviceCaps>> shown_;
     bool owns_device_ = false;
     vkattn_message_callback message_callback_ = nullptr;
     void *message_user_ = nullptr;
     std::function<void()> lock_;
     std::function<void()> unlock_;
     std::unique_ptr<Pipelines> pipelines_;
+    std::unique_ptr<Staging> staging_;
+    std::unique_ptr<Submissions> submissions_;
     std::unique_ptr<Uniforms> uniforms_;
     static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
                                                      VkDebugUtilsMessageTypeFlagsEXT,

@@ -13,18 +13,6 @@ namespace {
 constexpr const char *kPortabilityEnumeration = "VK_KHR_portability_enumeration";
 constexpr VkInstanceCreateFlags kEnumeratePortability = 0x00000001; // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
 
-bool has_instance_extension(const Functions &vk, const char *name) {
-    uint32_t count = 0;
-    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr),
-          "vkEnumerateInstanceExtensionProperties");
-    std::vector<VkExtensionProperties> extensions(count);
-    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, extensions.data()),
-          "vkEnumerateInstanceExtensionProperties");
-    return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties &extension) {
-        return std::string(extension.extensionName) == name;
-    });
-}
-
 uint32_t instance_version(const Functions &vk) {
     uint32_t version = VK_API_VERSION_1_0;
     if (vk.vkEnumerateInstanceVersion != nullptr)
@@ -70,6 +58,18 @@ std::vector<VkQueueFamilyProperties> queue_families(const Functions &vk, VkPhysi
 }
 
 } // namespace
+
+bool has_instance_extension(const Functions &vk, const char *name) {
+    uint32_t count = 0;
+    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr),
+          "vkEnumerateInstanceExtensionProperties");
+    std::vector<VkExtensionProperties> extensions(count);
+    check(vk.vkEnumerateInstanceExtensionProperties(nullptr, &count, extensions.data()),
+          "vkEnumerateInstanceExtensionProperties");
+    return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties &extension) {
+        return std::string(extension.extensionName) == name;
+    });
+}
 
 VkInstance make_instance(const Functions &vk, std::span<const char *const> layers,
                          std::span<const char *const> extensions, const void *next) {
@@ -146,12 +146,18 @@ uint32_t compute_queue_family(const Functions &vk, VkPhysicalDevice physical_dev
     fail(VKATTN_ERROR_NO_DEVICE, "device ", name, ": no queue family computes, expected one");
 }
 
-VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family) {
+VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family,
+                                             const char *name) {
     const std::vector<VkQueueFamilyProperties> families = queue_families(vk, physical_device);
-    require(family < families.size(), "queue_family: ", family, ", expected less than the device's ", families.size());
-    require((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0, "queue_family: ", family,
-            " does not compute, expected a family with VK_QUEUE_COMPUTE_BIT");
+    require(family < families.size(), name, ": ", family, ", expected less than the device's ", families.size());
     return families[family];
+}
+
+VkQueueFamilyProperties checked_compute_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family) {
+    const VkQueueFamilyProperties properties = checked_queue_family(vk, physical_device, family, "queue_family");
+    require((properties.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0, "queue_family: ", family,
+            " does not compute, expected a family with VK_QUEUE_COMPUTE_BIT");
+    return properties;
 }
 
 } // namespace vkattn

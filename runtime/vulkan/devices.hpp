@@ -14,6 +14,8 @@ struct ListedDevice {
     DeviceCaps caps;
 };
 
+bool has_instance_extension(const Functions &vk, const char *name);
+
 // An instance for compute, portability devices included. layers and extensions must exist; next goes into pNext.
 VkInstance make_instance(const Functions &vk, std::span<const char *const> layers,
                          std::span<const char *const> extensions, const void *next);
@@ -28,7 +30,10 @@ const ListedDevice &select_device(std::span<const ListedDevice> devices, const s
 // A family that computes, one with graphics too where there is a choice. Fails, naming the device.
 uint32_t compute_queue_family(const Functions &vk, VkPhysicalDevice physical_device, const char *name);
 
-// The family's properties; fails, naming queue_family, unless it exists and computes.
-VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family);
+// The family's properties; fails, naming it, unless it exists.
+VkQueueFamilyProperties checked_queue_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family,
+                                             const char *name);
+// The same of queue_family, which must compute.
+VkQueueFamilyProperties checked_compute_family(const Functions &vk, VkPhysicalDevice physical_device, uint32_t family);
 
 } // namespace vkattn

@@ -73,11 +73,8 @@ void load_instance_functions(Functions &vk, VkInstance instance) {
 #define VKATTN_LOAD(name) load(vk.name, vk.vkGetInstanceProcAddr(instance, #name), #name);
     VKATTN_INSTANCE_FUNCTIONS(VKATTN_LOAD)
 #undef VKATTN_LOAD
-    vk.vkCreateDebugUtilsMessengerEXT = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
-        vk.vkGetInstanceProcAddr(instance, "vkCreateDebugUtilsMessengerEXT"));
-    vk.vkDestroyDebugUtilsMessengerEXT = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(
-        vk.vkGetInstanceProcAddr(instance, "vkDestroyDebugUtilsMessengerEXT"));
 #define VKATTN_LOAD(name) vk.name = reinterpret_cast<PFN_##name>(vk.vkGetInstanceProcAddr(instance, #name));
+    VKATTN_DEBUG_FUNCTIONS(VKATTN_LOAD)
     VKATTN_MATRIX_FUNCTIONS(VKATTN_LOAD)
 #undef VKATTN_LOAD
 }

@@ -23,6 +23,7 @@ namespace vkattn {
     X(vkGetPhysicalDeviceProperties2)                                                                                  \
     X(vkGetPhysicalDeviceFeatures2)                                                                                    \
     X(vkGetPhysicalDeviceMemoryProperties)                                                                             \
+    X(vkGetPhysicalDeviceMemoryProperties2)                                                                            \
     X(vkGetPhysicalDeviceQueueFamilyProperties)                                                                        \
     X(vkCreateDevice)                                                                                                  \
     X(vkGetDeviceProcAddr)
@@ -34,8 +35,11 @@ namespace vkattn {
     X(vkCreateFence)                                                                                                   \
     X(vkDestroyFence)                                                                                                  \
     X(vkWaitForFences)                                                                                                 \
+    X(vkGetFenceStatus)                                                                                                \
+    X(vkResetFences)                                                                                                   \
     X(vkCreateCommandPool)                                                                                             \
     X(vkDestroyCommandPool)                                                                                            \
+    X(vkResetCommandPool)                                                                                              \
     X(vkAllocateCommandBuffers)                                                                                        \
     X(vkBeginCommandBuffer)                                                                                            \
     X(vkEndCommandBuffer)                                                                                              \
@@ -79,8 +83,10 @@ namespace vkattn {
     X(vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)                                                               \
     X(vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV)
 
-#define VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(X)                                                                          \
-    X(vkEnumerateInstanceVersion)                                                                                      \
+#define VKATTN_DEBUG_FUNCTIONS(X)                                                                                      \
+    X(vkSetDebugUtilsObjectNameEXT)                                                                                    \
+    X(vkCmdBeginDebugUtilsLabelEXT)                                                                                    \
+    X(vkCmdEndDebugUtilsLabelEXT)                                                                                      \
     X(vkCreateDebugUtilsMessengerEXT)                                                                                  \
     X(vkDestroyDebugUtilsMessengerEXT)
 
@@ -96,11 +102,12 @@ struct Functions {
     VKATTN_GLOBAL_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_DEVICE_FUNCTIONS(VKATTN_MEMBER)
-    VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(VKATTN_MEMBER)
+    VKATTN_DEBUG_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_MATRIX_FUNCTIONS(VKATTN_MEMBER)
     VKATTN_OPTIONAL_DEVICE_FUNCTIONS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
     PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
+    PFN_vkEnumerateInstanceVersion vkEnumerateInstanceVersion = nullptr; // absent of Vulkan 1.0
     std::shared_ptr<void> loader; // keeps the system's loader open where we opened it
 };
 

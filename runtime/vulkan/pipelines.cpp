@@ -12,9 +12,10 @@
 namespace vkattn {
 
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
-                     vkattn_shader_capture capture)
-    : vk_(vk), device_(device), cache_(cache), capture_(capture), push_descriptors_(caps.push_descriptors != 0),
-      unpacks_halves_(caps.traits.unpacks_halves), max_storage_buffers_(caps.max_storage_buffers_per_stage),
+                     vkattn_shader_capture capture, const DebugLabels &labels)
+    : vk_(vk), device_(device), cache_(cache), capture_(capture), labels_(labels),
+      push_descriptors_(caps.push_descriptors != 0), unpacks_halves_(caps.traits.unpacks_halves),
+      max_storage_buffers_(caps.max_storage_buffers_per_stage),
       takes_subgroup_sizes_(!kSubgroupsAreEmulated && caps.features.subgroup_size_control &&
                             caps.subgroup_size_control != 0) {}
 
@@ -59,6 +60,7 @@ const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<con
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
                           module, key.second,      taken.count()};
+        labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", module_name(module)).c_str());
     }
     return entry.pipeline;
 }
@@ -148,6 +150,7 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     create.codeSize = code.size() * sizeof(uint32_t);
     create.pCode = code.data();
     check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+    labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", module_name(module)).c_str());
     layout.constant_ids = specialisation_ids(code);
 }
 

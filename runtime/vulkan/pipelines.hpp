@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
+#include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/modules.hpp"
 
@@ -35,7 +36,7 @@ struct Pipeline {
 class Pipelines {
   public:
     Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
-              vkattn_shader_capture capture);
+              vkattn_shader_capture capture, const DebugLabels &labels);
     ~Pipelines();
     Pipelines(const Pipelines &) = delete;
     Pipelines &operator=(const Pipelines &) = delete;
@@ -92,6 +93,7 @@ class Pipelines {
     VkPipelineCache cache_; // the caller's, or own_cache_
     VkPipelineCache own_cache_ = VK_NULL_HANDLE;
     vkattn_shader_capture capture_;
+    const DebugLabels &labels_;
     bool push_descriptors_;
     uint32_t unpacks_halves_; // the trait
     uint32_t max_storage_buffers_;

@@ -5,7 +5,7 @@
 namespace vkattn {
 
 void Uniforms::add_block() {
-    auto block = std::make_unique<Buffer>(context_, kBlockBytes, Buffer::Use::kUniform);
+    auto block = std::make_unique<Buffer>(context_, kBlockBytes, "vkattn uniforms", VKATTN_MEMORY_UNIFORM);
     free_.reserve((blocks_.size() + 1) * kBlockBytes / kSlotBytes); // giving back never allocates
     for (uint64_t offset = 0; offset < kBlockBytes; offset += kSlotBytes) free_.push_back({block->handle(), offset});
     blocks_.push_back(std::move(block));

@@ -197,10 +197,12 @@ int main() try {
     const vk::raii::CommandPool command_pool(app.device, {{}, app.queue_family});
     const vk::raii::CommandBuffer commands =
         std::move(vk::raii::CommandBuffers(app.device, {*command_pool, vk::CommandBufferLevel::ePrimary, 1}).front());
-    std::vector<vkattn_binding> bindings = {
-        vkattn::bind(VKATTN_ROLE_QUERY, *query.buffer), vkattn::bind(VKATTN_ROLE_KEY, *key.buffer),
-        vkattn::bind(VKATTN_ROLE_VALUE, *value.buffer), vkattn::bind(VKATTN_ROLE_OUTPUT, *output.buffer)};
-    if (needs.workspace_bytes > 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, *workspace.buffer));
+    std::vector<vkattn_binding> bindings = {vkattn::bind(VKATTN_ROLE_QUERY, *query.buffer, 0, bytes),
+                                            vkattn::bind(VKATTN_ROLE_KEY, *key.buffer, 0, bytes),
+                                            vkattn::bind(VKATTN_ROLE_VALUE, *value.buffer, 0, bytes),
+                                            vkattn::bind(VKATTN_ROLE_OUTPUT, *output.buffer, 0, bytes)};
+    if (needs.workspace_bytes > 0)
+        bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, *workspace.buffer, 0, needs.workspace_bytes));
     commands.begin({vk::CommandBufferUsageFlagBits::eSimultaneousUse});
     fill.record(commands, (kValues + 63) / 64);
     barrier(commands);

@@ -90,8 +90,8 @@ TEST_CASE("destroying NULL does nothing") {
     CHECK(vkattn_buffer_handle(nullptr) == VK_NULL_HANDLE);
     vkattn_requirements requirements{};
     vkattn_report report{};
-    vkattn_plan_requirements(nullptr, &requirements);
-    vkattn_plan_report(nullptr, &report);
+    vkattn_plan_requirements(nullptr, &requirements, sizeof requirements);
+    vkattn_plan_report(nullptr, &report, sizeof report);
     CHECK(requirements.workspace_bytes == 0);
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("tensor_bytes counts from the bound offset to the last element, in who
 
 TEST_CASE_FIXTURE(DeviceTest, "devices are listed with their facts, as many as there is room for") {
     std::uint32_t count = 0;
-    REQUIRE(vkattn_enumerate_devices(nullptr, &count, nullptr) == VKATTN_SUCCESS);
+    REQUIRE(vkattn_enumerate_devices(nullptr, &count, nullptr, 0) == VKATTN_SUCCESS);
     REQUIRE(count > 0);
     const std::vector<vkattn_device_facts> all = vkattn::devices();
     CHECK(all.size() == count);
@@ -128,10 +128,10 @@ TEST_CASE_FIXTURE(DeviceTest, "devices are listed with their facts, as many as t
     CHECK(found);
     vkattn_device_facts none{};
     std::uint32_t room = 0;
-    CHECK(vkattn_enumerate_devices(nullptr, &room, &none) == VKATTN_SUCCESS);
+    CHECK(vkattn_enumerate_devices(nullptr, &room, &none, sizeof none) == VKATTN_SUCCESS);
     CHECK(room == count);
     CHECK(std::strlen(none.name) == 0);
-    CHECK(vkattn_enumerate_devices(nullptr, nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_enumerate_devices(nullptr, nullptr, nullptr, 0) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("count"));
 }
 
@@ -161,7 +161,7 @@ TEST_CASE_FIXTURE(DeviceTest, "devices and loaders that are not there") {
     info.get_instance_proc_addr = nothing;
     CHECK(create_context(info) == VKATTN_ERROR_NO_VULKAN);
     std::uint32_t count = 0;
-    CHECK(vkattn_enumerate_devices(nothing, &count, nullptr) == VKATTN_ERROR_NO_VULKAN);
+    CHECK(vkattn_enumerate_devices(nothing, &count, nullptr, 0) == VKATTN_ERROR_NO_VULKAN);
     CHECK(std::string(vkattn_last_error()) != "");
     CHECK(vkattn_context_create(nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("context"));
@@ -258,9 +258,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a wrapped device needs all its handles and Vulkan
 TEST_CASE_FIXTURE(DeviceTest, "the functions of a context refuse NULL") {
     vkattn_device_facts facts{};
     const vkattn_context context = test_device().context().get();
-    CHECK(vkattn_context_facts(nullptr, &facts) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_context_facts(nullptr, &facts, sizeof facts) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("context"));
-    CHECK(vkattn_context_facts(context, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_context_facts(context, nullptr, sizeof facts) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("facts"));
     CHECK(vkattn_context_handles(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) ==
           VKATTN_ERROR_INVALID_ARGUMENT);

@@ -146,7 +146,7 @@ PFN_vkVoidFunction hook(Result(VKAPI_PTR *next)(Arguments...)) {
 VKATTN_GLOBAL_FUNCTIONS(TAG)
 VKATTN_INSTANCE_FUNCTIONS(TAG)
 VKATTN_DEVICE_FUNCTIONS(TAG)
-VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(TAG)
+VKATTN_DEBUG_FUNCTIONS(TAG)
 VKATTN_MATRIX_FUNCTIONS(TAG)
 VKATTN_OPTIONAL_DEVICE_FUNCTIONS(TAG)
 #undef TAG
@@ -164,7 +164,7 @@ PFN_vkVoidFunction hooked(PFN_vkVoidFunction real, std::string_view name) {
     VKATTN_GLOBAL_FUNCTIONS(HOOK)
     VKATTN_INSTANCE_FUNCTIONS(HOOK)
     VKATTN_DEVICE_FUNCTIONS(HOOK)
-    VKATTN_OPTIONAL_INSTANCE_FUNCTIONS(HOOK)
+    VKATTN_DEBUG_FUNCTIONS(HOOK)
     VKATTN_MATRIX_FUNCTIONS(HOOK)
     VKATTN_OPTIONAL_DEVICE_FUNCTIONS(HOOK)
 #undef HOOK
@@ -297,7 +297,8 @@ void plan_and_run_attention(Objects &o, Caller &call) {
     for (std::size_t i = 0; i < 4; ++i) {
         call("buffer_create",
              [&] { return vkattn_buffer_create(o.context, vkattn_tensor_bytes(tensors[i]), &o.buffers[i]); });
-        bindings[i] = {roles[i], vkattn_buffer_handle(o.buffers[i]), 0};
+        bindings[i].role = roles[i];
+        bindings[i].buffer = vkattn_buffer_handle(o.buffers[i]);
     }
     const std::vector<float> alike(kKvHeads * kKeys * kSize, 0.5f);
     for (std::size_t i = 0; i < 3; ++i)
@@ -315,7 +316,7 @@ void make_layer_and_step(Objects &o, Caller &call) {
     const std::vector<float> values(kWidth * kWidth, 0.01f);
     std::vector<vkattn_weight> weights;
     for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
-        weights.push_back({name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data()});
+        weights.push_back(vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data()));
     call("layer_create", [&] { return vkattn_layer_create(o.context, &config, weights.data(), 4, &o.layer); });
     vkattn_cache_info info{};
     info.layer = o.layer;
@@ -328,12 +329,14 @@ void make_layer_and_step(Objects &o, Caller &call) {
     step.mask_flags = VKATTN_MASK_CAUSAL;
     step.cache = o.cache;
     call("layer_plan", [&] { return vkattn_layer_plan(o.layer, &step, &o.step); });
-    const std::array<vkattn_binding, 2> bindings = {{{VKATTN_ROLE_QUERY, vkattn_buffer_handle(o.buffers[1]), 0},
-                                                     {VKATTN_ROLE_OUTPUT, vkattn_buffer_handle(o.buffers[2]), 0}}};
+    const std::array<vkattn_binding, 2> bindings = {
+        {{VKATTN_ROLE_QUERY, vkattn_buffer_handle(o.buffers[1]), 0, 0, nullptr},
+         {VKATTN_ROLE_OUTPUT, vkattn_buffer_handle(o.buffers[2]), 0, 0, nullptr}}};
     call("layer run", [&] { return vkattn_run(o.step, bindings.data(), 2, nullptr); });
     std::vector<float> keys(kWidth * 8);
-    std::uint32_t length = 0;
-    call("cache_lengths", [&] { return vkattn_cache_lengths(o.cache, &length); });
+    std::uint32_t length = 0, sequences = 1;
+    call("cache_lengths", [&] { return vkattn_cache_lengths(o.cache, &sequences, &length); });
+    CHECK(sequences == 1);
     // However often the step was tried; whether a lost device did it, nobody can tell.
     const bool lost = state.error == VK_ERROR_DEVICE_LOST && !state.failed.empty();
     CHECK((length == 1 || (lost && length == 2)));
@@ -371,7 +374,7 @@ void tune(Objects &o, Caller &call, bool) {
     std::uint32_t count = 0;
     const auto tuned = [&](auto tune_problem, const auto &desc) {
         count = VKATTN_MAX_CANDIDATES;
-        return tune_problem(o.context, &desc, &count, candidates.data());
+        return tune_problem(o.context, &desc, &count, candidates.data(), sizeof candidates[0]);
     };
     call("tune", [&] { return tuned(vkattn_tune, attention_desc()); });
     CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
@@ -385,7 +388,7 @@ void test_kernels(Objects &o, Caller &call, bool real) {
     std::uint32_t count = 0;
     call("self_test", [&] {
         count = VKATTN_MAX_CHECKS;
-        return vkattn_self_test(o.context, &count, checks.data());
+        return vkattn_self_test(o.context, &count, checks.data(), sizeof checks[0]);
     });
     const bool built = state.failed != "vkCreateComputePipelines" && state.failed != "vkCreateShaderModule";
     if (real && built)

@@ -12,7 +12,9 @@ namespace {
 
 // Collects what a context warns of, apart from the messages of the suite.
 struct Warnings {
-    static void receive(void *user, const char *message) { static_cast<Warnings *>(user)->all.emplace_back(message); }
+    static void receive(void *user, vkattn_severity, const char *message) {
+        static_cast<Warnings *>(user)->all.emplace_back(message);
+    }
     std::vector<std::string> all;
 };
 

@@ -291,7 +291,7 @@ TEST_CASE_FIXTURE(DeviceTest, "without push descriptors a plan asks for a pool a
     }
     if (plan.requirements().workspace_bytes > 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, buffer));
     const vkattn_record_info info{app.begin(), VK_NULL_HANDLE, bindings.data(),
-                                  static_cast<std::uint32_t>(bindings.size())};
+                                  static_cast<std::uint32_t>(bindings.size()), nullptr};
     CHECK(vkattn_record(plan.get(), &info) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(vkattn_last_error()).find("descriptor_pool") != std::string::npos);
 }
@@ -311,8 +311,8 @@ TEST_CASE_FIXTURE(DeviceTest, "recording demands the workspace that running woul
     }
     const std::array plans = {&plan};
     const DescriptorPool pool(app.device, plans);
-    const vkattn_record_info info{app.begin(), pool.get(), bindings.data(),
-                                  static_cast<std::uint32_t>(bindings.size())};
+    const vkattn_record_info info{app.begin(), pool.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()),
+                                  nullptr};
     CHECK(vkattn_record(plan.get(), &info) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(vkattn_last_error()).find("workspace") != std::string::npos);
 }

@@ -48,8 +48,8 @@ HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTe
 }
 
 std::vector<std::uint32_t> lengths_of(const vkattn::Cache &cache, std::size_t batch) {
-    std::vector<std::uint32_t> lengths(batch);
-    cache.lengths(lengths);
+    std::vector<std::uint32_t> lengths = cache.lengths();
+    CHECK(lengths.size() == batch);
     return lengths;
 }
 
@@ -228,7 +228,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a cache takes the memory that estimate says") {
         info.context_len = 64;
         info.cache_type = type;
         vkattn_estimate_result estimate{};
-        REQUIRE(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_SUCCESS);
+        REQUIRE(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_SUCCESS);
         CHECK(cache.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t)); // and its lengths
     }
 }

@@ -19,7 +19,7 @@ vkattn_layer_config named(const char *name, std::uint32_t d_model, std::uint32_t
 
 vkattn_estimate_result estimated(const vkattn_layer_config &config, const vkattn_estimate_info &info = {}) {
     vkattn_estimate_result result{};
-    const vkattn_result status = vkattn_estimate(&config, &info, &result);
+    const vkattn_result status = vkattn_estimate(&config, &info, &result, sizeof(vkattn_estimate_result));
     INFO(vkattn_last_error());
     REQUIRE(status == VKATTN_SUCCESS);
     return result;
@@ -51,7 +51,7 @@ bool says(const char *part) { return std::strstr(vkattn_last_error(), part) != n
 void check_refused(const vkattn_layer_config &config, const vkattn_estimate_info &info, const char *part) {
     vkattn_estimate_result result{};
     result.parameters = 77;
-    CHECK(vkattn_estimate(&config, &info, &result) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(&config, &info, &result, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
     INFO(vkattn_last_error());
     CHECK(says(part));
     CHECK(result.parameters == 77);
@@ -264,11 +264,11 @@ TEST_CASE("nothing fits where the weights do not") {
 TEST_CASE("an absent description of the use is one of defaults") {
     const vkattn_layer_config config = named("mha", 64, 4);
     vkattn_estimate_result result{};
-    REQUIRE(vkattn_estimate(&config, nullptr, &result) == VKATTN_SUCCESS);
+    REQUIRE(vkattn_estimate(&config, nullptr, &result, sizeof(vkattn_estimate_result)) == VKATTN_SUCCESS);
     CHECK(result.weight_bytes == 2 * result.parameters);
     CHECK(result.cache_bytes == result.cache_bytes_per_token);
-    CHECK(vkattn_estimate(nullptr, nullptr, &result) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(vkattn_estimate(&config, nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(nullptr, nullptr, &result, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(&config, nullptr, nullptr, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_CASE("a configuration that no layer could have is refused with the reason") {

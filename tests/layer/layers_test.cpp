@@ -224,7 +224,8 @@ TEST_CASE_FIXTURE(DeviceTest, "every layer names its missing weights, all in one
     for (const LayerCase &c : cached_layers()) {
         CAPTURE(c.name);
         const std::vector<float> none(1);
-        const vkattn_weight strange{"strange.weight", vkattn::tensor(VKATTN_TYPE_F32, {1}), none.data()};
+        const vkattn_weight strange =
+            vkattn::weight("strange.weight", vkattn::tensor(VKATTN_TYPE_F32, {1}), none.data());
         vkattn_layer layer = nullptr;
         const vkattn_context context = test_device().context().get();
         CHECK(vkattn_layer_create(context, &c.config, &strange, 1, &layer) == VKATTN_ERROR_INVALID_ARGUMENT);

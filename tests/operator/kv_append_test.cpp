@@ -55,8 +55,8 @@ void check_append(HostTensor source, const Sizes &s, HostTensor cache, std::span
         desc.past_lengths = past_lengths.view();
     else
         desc.offset = static_cast<std::uint32_t>(past[0]);
-    std::vector<Region> regions = {{VKATTN_ROLE_KEY, &source, Access::kRead},
-                                   {VKATTN_ROLE_PRESENT_KEY, &cache, Access::kReadWrite}};
+    std::vector<Region> regions = {{VKATTN_ROLE_SOURCE, &source, Access::kRead},
+                                   {VKATTN_ROLE_CACHE, &cache, Access::kReadWrite}};
     if (on_device) regions.push_back({VKATTN_ROLE_PAST_LENGTHS, &past_lengths, Access::kRead});
     test_device().run(test_device().context().kv_append_plan(desc), regions);
     CHECK(std::ranges::equal(cache.bytes(), expected.bytes()));

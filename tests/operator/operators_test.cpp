@@ -104,7 +104,7 @@ std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &
     return plan.report().reason;
 }
 
-std::vector<vkattn_candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
+std::vector<vkattn::Candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
     const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
     return context.tune(describe(p, HostTensor(output_type, {2, len, out}, {len * (out + 5), out + 5, 1})));
 }
@@ -188,13 +188,13 @@ TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved ch
         problem.input = rows(layer.type, 2, layer.len, 72, random, 8);
         add_epilogue(problem, VKATTN_ACTIVATION_SILU, layer.type);
         const std::string untuned = check_linear(problem, layer.type, device.device());
-        const std::vector<vkattn_candidate> candidates = tuned(device.context(), problem, layer.type);
+        const std::vector<vkattn::Candidate> candidates = tuned(device.context(), problem, layer.type);
         const std::string first = candidates.front().tile;
         CHECK(first.substr(0, first.find(',')) == untuned.substr(0, untuned.find(':')));
         CHECK(candidates.size() > 1);
-        for (const vkattn_candidate &each : candidates)
+        for (const vkattn::Candidate &each : candidates)
             CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
-        CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
+        CHECK(std::ranges::count(candidates, true, &vkattn::Candidate::kept) == 1);
         CHECK(check_linear(problem, layer.type, device.device()).find("tuning") != std::string::npos);
     }
     const LimitedDevice first("");

@@ -19,7 +19,7 @@ vkattn_context_info test_context() {
     const char *validation = std::getenv("VKATTN_VALIDATION");
     vkattn_context_info info{};
     info.device_selector = std::getenv("VKATTN_TEST_DEVICE");
-    info.message_callback = [](void *, const char *message) { FAIL_CHECK(std::string(message)); };
+    info.message_callback = [](void *, vkattn_severity, const char *message) { FAIL_CHECK(std::string(message)); };
     info.enable_validation = validation != nullptr && *validation == '1' ? 1 : 0;
     return info;
 }

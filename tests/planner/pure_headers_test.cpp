@@ -76,7 +76,7 @@ TEST_CASE("what tests have ruled out is passed over, and the reason says so") {
     KernelVerdict &verdict = caps.verdicts[VKATTN_KERNEL_FLASH];
     verdict.judged = true;
     verdict.passed = false;
-    verdict.reason = "wrong numbers";
+    verdict.told = "self-test: wrong numbers";
     const AttentionChoice choice = choose_attention(small_problem(), caps);
     CHECK(choice.kernel == &kDecode);
     CHECK(choice.reason.find("; not flash: self-test: wrong numbers") != std::string::npos);

@@ -111,12 +111,13 @@ TEST_SUITE_BEGIN("self_test");
 
 TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     const LimitedDevice device("matrix_units=1");
-    const std::vector<vkattn_check> checks = device.context().self_test();
+    const std::vector<vkattn::Check> checks = device.context().self_test();
     CHECK(checks.size() >= 2 * 3);
     for (const std::string name : {"unfused, one query", "linear, one row", "linear, many rows"})
-        CHECK(std::any_of(checks.begin(), checks.end(), [&](const vkattn_check &check) { return check.name == name; }));
-    for (const vkattn_check &check : checks) CHECK_MESSAGE(check.passed == 1, check.name << ": " << check.reason);
-    for (const vkattn_check &check : checks) CHECK(check.milliseconds > 0.0);
+        CHECK(
+            std::any_of(checks.begin(), checks.end(), [&](const vkattn::Check &check) { return check.name == name; }));
+    for (const vkattn::Check &check : checks) CHECK_MESSAGE(check.passed, check.name << ": " << check.reason);
+    for (const vkattn::Check &check : checks) CHECK(check.milliseconds > 0.0);
     const vkattn_device_facts before = test_device().facts(), after = device.context().facts();
     for (std::uint32_t i = 0; i < after.kernel_count; ++i)
         CHECK(after.kernels[i].supported == before.kernels[i].supported);
@@ -135,7 +136,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the checks are told one by one, those of the list
     };
     REQUIRE(vkattn_self_test_each(device.context().get(), tell, &told) == VKATTN_SUCCESS);
     std::vector<std::string> listed;
-    for (const vkattn_check &check : device.context().self_test()) listed.emplace_back(check.name);
+    for (const vkattn::Check &check : device.context().self_test()) listed.emplace_back(check.name);
     CHECK(told == listed);
     CHECK(vkattn_self_test_each(device.context().get(), nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
 }
@@ -200,7 +201,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     CHECK(std::string(support_of(facts, c.kernel)->reason)
               .find("self-test: coopmat, many queries, 16x16x16 f16: wrong numbers") == 0);
 
-    for (const vkattn_check &check : device.context().self_test())
+    for (const vkattn::Check &check : device.context().self_test())
         CHECK((check.passed == 0) == (std::string(check.name) == "coopmat, 16x16x16 f16"));
 
     ContextRequest request((common + "1" + two_shapes).c_str());
@@ -252,7 +253,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
         return;
     }
     std::size_t failed = 0, passed = 0;
-    for (const vkattn_check &check : device.context().self_test()) {
+    for (const vkattn::Check &check : device.context().self_test()) {
         const std::string name = check.name;
         if (name.find("linear") != 0) continue;
         const bool addressed = name.find("through addresses") != std::string::npos;
@@ -269,8 +270,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
     const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_UNFUSED});
     const LimitedDevice device("self_test=0", corrupted.get_instance_proc_addr());
     std::size_t failed = 0;
-    for (const vkattn_check &check : device.context().self_test()) {
-        if (check.passed != 0) continue;
+    for (const vkattn::Check &check : device.context().self_test()) {
+        if (check.passed) continue;
         ++failed;
         CHECK(std::string(check.name).find("unfused") == 0);
         CHECK(std::string(check.reason).find("wrong numbers") == 0);

@@ -14,7 +14,9 @@ namespace vkattn_test {
 // Collects the messages of the validation layers, from any thread.
 class ValidationMessages {
   public:
-    static void callback(void *user, const char *message) { static_cast<ValidationMessages *>(user)->add(message); }
+    static void callback(void *user, vkattn_severity, const char *message) {
+        static_cast<ValidationMessages *>(user)->add(message);
+    }
     void add(std::string message);
     // Hands over what has come in since the last call.
     std::vector<std::string> take();

@@ -198,7 +198,8 @@ Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightSto
 
 vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights, const vkattn::Context &context) {
     std::vector<vkattn_weight> given;
-    for (const auto &[name, tensor] : weights) given.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
+    for (const auto &[name, tensor] : weights)
+        given.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data()));
     return context.layer(config, given);
 }
 

@@ -19,7 +19,8 @@ inline vkattn::Layer small_layer(const vkattn::Context &context) {
     for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
         tensors[name] = normal_tensor(VKATTN_TYPE_F32, {kDecoderWidth, kDecoderWidth}, random, 0.2f);
     std::vector<vkattn_weight> weights;
-    for (const auto &[name, tensor] : tensors) weights.push_back({name.c_str(), tensor.view(), tensor.bytes().data()});
+    for (const auto &[name, tensor] : tensors)
+        weights.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data()));
     return context.layer(config, weights);
 }
 

@@ -13,7 +13,7 @@ static int failed(vkattn_result result, const char *what) {
 }
 
 static vkattn_tensor tensor(void) {
-    vkattn_tensor t = {VKATTN_TYPE_F32, 4, {1, 1, kLen, kDim}, {0}, 0};
+    vkattn_tensor t = {VKATTN_TYPE_F32, 4, {1, 1, kLen, kDim}, {0}, 0, NULL};
     return t;
 }
 
@@ -42,10 +42,10 @@ static int attend(vkattn_context context, vkattn_buffer queries, vkattn_buffer v
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     if (failed(vkattn_attention_plan(context, &desc, &plan), "plan")) return 1;
 
-    bindings[0] = (vkattn_binding){VKATTN_ROLE_QUERY, vkattn_buffer_handle(queries), 0};
-    bindings[1] = (vkattn_binding){VKATTN_ROLE_KEY, vkattn_buffer_handle(values), 0};
-    bindings[2] = (vkattn_binding){VKATTN_ROLE_VALUE, vkattn_buffer_handle(values), 0};
-    bindings[3] = (vkattn_binding){VKATTN_ROLE_OUTPUT, vkattn_buffer_handle(output), 0};
+    bindings[0] = (vkattn_binding){.role = VKATTN_ROLE_QUERY, .buffer = vkattn_buffer_handle(queries)};
+    bindings[1] = (vkattn_binding){.role = VKATTN_ROLE_KEY, .buffer = vkattn_buffer_handle(values)};
+    bindings[2] = (vkattn_binding){.role = VKATTN_ROLE_VALUE, .buffer = vkattn_buffer_handle(values)};
+    bindings[3] = (vkattn_binding){.role = VKATTN_ROLE_OUTPUT, .buffer = vkattn_buffer_handle(output)};
     wrong = failed(vkattn_buffer_write(queries, 0, host, sizeof host), "write query");
     for (i = 0; i < kValues; ++i) host[i] = (float)(i / kDim);
     wrong = wrong || failed(vkattn_buffer_write(values, 0, host, sizeof host), "write value") ||
@@ -63,7 +63,7 @@ int main(void) {
     int i;
 
     if (failed(vkattn_context_create(NULL, &context), "context")) return 1;
-    wrong = failed(vkattn_context_facts(context, &facts), "facts");
+    wrong = failed(vkattn_context_facts(context, &facts, sizeof facts), "facts");
     for (i = 0; i < 3; ++i) {
         wrong = wrong || failed(vkattn_buffer_create(context, kValues * sizeof(float), &buffers[i]), "buffer");
     }

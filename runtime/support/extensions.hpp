@@ -1,0 +1,38 @@
+#pragma once
+
+#include "runtime/support/error.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace vkattn {
+
+// How structures cross the C ABI while they grow: see vkattn/core.h.
+
+// Fails, naming the structure, if it has extensions: version 0.1 knows none.
+inline void require_no_extensions(const void *next, const char *name) {
+    if (next == nullptr) return;
+    fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ".next: an extension of kind ",
+         static_cast<const vkattn_extension *>(next)->kind, ", expected NULL: this version of vkattn knows none");
+}
+
+// Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1, which is what
+// this library knows. What the caller knows beyond is zeroed.
+template <class Structure>
+void write_structure(const Structure &structure, void *to, size_t size) {
+    if (size == 0) size = sizeof structure;
+    std::memcpy(to, &structure, std::min(size, sizeof structure));
+    if (size > sizeof structure) std::memset(static_cast<char *>(to) + sizeof structure, 0, size - sizeof structure);
+}
+
+// The same of as many as there is room for, one every `stride` bytes. count: in, that room; out, how many there are.
+template <class Structure>
+void write_structures(std::span<const Structure> structures, uint32_t *count, void *to, size_t stride) {
+    if (stride == 0) stride = sizeof(Structure);
+    for (size_t i = 0; to != nullptr && i < std::min<size_t>(*count, structures.size()); ++i)
+        write_structure(structures[i], static_cast<char *>(to) + i * stride, stride);
+    *count = static_cast<uint32_t>(structures.size());
+}
+
+} // namespace vkattn

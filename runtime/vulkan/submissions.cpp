@@ -1,0 +1,304 @@
+#include "runtime/vulkan/submissions.hpp"
+
+#include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+namespace vkattn {
+namespace {
+
+// The semaphores of a vkattn_sync as Vulkan takes them.
+class Semaphores {
+  public:
+    Semaphores(const vkattn_semaphore *list, uint32_t count, const char *name) {
+        require(list != nullptr || count == 0, "sync.", name, ": NULL, expected ", count, " semaphores");
+        for (const vkattn_semaphore &semaphore : std::span(list, count)) {
+            require_no_extensions(semaphore.next, "sync.semaphore");
+            require(semaphore.semaphore != VK_NULL_HANDLE, "sync.", name,
+                    ": VK_NULL_HANDLE, expected a semaphore of the device");
+            handles.push_back(semaphore.semaphore);
+            values.push_back(semaphore.value);
+        }
+        stages.assign(count, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+    }
+    uint32_t count() const { return static_cast<uint32_t>(handles.size()); }
+    // Whether one is a timeline: binary ones have no values.
+    bool have_values() const {
+        return std::ranges::any_of(values, [](uint64_t value) { return value != 0; });
+    }
+
+    std::vector<VkSemaphore> handles;
+    std::vector<uint64_t> values;
+    std::vector<VkPipelineStageFlags> stages;
+};
+
+void barrier(const Functions &vk, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
+    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_MEMORY_WRITE_BIT, access};
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+} // namespace
+
+// One command buffer with its pool, its fence and, once it was asked for, its two timestamps.
+class Submissions::Submission {
+  public:
+    Submission(Context &context, Lane lane)
+        : context_(context), vk_(context.vk()), lane_(lane),
+          family_(lane == Lane::kCompute ? context.queue_family() : context.transfer_queue_family()),
+          queue_(lane == Lane::kCompute ? context.queue() : context.transfer_queue()) {
+        try {
+            create();
+        } catch (...) {
+            destroy();
+            throw;
+        }
+    }
+    ~Submission() { destroy(); }
+    Submission(const Submission &) = delete;
+    Submission &operator=(const Submission &) = delete;
+
+    Lane lane() const { return lane_; }
+
+    void record(const std::function<void(VkCommandBuffer)> &record) {
+        VkCommandBufferBeginInfo begin{};
+        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+        begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+        check(vk_.vkBeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
+        // what was submitted here before
+        barrier(vk_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+        if (record) record(commands_);
+        // what the host reads next
+        barrier(vk_, commands_, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+        check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
+    }
+
+    void submit(const vkattn_sync *sync) {
+        const vkattn_sync given = sync != nullptr ? *sync : vkattn_sync{};
+        require_no_extensions(given.next, "sync");
+        const Semaphores waits(given.waits, given.wait_count, "waits");
+        const Semaphores signals(given.signals, given.signal_count, "signals");
+        const VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                   nullptr,
+                                                   waits.count(),
+                                                   waits.values.data(),
+                                                   signals.count(),
+                                                   signals.values.data()};
+        VkSubmitInfo submit{};
+        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+        if (waits.have_values() || signals.have_values()) submit.pNext = &values;
+        submit.waitSemaphoreCount = waits.count();
+        submit.pWaitSemaphores = waits.handles.data();
+        submit.pWaitDstStageMask = waits.stages.data();
+        submit.commandBufferCount = 1;
+        submit.pCommandBuffers = &commands_;
+        submit.signalSemaphoreCount = signals.count();
+        submit.pSignalSemaphores = signals.handles.data();
+        context_.lock_queue();
+        const VkResult result = vk_.vkQueueSubmit(queue_, 1, &submit, fence_);
+        context_.unlock_queue();
+        check(result, "vkQueueSubmit");
+    }
+
+    bool is_done() const { return vk_.vkGetFenceStatus(context_.device(), fence_) == VK_SUCCESS; }
+
+    // What the device still works on must not be destroyed: a wait that fails for want of memory is tried again.
+    VkResult wait() const noexcept {
+        VkResult result = VK_TIMEOUT;
+        for (int tries = 0; tries < 100 && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++tries)
+            result = vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX);
+        return result;
+    }
+
+    // Ready to be recorded again.
+    void reset() {
+        check(vk_.vkResetFences(context_.device(), 1, &fence_), "vkResetFences");
+        check(vk_.vkResetCommandPool(context_.device(), pool_, 0), "vkResetCommandPool");
+    }
+
+    void start_timer() {
+        if (timer_ == VK_NULL_HANDLE) {
+            VkQueryPoolCreateInfo create{};
+            create.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+            create.queryType = VK_QUERY_TYPE_TIMESTAMP;
+            create.queryCount = 2;
+            check(vk_.vkCreateQueryPool(context_.device(), &create, nullptr, &timer_), "vkCreateQueryPool");
+        }
+    }
+
+    // Commands after a timestamp may start before it is written: the barriers hold them.
+    void stamp(uint32_t query) {
+        if (query == 0) vk_.vkCmdResetQueryPool(commands_, timer_, 0, 2);
+        order();
+        vk_.vkCmdWriteTimestamp(commands_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timer_, query);
+        order();
+    }
+
+    // Negative if there is no memory to tell: what was timed is done all the same.
+    double milliseconds() const {
+        uint64_t ticks[2] = {};
+        const VkResult result =
+            vk_.vkGetQueryPoolResults(context_.device(), timer_, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
+                                      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+        if (result == VK_ERROR_DEVICE_LOST) check(result, "vkGetQueryPoolResults");
+        if (result != VK_SUCCESS) return -1.0;
+        const uint64_t valid = UINT64_MAX >> (64 - context_.timestamp_bits());
+        return static_cast<double>((ticks[1] - ticks[0]) & valid) * context_.caps().timestamp_period_ns * 1e-6;
+    }
+
+    Work work; // while it is pending
+
+  private:
+    void create() {
+        VkCommandPoolCreateInfo pool{};
+        pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+        pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
+        pool.queueFamilyIndex = family_;
+        check(vk_.vkCreateCommandPool(context_.device(), &pool, nullptr, &pool_), "vkCreateCommandPool");
+        VkCommandBufferAllocateInfo allocate{};
+        allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+        allocate.commandPool = pool_;
+        allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+        allocate.commandBufferCount = 1;
+        check(vk_.vkAllocateCommandBuffers(context_.device(), &allocate, &commands_), "vkAllocateCommandBuffers");
+        VkFenceCreateInfo fence{};
+        fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+        check(vk_.vkCreateFence(context_.device(), &fence, nullptr, &fence_), "vkCreateFence");
+        context_.debug_labels().name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkattn commands");
+    }
+
+    void order() {
+        vk_.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0,
+                                 0, nullptr, 0, nullptr, 0, nullptr);
+    }
+
+    void destroy() noexcept {
+        vk_.vkDestroyQueryPool(context_.device(), timer_, nullptr);
+        vk_.vkDestroyFence(context_.device(), fence_, nullptr);
+        vk_.vkDestroyCommandPool(context_.device(), pool_, nullptr);
+    }
+
+    Context &context_;
+    const Functions &vk_;
+    Lane lane_;
+    uint32_t family_;
+    VkQueue queue_;
+    VkCommandPool pool_ = VK_NULL_HANDLE;
+    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    VkFence fence_ = VK_NULL_HANDLE;
+    VkQueryPool timer_ = VK_NULL_HANDLE;
+};
+
+Submissions::Submissions(Context &context) : context_(context) {}
+
+Submissions::~Submissions() {
+    for (const Owned &submission : pending_) {
+        const VkResult result = submission->wait();
+        if (result == VK_SUCCESS && submission->work.done) submission->work.done();
+    }
+}
+
+Submissions::Owned Submissions::take(Lane lane) {
+    sweep();
+    Owned submission = take_free(lane);
+    return submission != nullptr ? std::move(submission) : std::make_unique<Submission>(context_, lane);
+}
+
+Submissions::Owned Submissions::take_free(Lane lane) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Owned> &free = free_[static_cast<size_t>(lane)];
+    if (free.empty()) return nullptr;
+    Owned submission = std::move(free.back());
+    free.pop_back();
+    return submission;
+}
+
+// Of what the device is done with. One that cannot be made ready again is destroyed.
+void Submissions::give_back(Owned submission) {
+    submission->work = {};
+    try {
+        submission->reset();
+        const std::lock_guard lock(mutex_);
+        free_[static_cast<size_t>(submission->lane())].push_back(std::move(submission));
+    } catch (const std::exception &) {
+    }
+}
+
+void Submissions::finish(Owned submission) {
+    if (submission->work.done) submission->work.done();
+    give_back(std::move(submission));
+}
+
+// Finishes what the device is done with, unless somebody is at it.
+void Submissions::sweep() {
+    const std::unique_lock finishing(finishing_, std::try_to_lock);
+    if (!finishing.owns_lock()) return;
+    std::vector<Owned> done;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto first = std::stable_partition(pending_.begin(), pending_.end(),
+                                                 [](const Owned &submission) { return !submission->is_done(); });
+        done.assign(std::make_move_iterator(first), std::make_move_iterator(pending_.end()));
+        pending_.erase(first, pending_.end());
+    }
+    for (Owned &submission : done) finish(std::move(submission));
+}
+
+void Submissions::run(const std::function<void(VkCommandBuffer)> &record) {
+    Owned submission = take(Lane::kCompute);
+    submission->record(record);
+    submission->submit(nullptr);
+    check(submission->wait(), "vkWaitForFences");
+    give_back(std::move(submission));
+}
+
+double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &record) {
+    if (context_.caps().timestamps == 0) {
+        run(record);
+        return -1.0;
+    }
+    Owned submission = take(Lane::kCompute);
+    submission->start_timer();
+    submission->record([&](VkCommandBuffer commands) {
+        submission->stamp(0);
+        record(commands);
+        submission->stamp(1);
+    });
+    submission->submit(nullptr);
+    check(submission->wait(), "vkWaitForFences");
+    const double milliseconds = submission->milliseconds();
+    give_back(std::move(submission));
+    return milliseconds;
+}
+
+void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
+    Owned submission = take(lane);
+    submission->record(work.record);
+    submission->work = std::move(work);
+    const std::lock_guard lock(mutex_);
+    pending_.reserve(pending_.size() + 1);
+    submission->submit(sync);
+    pending_.push_back(std::move(submission));
+}
+
+void Submissions::wait() {
+    const std::lock_guard finishing(finishing_);
+    std::vector<Owned> waited;
+    {
+        const std::lock_guard lock(mutex_);
+        waited.swap(pending_);
+    }
+    VkResult result = VK_SUCCESS;
+    for (Owned &submission : waited) {
+        if (const VkResult own = submission->wait(); own != VK_SUCCESS)
+            result = own;
+        else
+            finish(std::move(submission));
+    }
+    check(result, "vkWaitForFences");
+}
+
+} // namespace vkattn

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "runtime/vulkan/context.hpp"
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace vkattn {
+
+// Command buffers of the context's own, on its queues. What the device has finished is used again. Thread safe.
+class Submissions {
+  public:
+    enum class Lane { kCompute, kTransfer };
+
+    // What to record, what the device needs until it is done, and what the host does then.
+    struct Work {
+        std::function<void(VkCommandBuffer)> record; // called before the submission; empty: nothing
+        std::vector<std::shared_ptr<void>> kept;
+        std::function<void()> done; // by some later call, at the latest by wait; empty: nothing
+    };
+
+    explicit Submissions(Context &context);
+    ~Submissions(); // waits
+
+    // Records, submits on the compute queue and waits.
+    void run(const std::function<void(VkCommandBuffer)> &record);
+    // The same, and returns the milliseconds between timestamps around what was recorded; negative without timestamps.
+    double run_and_time(const std::function<void(VkCommandBuffer)> &record);
+    // Records and submits. sync may be NULL. Nothing is submitted on failure.
+    void submit(Lane lane, Work work, const vkattn_sync *sync);
+    // Waits for what has been submitted.
+    void wait();
+
+  private:
+    class Submission;
+    using Owned = std::unique_ptr<Submission>;
+
+    Owned take(Lane lane);
+    Owned take_free(Lane lane);
+    void give_back(Owned submission);
+    void finish(Owned submission);
+    void sweep();
+
+    Context &context_;
+    std::mutex finishing_;                   // held while what was pending is waited for and finished
+    std::mutex mutex_;                       // of the lists
+    std::array<std::vector<Owned>, 2> free_; // by lane
+    std::vector<Owned> pending_;
+};
+
+} // namespace vkattn
