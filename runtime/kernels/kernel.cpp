@@ -37,7 +37,8 @@ void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
         vkattn_kernel_support &support = facts.kernels[facts.kernel_count++];
         support.kernel = kernel->kernel;
         support.supported = missing.empty() && verdict.passed ? 1 : 0;
-        support.reason = missing.empty() ? verdict.told.c_str() : missing.data();
+        support.reason = missing.data(); // static
+        if (missing.empty() && !verdict.told.empty()) support.reason = verdict.told.c_str();
     }
 }
 

@@ -72,9 +72,9 @@ std::vector<uint64_t> free_memory(const Context &context) {
     context.vk().vkGetPhysicalDeviceMemoryProperties2(context.physical_device(), &memory);
     std::vector<uint64_t> free;
     for (uint32_t heap = 0; heap < memory.memoryProperties.memoryHeapCount; ++heap) {
-        const uint64_t used = std::min(budget.heapUsage[heap], budget.heapBudget[heap]);
-        free.push_back(context.has_memory_budget() ? budget.heapBudget[heap] - used
-                                                   : memory.memoryProperties.memoryHeaps[heap].size);
+        const uint64_t room = budget.heapBudget[heap]; // 0: not told
+        free.push_back(room != 0 ? room - std::min(budget.heapUsage[heap], room)
+                                 : memory.memoryProperties.memoryHeaps[heap].size);
     }
     return free;
 }

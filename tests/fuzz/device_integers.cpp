@@ -128,8 +128,8 @@ Target append(const vkattn::Context &context) {
     target.integers.emplace_back(context, VKATTN_ROLE_PAST_LENGTHS, vkattn_tensor_bytes(&desc.past_lengths));
     target.integers.emplace_back(context, VKATTN_ROLE_CU_SEQLENS_Q, vkattn_tensor_bytes(&desc.cu_seqlens));
     target.integers.emplace_back(context, VKATTN_ROLE_BLOCK_TABLE, vkattn_tensor_bytes(&desc.block_table));
-    target.inputs.emplace_back(context, VKATTN_ROLE_KEY, vkattn_tensor_bytes(&desc.source));
-    target.outputs.emplace_back(context, VKATTN_ROLE_PRESENT_KEY, vkattn_tensor_bytes(&desc.cache));
+    target.inputs.emplace_back(context, VKATTN_ROLE_SOURCE, vkattn_tensor_bytes(&desc.source));
+    target.outputs.emplace_back(context, VKATTN_ROLE_CACHE, vkattn_tensor_bytes(&desc.cache));
     return target;
 }
 

@@ -243,8 +243,8 @@ TEST_CASE_FIXTURE(DeviceTest, "packed rows are appended to the pages that there 
         desc.cu_seqlens = cu.view();
         desc.block_table = table.view();
         desc.max_seqlen = 11;
-        const std::vector<Region> regions = {{VKATTN_ROLE_KEY, &source, Access::kRead},
-                                             {VKATTN_ROLE_PRESENT_KEY, &cache, Access::kReadWrite},
+        const std::vector<Region> regions = {{VKATTN_ROLE_SOURCE, &source, Access::kRead},
+                                             {VKATTN_ROLE_CACHE, &cache, Access::kReadWrite},
                                              {VKATTN_ROLE_PAST_LENGTHS, &past_lengths, Access::kRead},
                                              {VKATTN_ROLE_CU_SEQLENS_Q, &cu, Access::kRead},
                                              {VKATTN_ROLE_BLOCK_TABLE, &table, Access::kRead}};
