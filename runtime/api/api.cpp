@@ -121,13 +121,6 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
     });
 }
 
-// What a call last showed to its thread, whose texts stay until the next: see vkattn_check, _candidate and _option.
-template <class Result>
-const std::vector<Result> &shown(std::vector<Result> results) {
-    thread_local std::vector<Result> last;
-    return last = std::move(results);
-}
-
 vkattn_check told(const Check &check) {
     return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds};
 }
@@ -148,12 +141,15 @@ vkattn_device_facts told(const DeviceCaps &caps) {
     return facts;
 }
 
-// Writes what a call found into the room that the caller has for it.
+// Writes what a call found into the room that the caller has for it. The texts stay until the thread's next such call: see
+// vkattn_check, vkattn_candidate and vkattn_option.
 template <class Result>
 void show(std::vector<Result> results, uint32_t *count, void *to, size_t stride) {
+    thread_local std::vector<Result> last;
+    last = std::move(results);
     using Told = decltype(told(std::declval<const Result &>()));
     std::vector<Told> all;
-    for (const Result &result : shown(std::move(results))) all.push_back(told(result));
+    for (const Result &result : last) all.push_back(told(result));
     write_structures(std::span<const Told>(all), count, to, stride);
 }
 

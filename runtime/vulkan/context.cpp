@@ -94,8 +94,8 @@ void Context::set_memory_callbacks(const vkattn_memory_callbacks *memory) {
 }
 
 void Context::destroy() noexcept {
-    uniforms_.reset();
     submissions_.reset(); // waits, and lets go of staging
+    uniforms_.reset();
     staging_.reset();
     pipelines_.reset();
     if (!owns_device_) return;
