@@ -467,8 +467,9 @@ class Context {
     // Creates a context on a device of its own: "" for the best, an index, or a part of its name.
     explicit Context(const std::string &device_selector) : Context(with_selector(device_selector.c_str())) {}
 
-    // Returns the device's facts, as the context uses it.
-    Returned<vkattn_device_facts> facts() const {
+    // Returns the device's facts, as the context uses it. Their texts are the context's.
+    Returned<vkattn_device_facts> facts() const && = delete;
+    Returned<vkattn_device_facts> facts() const & {
         vkattn_device_facts known{};
         const vkattn_result result = vkattn_context_facts(get(), &known, sizeof known);
         return detail::returned(result, known);

@@ -51,6 +51,8 @@ vkattn_context_info wrapping_info() {
     return info;
 }
 
+std::string name_of(const vkattn::Context &context) { return context.facts().name; }
+
 } // namespace
 
 TEST_SUITE_BEGIN("api");
@@ -137,11 +139,11 @@ TEST_CASE_FIXTURE(DeviceTest, "devices are listed with their facts, as many as t
 
 TEST_CASE_FIXTURE(DeviceTest, "a device is chosen by index and by a part of its name in any case") {
     const vkattn_device_facts first = vkattn::devices().front();
-    CHECK(std::string(vkattn::Context("0").facts().name) == first.name);
+    CHECK(name_of(vkattn::Context("0")) == first.name);
     std::string name = first.name;
     for (char &c : name) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-    CHECK(std::string(vkattn::Context(name.substr(1, 4)).facts().name).size() > 0);
-    CHECK(std::string(vkattn::Context(name).facts().name) == first.name);
+    CHECK(name_of(vkattn::Context(name.substr(1, 4))).size() > 0);
+    CHECK(name_of(vkattn::Context(name)) == first.name);
     vkattn_context context = nullptr;
     CHECK(vkattn_context_create(nullptr, &context) == VKATTN_SUCCESS);
     vkattn_context_destroy(context);
@@ -180,10 +182,12 @@ TEST_CASE_FIXTURE(DeviceTest, "device traits are set, and what is not a trait or
                           {VKATTN_TRAIT_PARALLEL_WORKGROUPS, 3},
                           {VKATTN_TRAIT_MAX_LOOP_ITERATIONS, 777}};
     CHECK(set(loops) == VKATTN_SUCCESS);
-    CHECK(vkattn::Context(info).facts().max_loop_iterations == 777);
+    const vkattn::Context bounded(info);
+    CHECK(bounded.facts().max_loop_iterations == 777);
     const Traits lowered = {{VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES, 16384}, {VKATTN_TRAIT_PUSH_DESCRIPTORS, 0}};
     CHECK(set(lowered) == VKATTN_SUCCESS);
-    CHECK(vkattn::Context(info).facts().max_shared_memory_bytes == 16384);
+    const vkattn::Context small(info);
+    CHECK(small.facts().max_shared_memory_bytes == 16384);
     const auto refuses = [&](const Traits &traits) { return set(traits) == VKATTN_ERROR_INVALID_ARGUMENT; };
     CHECK(refuses({{VKATTN_TRAIT_MAX_SHARED_MEMORY_BYTES, 4294967295}}));
     CHECK(said("traits: max_shared_memory_bytes 4294967295, expected at most that of"));

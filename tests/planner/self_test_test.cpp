@@ -208,7 +208,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     const std::vector<std::uint8_t> saved = device.context().save();
     request.info.saved_data = saved.data();
     request.info.saved_bytes = saved.size();
-    const vkattn_device_facts later = vkattn::Context(request.info).facts();
+    const vkattn::Context restored(request.info);
+    const vkattn_device_facts later = restored.facts();
     CHECK(std::string(support_of(later, c.kernel)->reason) == support_of(facts, c.kernel)->reason);
 }
 
