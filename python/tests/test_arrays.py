@@ -116,6 +116,8 @@ def test_results_stay_where_the_arguments_are():
     for mistake, error, message in (
             (lambda: vkattn.linear(rows, on_device[:24], out=rows), ValueError, "out: shares memory with input"),
             (lambda: vkattn.linear(x, weight, out=out[:1]), ValueError, r"out: shape \[1, 5, 40\] of float32, expected \[2, 5, 40\]"),
+            (lambda: vkattn.linear(CONTEXT.array(random(2, 24, 5)).transpose(0, 2, 1), weight), ValueError,
+             "input: reshape: .*expected contiguous memory: see contiguous"),
             (lambda: vkattn.linear(x, weight, out=expected), TypeError, "out: ndarray, expected an Array"),
             (lambda: vkattn.linear(x, on_device, context=vkattn.Context()), ValueError, "weight: an Array of another context")):
         with pytest.raises(error, match=message):
@@ -137,6 +139,12 @@ def test_attention_on_arrays():
     parts = [vkattn.attention(q, k[:, :, i:j], v[:, :, i:j], enable_gqa=True, return_lse=True) for i, j in ((0, 9), (9, 23))]
     joined = vkattn.merge([o for o, _ in parts], [s for _, s in parts])
     assert isinstance(joined, vkattn.Array) and nmse(joined.numpy(), reference(query, key, value)[0]) < 1e-10
+    outputs = CONTEXT.empty((2, 2, *joined.shape))  # every second part of these
+    sums = CONTEXT.empty((2, 2, *joined.shape[:3]))
+    for i, (o, s) in enumerate(parts):
+        CONTEXT.convert(o, outputs[i, 1])
+        CONTEXT.convert(s, sums[i, 1])
+    assert (vkattn.merge(outputs[:, 1], sums[:, 1]).numpy() == joined.numpy()).all()
 
 
 def test_layers_on_arrays():
@@ -203,6 +211,7 @@ def test_exporters_are_taken_as_arrays():
     array = vkattn.from_dlpack(Exporter(bits))
     assert array.dtype == "bfloat16" and (array.download() == bits).all()
     assert (dlpack.array_of(array, "array") == bits).all()
+    assert (dlpack.array_of(CONTEXT.array(NUMBERS > 7), "array") == (NUMBERS > 7)).all()
     assert (vkattn.norm(Exporter(NUMBERS), numpy.ones(5, "f4")) == vkattn.norm(NUMBERS, numpy.ones(5, "f4"))).all()
     with pytest.raises(TypeError, match="exporter: on a device of the kind CUDA, expected memory of the CPU"):
         dlpack.array_of(Exporter(NUMBERS, (2, 0)), "exporter")

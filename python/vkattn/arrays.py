@@ -14,6 +14,10 @@ STORED = (*FLOATS, "q8_0", "q4_0")
 _BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18)}  # elements, bytes
 
 
+class OnDevice:
+    """What device_array.Array is. dtype is a name there, and strides are in elements."""
+
+
 def torch_of(value):
     """The module torch where a value is one of its tensors: it is there then, and not imported for it."""
     torch = sys.modules.get("torch")
@@ -22,7 +26,7 @@ def torch_of(value):
 
 def dtype_of(array):
     """The name of an array's type, of NumPy's or of the device's."""
-    if isinstance(array.dtype, str):
+    if isinstance(array, OnDevice):
         return array.dtype
     return "bfloat16" if array.dtype == BFLOAT16 else array.dtype.name
 
@@ -43,7 +47,7 @@ def one_of(names):
 
 def check_type(array, name, types):
     if dtype_of(array) not in types:
-        of_whom = " (ml_dtypes' or PyTorch's)" if types[-1] == "bfloat16" and not isinstance(array.dtype, str) else ""
+        of_whom = " (ml_dtypes' or PyTorch's)" if types[-1] == "bfloat16" and not isinstance(array, OnDevice) else ""
         raise TypeError(f"{name}: dtype {dtype_of(array)}, expected {one_of(types)}{of_whom}")
 
 
@@ -69,7 +73,7 @@ def host_array(value, name):
 
 def as_array(value, name, types, dtype=None):
     """The array of the device that the value is, else a NumPy array in the machine's order of bytes."""
-    if isinstance(getattr(value, "dtype", None), str):
+    if isinstance(value, OnDevice):
         check_type(value, name, types if dtype is None else (dtype,))
         return value
     array = host_array(value, name)
@@ -103,7 +107,7 @@ def broadcastable(array, name):
 
 def element_strides(array):
     """Strides in elements."""
-    if isinstance(array.dtype, str):
+    if isinstance(array, OnDevice):
         return array.strides
     return tuple(stride // array.itemsize for stride in array.strides)
 
@@ -156,7 +160,7 @@ def describe(array, name):
         strides = [0 if size == 1 else stride for size, stride in zip(array.shape, element_strides(array))]
         strides[-1] = strides[-1] if array.shape[-1] > 1 else 1
         tensor.strides[:array.ndim] = strides
-    tensor.offset = getattr(array, "bound_offset", 0)
+    tensor.offset = array.bound_offset if isinstance(array, OnDevice) else 0
     return tensor
 
 

@@ -45,7 +45,9 @@ class Problem:
                     "block_table": block_table, "block_mask": block_mask}
         call = self.call = call or Call(context, {"query": query, "key": key, "value": value, "attn_mask": attn_mask, **optional,
                                           "out": out}.items())
-        query = _four_dimensional(call.take("query", query, strided=True), "query")
+        query = call.take("query", query, strided=True)
+        self.missing = 4 - query.ndim  # dimensions
+        query = _four_dimensional(query, "query")
         key = _four_dimensional(call.take("key", key, (*FLOATS, "q8_0", "q4_0"), strided=True), "key")
         call.inputs.update(query=query, key=key)
         if value is not None:
@@ -144,14 +146,14 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     InvalidArgumentError, UnsupportedError and the rest of vkattn.errors; TypeError and ValueError for what is not even a
     tensor.
     """
-    call = Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+    made = Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
                    enable_gqa=enable_gqa, window=window, softcap=softcap, key_lengths=key_lengths, past_lengths=past_lengths,
                    past_len=past_len, key_padding_mask=key_padding_mask, alibi_slopes=alibi_slopes, sinks=sinks,
                    cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q,
                    max_seqlen_k=max_seqlen_k, block_table=block_table, block_mask=block_mask, block_size=block_size,
                    dropout_seed=dropout_seed, causal_alignment=causal_alignment, keys_to_last_query=keys_to_last_query,
                    v_head_dim=v_head_dim, kv_head_mapping=kv_head_mapping, batch_invariant=batch_invariant, kernel=kernel,
-                   return_lse=return_lse, out=out, context=context).run()
-    missing = 4 - numpy.ndim(query) if not hasattr(query, "ndim") else 4 - query.ndim
-    results = [call.given_back(role, call.outputs[role].shape[missing:]) for role in call.outputs]
+                   return_lse=return_lse, out=out, context=context)
+    call = made.run()
+    results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
     return tuple(results) if return_lse else results[0]

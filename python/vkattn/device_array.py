@@ -3,11 +3,11 @@ import math
 
 import numpy
 
-from .arrays import FLOATS, block_of, dense_strides, dtype_of, is_contiguous, numpy_dtype, span
+from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_of, is_contiguous, numpy_dtype, span
 from .dlpack import BFLOAT16, CPU, capsule_of
 
 
-class Array:
+class Array(OnDevice):
     """Numbers on the device of a context; made by context.array and context.empty, and by operators on Arrays.
 
     dtype is a name: float32, float16, bfloat16, bool, int32, and of caches q8_0 and q4_0 (ggml's blocks of 32 numbers).

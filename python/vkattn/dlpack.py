@@ -8,7 +8,7 @@ CPU = (1, 0)  # DLDevice {kDLCPU, 0}
 
 _DEVICE_TYPES = {1: "CPU", 2: "CUDA", 3: "CUDA host", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI"}
 _KINDS = {0: "i", 1: "u", 2: "f", 4: "bfloat", 5: "c", 6: "b"}  # of DLDataTypeCode
-_BFLOAT = 4
+_BFLOAT, _BOOL = 4, 6
 
 
 class _Device(ctypes.Structure):
@@ -64,8 +64,9 @@ def array_of(exporter, name):
 
 def capsule_of(array):
     """A DLPack capsule of a NumPy array, which it keeps; BFLOAT16 as bfloat16."""
-    if array.dtype != BFLOAT16:
+    code = _BFLOAT if array.dtype == BFLOAT16 else _BOOL if array.dtype == bool else None
+    if code is None:
         return array.__dlpack__()
-    capsule = array.view("i2").__dlpack__()
-    _tensor_in(capsule).dtype.code = _BFLOAT
+    capsule = array.view("i2" if code == _BFLOAT else "u1").__dlpack__()
+    _tensor_in(capsule).dtype.code = code  # which NumPy has not, or not in every version
     return capsule

@@ -2,7 +2,7 @@
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, describe
+from .arrays import FLOATS, STORED, as_array, describe, element_strides
 from .calls import Call
 from .device_array import Array
 
@@ -13,9 +13,12 @@ def _choose(choices, value, name):
     return choices[value]
 
 
-def _fold(array):
+def _fold(array, name):
     """[..., N] as [1, L, N], as the library takes tokens."""
-    return array.reshape(1, -1, array.shape[-1])
+    try:
+        return array.reshape(1, -1, array.shape[-1])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _with_rows(array, name):
@@ -44,7 +47,8 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
     call.result("output", shape, input, out)
     desc = _abi.LinearDesc(activation=_choose(_abi.ACTIVATIONS, activation, "activation"))
     folded = {"input", "multiplier", "residual", "output"}
-    _describe(desc, {role: _fold(array) if role in folded else array for role, array in {**call.inputs, **call.outputs}.items()})
+    _describe(desc, {role: _fold(array, role) if role in folded else array
+                     for role, array in {**call.inputs, **call.outputs}.items()})
     return desc
 
 
@@ -85,7 +89,7 @@ def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context
         call.take("bias", bias)
     output = call.result("output", input.shape, input, out)
     desc = _abi.NormDesc(kind=_choose(_abi.NORM_KINDS, kind, "kind"), epsilon=epsilon)
-    _describe(desc, {**call.inputs, "input": _fold(input), "output": _fold(output)})
+    _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
     call.run("vkattn_norm_plan", desc, may_share=("input",))
     return call.given_back("output")
 
@@ -99,7 +103,7 @@ def embedding(tokens, weight, *, out=None, context=None):
     tokens, weight = call.take("tokens", tokens, dtype="int32"), _with_rows(call.take("weight", weight), "weight")
     output = call.result("output", (*tokens.shape, weight.shape[-1]), weight, out)
     desc = _abi.EmbeddingDesc()
-    _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output)})
+    _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output, "output")})
     call.run("vkattn_embedding_plan", desc)
     return call.given_back("output")
 
@@ -171,8 +175,8 @@ def merge(outputs, log_sum_exps, *, return_lse=False, context=None):
     call.result("output", partial.shape[1:], partial)
     if return_lse:
         call.result("log_sum_exp", partial_lse.shape[1:], "float32")
-    desc = _abi.MergeDesc(part_count=len(partial), partial_output_stride=partial[0].size,
-                          partial_log_sum_exp_stride=partial_lse[0].size)
+    desc = _abi.MergeDesc(part_count=len(partial), partial_output_stride=element_strides(partial)[0],
+                          partial_log_sum_exp_stride=element_strides(partial_lse)[0])
     # described by their first part, bound whole
     _describe(desc, {"partial_output": partial[0], "partial_log_sum_exp": partial_lse[0], **call.outputs})
     call.run("vkattn_merge_plan", desc)

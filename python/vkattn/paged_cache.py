@@ -18,7 +18,8 @@ class PagedCache:
 
     A sequence is a number that add() gives. It takes pages as it grows, and shares those that it has in common with the
     sequence that it was forked from, until one of them writes to them. keys and values are the Arrays of the pool,
-    [pages,heads,page_size,head_dim], to be given to attention with block_table() for what attend() has not.
+    [pages,heads,page_size,head_dim], to be given to attention with block_table() for what attend() has not. Calls from several
+    threads must take turns.
     """
 
     def __init__(self, context, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
