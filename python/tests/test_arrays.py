@@ -85,8 +85,18 @@ def test_types_are_converted_on_the_device():
             stored[..., :32]
         with pytest.raises(ValueError, match="expected the rows of q[48]_0 to stay the last axis"):
             stored.transpose()
-    with pytest.raises(TypeError, match="values: dtype int32, expected float32"):
-        CONTEXT.array(numpy.zeros(4, "i4"), "float16")
+    deep = CONTEXT.array(random(2, 1, 3, 2, 8), "float16")
+    assert (CONTEXT.array(deep, "float32").numpy() == deep.numpy()).all()
+    for values, dtype in (([1, 2], "int32"), ([1.5, 2], numpy.float32), ([0, 2], bool)):
+        assert (CONTEXT.array(values, dtype).numpy() == numpy.array(values, dtype)).all()
+    for values, dtype, error, message in (
+            (numpy.zeros(4, "i4"), "float16", TypeError, "values: int32 for float16, expected float32, float16 or bfloat16"),
+            ([2**40], "int32", ValueError, "values: 1099511627776, expected whole numbers"),
+            ([0.5], "int32", TypeError, "values: dtype float64, expected whole numbers"),
+            ([1.0], "half-precision", TypeError, "dtype: half-precision, expected float32, float16"),
+            (["1"], "float32", TypeError, "values: dtype <?U?str.*, expected float32")):
+        with pytest.raises(error, match=message):
+            CONTEXT.array(values, dtype)
 
 
 @pytest.mark.parametrize("shape, dtype, error, message", [

@@ -8,7 +8,7 @@ import warnings
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, block_of, check_type, describe, dtype_of, is_contiguous, one_of, span
+from .arrays import FLOATS, STORED, as_array, block_of, describe, dtype_of, host_array, is_contiguous, one_of, span
 from .device_array import Array
 from .errors import raise_error
 from .traits import traits_of
@@ -241,9 +241,7 @@ class Context:
         """An Array of numbers that are not set. dtype: float32, float16, bfloat16, bool, int32, q8_0 or q4_0."""
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
         shape = tuple(_abi.whole(ctypes.c_uint32, "shape", size) for size in shape)
-        name = dtype if dtype in STORED else numpy.dtype(dtype).name
-        if name not in (*STORED, "bool", "int32"):
-            raise TypeError(f"dtype: {name}, expected {one_of((*STORED, 'bool', 'int32'))}")
+        name = _dtype_name(dtype)
         if not shape or 0 in shape:
             raise ValueError(f"shape: {list(shape)}, expected sizes from 1")
         if shape[-1] % block_of(name)[0]:
@@ -255,17 +253,20 @@ class Context:
     def array(self, values, dtype=None):
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
-        dtype: their own; of float32, float16 and bfloat16 any of these, q8_0 and q4_0, into which the device converts
+        dtype: None for their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16 the
+            device converts into any of these, q8_0 and q4_0
         """
+        dtype = None if dtype is None else _dtype_name(dtype)
         if isinstance(values, Array):
             given = self.own(values, "values")
         else:
-            host = as_array(values, "values", (*FLOATS, "bool", "int32"))
+            host = host_array(values, "values")
+            asked = dtype if dtype in ("bool", "int32", "float32") and host.dtype.kind in "biuf" else None
+            host = as_array(host, "values", (*FLOATS, "bool", "int32"), asked)
             given = self.empty(host.shape, dtype_of(host))
             self.upload(given, host)
         if dtype is None or dtype == given.dtype:
             return given
-        check_type(given, "values", FLOATS)
         converted = self.empty(given.shape, dtype)
         self.convert(given, converted)
         return converted
@@ -273,7 +274,7 @@ class Context:
     def kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
         """A PagedCache of so many pages of page_size tokens, a power of two and at least 8; dtypes float32, float16, bfloat16,
         q8_0 or q4_0."""
-        from .paged_cache import PagedCache
+        from .paged_cache import PagedCache  # which stands on the operators, as they do on contexts
         return PagedCache(self, heads, head_dim, pages=pages, page_size=page_size, v_head_dim=v_head_dim, key_dtype=key_dtype,
                           value_dtype=value_dtype)
 
@@ -285,15 +286,20 @@ class Context:
 
     def convert(self, source, destination):
         """Copies an Array into one of the same shape and perhaps another type: on the device, but what no kernel reads."""
+        if source.shape != destination.shape:
+            raise ValueError(f"shapes {list(source.shape)} and {list(destination.shape)}, expected the same")
+        in_one_piece = is_contiguous(source) and is_contiguous(destination)
         if source.dtype not in FLOATS:
+            if source.dtype != destination.dtype or not in_one_piece:
+                raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type in "
+                                "one piece")
             (first, behind), at = source.bytes_shown(), destination.bytes_shown()[0]
             with self._lock:
                 destination.buffer.write(at, self.download(source.buffer, first, behind - first), behind - first)
             return
-        four = (1,) * (4 - source.ndim)
+        shape = (1, 1, -1, source.shape[-1]) if in_one_piece else ((1,) * (4 - source.ndim) + source.shape)
         desc = _abi.KvAppendDesc()
-        desc.source = describe(source.reshape(*four, *source.shape), "values")
-        desc.cache = describe(destination.reshape(*four, *destination.shape), "dtype")
+        desc.source, desc.cache = describe(source.reshape(shape), "values"), describe(destination.reshape(shape), "dtype")
         self.run("vkattn_kv_append_plan", desc, {_abi.KV_APPEND_ROLES["source"]: source},
                  {_abi.KV_APPEND_ROLES["cache"]: destination})
 
@@ -323,6 +329,17 @@ class Context:
         """Builds what plans of these problems (see problem) need, so that the first call of each takes no time for it."""
         descs = (_abi.AttentionDesc * max(len(problems), 1))(*problems)
         call("vkattn_prewarm", self.handle.raw, descs, len(problems), _abi.whole(ctypes.c_uint32, "threads", threads))
+
+
+def _dtype_name(dtype):
+    names = (*STORED, "bool", "int32")
+    try:
+        name = dtype if dtype in names else numpy.dtype(dtype).name
+    except TypeError:
+        name = dtype
+    if name not in names:
+        raise TypeError(f"dtype: {name}, expected {one_of(names)}")
+    return name
 
 
 def _whole_words(size):
