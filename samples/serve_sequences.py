@@ -1,4 +1,4 @@
-"""Serves sequences that come and go, in Python: one attention layer of a made-up model, a pool of pages for its keys and values.
+"""Serves sequences that come and go, in Python: an attention layer of a made-up model, a pool of pages for its keys and values.
 
 Every step packs what there is to do, whole prompts of new sequences beside one token of each older one, and computes it at
 once: projections, an append to the pages, attention over them. A sequence leaves when it is done, and its pages serve the
@@ -17,7 +17,7 @@ WEIGHTS = {name: (random.standard_normal((rows, columns)) / columns ** 0.5).asty
 
 
 class Server:
-    """Prompts that wait, and sequences that run: [number of the prompt, its sequence of the cache, hidden states to compute]."""
+    """Prompts that wait, and sequences that run: [number of the prompt, sequence of the cache, hidden states to compute]."""
 
     def __init__(self, context, most_sequences, pages):
         self.weights = {name: context.array(weight, "float16") for name, weight in WEIGHTS.items()}  # uploaded once

@@ -125,7 +125,8 @@ def test_results_stay_where_the_arguments_are():
     assert (vkattn.embedding([[1, 2], [3, 50]], on_device).numpy() == vkattn.embedding([[1, 2], [3, 50]], weight)).all()
     for mistake, error, message in (
             (lambda: vkattn.linear(rows, on_device[:24], out=rows), ValueError, "out: shares memory with input"),
-            (lambda: vkattn.linear(x, weight, out=out[:1]), ValueError, r"out: shape \[1, 5, 40\] of float32, expected \[2, 5, 40\]"),
+            (lambda: vkattn.linear(x, weight, out=out[:1]), ValueError,
+             r"out: shape \[1, 5, 40\] of float32, expected \[2, 5, 40\]"),
             (lambda: vkattn.linear(CONTEXT.array(random(2, 24, 5)).transpose(0, 2, 1), weight), ValueError,
              "input: reshape: .*expected contiguous memory: see contiguous"),
             (lambda: vkattn.linear(x, weight, out=expected), TypeError, "out: ndarray, expected an Array"),

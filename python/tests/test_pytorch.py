@@ -236,6 +236,8 @@ def test_tensors_that_are_refused():
     for tensor, message in ((torch.zeros(2, 2, device="meta"), "on meta, expected a dense one on the CPU"),
                             (torch.zeros(2, 2).to_sparse(), "torch.sparse_coo on cpu, expected a dense one"),
                             (torch.zeros(2, 2, dtype=torch.float64), "dtype float64, expected float32"),
+                            (torch.zeros(2, 2, dtype=torch.complex64).conj(), "dtype complex64, expected float32"),
+                            (torch.zeros(2, 2).to(torch.float8_e4m3fn), "query: .*"),
                             (torch.zeros(2, 2, dtype=torch.complex64), "dtype complex64, expected float32"),
                             (torch.zeros(2, 2, dtype=torch.int64), "dtype int64, expected float32")):
         with pytest.raises(TypeError, match=message):

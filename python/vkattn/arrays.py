@@ -7,7 +7,8 @@ from . import _abi
 from .dlpack import BFLOAT16, array_of
 
 _ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
-_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32", "q8_0": "q8_0", "q4_0": "q4_0"}
+_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32", "q8_0": "q8_0",
+          "q4_0": "q4_0"}
 FLOATS = ("float32", "float16", "bfloat16")
 MASKS = ("bool", "float32", "float16", "bfloat16")
 STORED = (*FLOATS, "q8_0", "q4_0")
@@ -62,7 +63,7 @@ def host_array(value, name):
             raise TypeError(f"{name}: a tensor of {value.layout} on {value.device}, expected a dense one on the CPU")
         if value.dtype is torch.bool:  # which DLPack knows not in every version
             return array_of(value.view(torch.uint8), name).view(numpy.bool_)
-        return array_of(value.detach().resolve_neg(), name)
+        return array_of(value.detach().resolve_neg().resolve_conj(), name)
     if hasattr(value, "__dlpack__") and not isinstance(value, (numpy.ndarray, numpy.generic)):
         return array_of(value, name)
     try:

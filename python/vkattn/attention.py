@@ -2,7 +2,7 @@
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, broadcastable, describe, dtype_of, set_masks
+from .arrays import MASKS, STORED, broadcastable, describe, dtype_of, set_masks
 from .calls import Call
 from .device_array import Array
 from .dlpack import BFLOAT16
@@ -48,11 +48,10 @@ class Problem:
         query = call.take("query", query, strided=True)
         self.missing = 4 - query.ndim  # dimensions
         query = _four_dimensional(query, "query")
-        key = _four_dimensional(call.take("key", key, (*FLOATS, "q8_0", "q4_0"), strided=True), "key")
+        key = _four_dimensional(call.take("key", key, STORED, strided=True), "key")
         call.inputs.update(query=query, key=key)
         if value is not None:
-            value = call.inputs["value"] = _four_dimensional(call.take("value", value, (*FLOATS, "q8_0", "q4_0"), strided=True),
-                                                             "value")
+            value = call.inputs["value"] = _four_dimensional(call.take("value", value, STORED, strided=True), "value")
             v_head_dim = value.shape[3]
         elif v_head_dim is None:
             raise TypeError("value: None, expected an array, or v_head_dim where the values are the first elements of the keys")

@@ -253,8 +253,8 @@ class Context:
     def array(self, values, dtype=None):
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
-        dtype: None for their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16 the
-            device converts into any of these, q8_0 and q4_0
+        dtype: None for their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
+            the device converts into any of these, q8_0 and q4_0
         """
         dtype = None if dtype is None else _dtype_name(dtype)
         if isinstance(values, Array):
@@ -291,8 +291,8 @@ class Context:
         in_one_piece = is_contiguous(source) and is_contiguous(destination)
         if source.dtype not in FLOATS:
             if source.dtype != destination.dtype or not in_one_piece:
-                raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type in "
-                                "one piece")
+                raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type "
+                                "in one piece")
             (first, behind), at = source.bytes_shown(), destination.bytes_shown()[0]
             with self._lock:
                 destination.buffer.write(at, self.download(source.buffer, first, behind - first), behind - first)

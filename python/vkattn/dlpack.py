@@ -1,4 +1,4 @@
-"""Memory of other libraries as NumPy arrays and back, by DLPack (https://dmlc.github.io/dlpack); bfloat16 too, which NumPy lacks."""
+"""Memory of other libraries as NumPy arrays and back, by DLPack (https://dmlc.github.io/dlpack), bfloat16 included."""
 import ctypes
 
 import numpy
@@ -45,7 +45,10 @@ def array_of(exporter, name):
     device = int(exporter.__dlpack_device__()[0])
     if device != CPU[0]:
         raise TypeError(f"{name}: on a device of the kind {_DEVICE_TYPES.get(device, device)}, expected memory of the CPU")
-    capsule = exporter.__dlpack__()
+    try:
+        capsule = exporter.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"{name}: {error}") from error
     tensor = _tensor_in(capsule)
     kind, size = _KINDS.get(tensor.dtype.code), tensor.dtype.bits // 8
     if kind is None or tensor.dtype.lanes != 1 or tensor.dtype.bits % 8:

@@ -22,7 +22,8 @@ class PagedCache:
     threads must take turns.
     """
 
-    def __init__(self, context, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
+    def __init__(self, context, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16",
+                 value_dtype=None):
         for name, number in (("heads", heads), ("head_dim", head_dim), ("pages", pages), ("page_size", page_size)):
             if _abi.whole(ctypes.c_uint32, name, number) == 0:
                 raise ValueError(f"{name}: 0, expected at least 1")
