@@ -1,13 +1,12 @@
-"""scaled_dot_product_attention beside PyTorch's: what it gives, and what it refuses."""
-import itertools
+"""scaled_dot_product_attention beside PyTorch's, in what it gives and what it refuses; tensors everywhere else."""
 import math
 
 import pytest
 
-torch = pytest.importorskip("torch")
-from torch.nn import functional  # noqa: E402
+import vkattn
 
-import vkattn  # noqa: E402
+torch = pytest.importorskip("torch")
+functional = pytest.importorskip("torch.nn.functional")
 
 BOUNDS = {torch.float32: 1e-10, torch.float16: 1e-6, torch.bfloat16: 5e-5}
 VALUES = torch.Generator().manual_seed(5)
