@@ -38,3 +38,9 @@ file(RELATIVE_PATH vkattn_pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" 
 string(REGEX REPLACE "/$" "" vkattn_pc_prefix "${vkattn_pc_prefix}")
 configure_file(cmake/vkattn.pc.in ${PROJECT_BINARY_DIR}/vkattn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/vkattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(SKBUILD) # pyproject.toml: a wheel, which carries the library beside the package, and can hold no links to it
+    set_property(TARGET vkattn PROPERTY VERSION)
+    set_property(TARGET vkattn PROPERTY SOVERSION)
+    install(TARGETS vkattn LIBRARY DESTINATION vkattn COMPONENT python RUNTIME DESTINATION vkattn COMPONENT python)
+endif()

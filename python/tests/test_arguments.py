@@ -38,6 +38,50 @@ def test_numbers_that_are_not_whole_are_refused(name, value):
         attend(**{name: value})
 
 
+@pytest.mark.parametrize("name, value, message", [
+    ("window", 5, "window: 5, expected .left, right."), ("window", "12", "window: '12', expected .left, right."),
+    ("window", (1, 2, 3), "window: .1, 2, 3., expected .left, right."),
+    ("block_size", (64,), "block_size: .64,., expected a number, or"),
+    ("block_size", "64", "block_q_len: '64', expected a whole number"), ("scale", "0.5", "scale: '0.5', expected a number"),
+    ("softcap", [1, 2], "softcap: .1, 2., expected a number"), ("dropout_p", None, "dropout_p: None, expected a number"),
+    ("is_causal", "no", "is_causal: 'no', expected True or False"),
+    ("batch_invariant", 2, "batch_invariant: 2, expected True or False"),
+    ("max_seqlen_q", "3", "max_seqlen_q: '3', expected a whole number"),
+    ("past_len", 1.5, "past_len: 1.5, expected a whole number"),
+    ("key_lengths", "45", "key_lengths: dtype <U2, expected whole numbers"),
+    ("past_lengths", [None, 1], "past_lengths: dtype object, expected whole"),
+    ("sinks", ["a", "b"], "sinks: dtype <U1, expected float32"), ("sinks", [1j, 2j], "sinks: dtype complex128, expected float32"),
+    ("key_padding_mask", ["a"], "key_padding_mask: dtype <U1, expected bool"),
+    ("attn_mask", numpy.zeros((3, 5)), "attn_mask: dtype float64, expected bool, float32, float16 or bfloat16"),
+    ("attn_mask", "mask", "attn_mask: dtype str.*, expected bool, float32"), ("out", QUERY, "out: ndarray, expected an Array")])
+def test_values_of_another_kind_are_named(name, value, message):
+    with pytest.raises(TypeError, match=message):
+        attend(**{name: value})
+
+
+@pytest.mark.parametrize("query, dtype", [
+    (QUERY.astype("f8"), "float64"), (QUERY.astype("i8"), "int64"), (QUERY.astype("i4"), "int32"), (QUERY > 0, "bool"),
+    (QUERY.astype("c8"), "complex64"), (QUERY.astype(object), "object"), ("query", "str"), (None, "object"),
+    (QUERY.astype("u1"), "uint8"), (numpy.array(["2026-11-25"], "M8[D]"), "datetime64")])
+def test_types_that_a_query_has_not(query, dtype):
+    with pytest.raises(TypeError, match=f"query: dtype {dtype}.*, expected float32, float16 or bfloat16"):
+        vkattn.attention(query, KEY, KEY)
+    with pytest.raises(TypeError, match=f"query: dtype {dtype}.*, expected float32, float16 or bfloat16"):
+        vkattn.scaled_dot_product_attention(query, KEY, KEY)
+    with pytest.raises(TypeError, match=f"input: dtype {dtype}.*, expected float32, float16 or bfloat16"):
+        vkattn.norm(query, QUERY[0, 0, 0])
+
+
+def test_lists_without_a_shape_are_named():
+    with pytest.raises(ValueError, match="query: .*inhomogeneous"):
+        vkattn.attention([[1.0], [1.0, 2.0]], KEY, KEY)
+
+
+def test_a_scale_of_zero_is_zero():
+    for scale in (0, 0.0, -0.0):
+        assert numpy.allclose(attend(scale=scale), KEY.mean(axis=2, keepdims=True), atol=1e-6)
+
+
 def test_sizes_of_layers_caches_and_estimates_do_not_wrap():
     with pytest.raises(ValueError, match="embed_dim: -8, expected a whole number"):
         vkattn.layer_config("mha", embed_dim=-8, num_heads=1)
@@ -53,6 +97,13 @@ def test_sizes_of_layers_caches_and_estimates_do_not_wrap():
         cache.rewind(0, -1)
     with pytest.raises(ValueError, match="sequence: 4294967296, expected a whole number"):
         cache.rewind(2**32, 0)
+
+
+def test_values_as_a_part_of_the_keys():
+    expected = vkattn.attention(QUERY, KEY, KEY[..., :4])
+    assert numpy.allclose(vkattn.attention(QUERY, KEY, None, v_head_dim=4), expected, atol=1e-6)
+    with pytest.raises(TypeError, match="value: None, expected an array, or v_head_dim"):
+        vkattn.attention(QUERY, KEY, None)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1,), (3, 1), (2, 1, 1, 1)])

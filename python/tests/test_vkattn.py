@@ -240,3 +240,26 @@ def test_traits_as_text_and_as_dict(traits):
 def test_bad_traits_are_named(traits, message):
     with pytest.raises(ValueError, match="traits: " + message):
         vkattn.Context(traits=traits)
+
+
+def test_heads_by_modulo_and_batches_that_do_not_matter():
+    query, key = random(3, 6, 5, 16), random(3, 2, 9, 16)
+    expected, _ = reference(query, numpy.tile(key, (1, 3, 1, 1)), numpy.tile(key, (1, 3, 1, 1)))
+    output = vkattn.attention(query, key, key, enable_gqa=True, kv_head_mapping="modulo")
+    assert nmse(output, expected) < 1e-10
+    whole = vkattn.attention(query, key, key, enable_gqa=True, batch_invariant=True)
+    alone = vkattn.attention(query[1:2], key[1:2], key[1:2], enable_gqa=True, batch_invariant=True)
+    assert (whole[1:2] == alone).all()
+    with pytest.raises(ValueError, match="kv_head_mapping: 'random', expected one of grouped, modulo"):
+        vkattn.attention(query, key, key, enable_gqa=True, kv_head_mapping="random")
+
+
+def test_problems_are_prewarmed():
+    context, query = vkattn.Context(), random(1, 2, 5, 16)
+    context.prewarm([vkattn.problem(query, query, query), vkattn.problem(query, query, query, is_causal=True)], threads=2)
+    expected, _ = reference(query, query, query, causal=True)
+    assert nmse(vkattn.attention(query, query, query, is_causal=True, context=context), expected) < 1e-10
+    wrong = vkattn.problem(query, query, query)
+    wrong.softcap = -1
+    with pytest.raises(vkattn.InvalidArgumentError, match=r"descs\[1\]: softcap: -1"):
+        context.prewarm([vkattn.problem(query, query, query), wrong])

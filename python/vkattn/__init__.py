@@ -1,29 +1,36 @@
-"""Attention on any Vulkan device, on NumPy arrays.
+"""Attention on any Vulkan device, on arrays of NumPy, PyTorch and the device.
 
     import numpy, vkattn
     q = numpy.random.randn(1, 8, 128, 64).astype("float32")
     k = v = numpy.random.randn(1, 2, 128, 64).astype("float32")
     out = vkattn.attention(q, k, v, is_causal=True, enable_gqa=True)
 
-attention    the operator, in PyTorch's argument names; merge joins its partial results
+attention    the operator, with all that the library has; merge joins its partial results
+scaled_dot_product_attention   PyTorch's function of this name
 linear, norm, embedding   what stands around it in a model
+Array        numbers that stay on the device: context.array, context.empty, from_dlpack
+kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
 Layer, Cache layers with weights, and their caches
 estimate     what a layer costs, before one is built
 Context      a device of your choice; devices() lists them
 errors       what is raised, with the library's message
 
-A package over the C interface by ctypes: it needs the shared library, and NumPy; nothing is compiled.
+Arrays of NumPy, tensors of PyTorch on the CPU, and what else has __dlpack__ there are taken; results are of the same kind.
+A package over the C interface by ctypes: it needs the shared library, which wheels carry, and NumPy.
 """
 from . import errors
 from .attention import attention, problem
-from .context import Candidate, Check, Context, Kernel, default_context, devices, version
+from .context import Candidate, Check, Context, Kernel, default_context, devices, from_dlpack, version
+from .device_array import Array
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
-from .operators import embedding, linear, linear_problem, merge, norm
+from .operators import embedding, kv_append, linear, linear_problem, merge, norm
+from .paged_cache import PagedCache
+from .scaled_dot_product import scaled_dot_product_attention
 
 __version__ = version()
-__all__ = ["Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel", "Layer",
-           "NoDeviceError", "OutOfMemoryError", "UnsupportedError", "VkattnError", "attention", "config_from_name",
-           "default_context", "devices", "embedding", "errors", "estimate", "layer_config", "linear", "linear_problem", "merge", "norm",
-           "problem", "version"]
+__all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
+           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
+           "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
+           "layer_config", "linear", "linear_problem", "merge", "norm", "problem", "scaled_dot_product_attention", "version"]

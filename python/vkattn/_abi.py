@@ -29,6 +29,23 @@ TRAIT_COUNT = 32
 _RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
 
 
+def flag(name, value):
+    """True or False, of Python or of NumPy: any text would count as true."""
+    if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b" or value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name}: {value!r}, expected True or False")
+
+
+def real(name, value):
+    """A number that is no text."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: {value!r}, expected a number") from None
+
+
 def whole(kind, name, value):
     """A whole number that its C type holds: ctypes itself takes others, and cuts off their high bits."""
     least, most = _RANGES[kind]
@@ -55,7 +72,11 @@ class _Structure(ctypes.Structure):
         if name not in self._kinds_:
             raise TypeError(f"{name}: no member of {type(self).__name__}, expected one of {', '.join(self._kinds_)}")
         kind = self._kinds_[name]
-        super().__setattr__(name, whole(kind, name, value) if kind in _RANGES else value)
+        if kind in _RANGES:
+            value = whole(kind, name, value)
+        elif kind in (c_float, c_double):
+            value = real(name, value)
+        super().__setattr__(name, value)
 
 
 def structure(name, *fields):
@@ -123,6 +144,9 @@ LinearDesc = structure(
 NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("kind", c_int),
                      ("epsilon", c_float), ("next", c_void_p))
 EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")), ("next", c_void_p))
+KvAppendDesc = structure(
+    "vkattn_kv_append_desc", ("source", Tensor), ("cache", Tensor), ("offset", c_uint32), ("past_lengths", Tensor),
+    ("cu_seqlens", Tensor), ("block_table", Tensor), ("max_seqlen", c_uint32), ("next", c_void_p))
 RopeScaling = structure(
     "vkattn_rope_scaling", ("kind", c_int), ("factor", c_float), ("original_max_position", c_uint32),
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
@@ -160,7 +184,7 @@ EstimateResult = structure(
 
 STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
-              LayerCall, EstimateInfo, EstimateResult)
+              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),
@@ -201,6 +225,8 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_cache_copy_sequence": (c_int, (c_void_p, c_uint32, c_void_p, c_uint32)),
     "vkattn_cache_read": (c_int, (c_void_p, c_int, c_uint32, POINTER(c_float), c_uint64)),
     "vkattn_estimate": (c_int, (POINTER(LayerConfig), POINTER(EstimateInfo), POINTER(EstimateResult), c_size_t)),
+    "vkattn_kv_append_plan": (c_int, (c_void_p, POINTER(KvAppendDesc), POINTER(c_void_p))),
+    "vkattn_prewarm": (c_int, (c_void_p, POINTER(AttentionDesc), c_uint32, c_uint32)),
 }
 
 

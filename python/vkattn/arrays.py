@@ -1,29 +1,92 @@
-"""NumPy arrays as the library's tensors."""
+"""Arrays of NumPy, PyTorch and the device as the library's tensors."""
+import sys
+
 import numpy
 
 from . import _abi
+from .dlpack import BFLOAT16, array_of
 
 _ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
-_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32"}
+_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32", "q8_0": "q8_0",
+          "q4_0": "q4_0"}
+FLOATS = ("float32", "float16", "bfloat16")
+MASKS = ("bool", "float32", "float16", "bfloat16")
+STORED = (*FLOATS, "q8_0", "q4_0")
+_BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18)}  # elements, bytes
 
 
-def type_of(array, name):
-    """The vkattn_type of an array. bfloat16 is ml_dtypes', which NumPy itself has not."""
-    kind = _TYPES.get(array.dtype.name)
-    if kind is None:
-        raise TypeError(f"{name}: dtype {array.dtype}, expected one of {', '.join(_TYPES)}")
-    return _abi.TYPES[kind]
+class OnDevice:
+    """What device_array.Array is. dtype is a name there, and strides are in elements."""
 
 
-def as_array(value, name, dtype=None):
-    """A contiguous array in the machine's order of bytes: the given one where it is so already, else a copy."""
-    array = numpy.asarray(value)
+def torch_of(value):
+    """The module torch where a value is one of its tensors: it is there then, and not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(value, torch.Tensor) else None
+
+
+def dtype_of(array):
+    """The name of an array's type, of NumPy's or of the device's."""
+    if isinstance(array, OnDevice):
+        return array.dtype
+    return "bfloat16" if array.dtype == BFLOAT16 else array.dtype.name
+
+
+def numpy_dtype(name):
+    """What holds a type's numbers in NumPy, or their bits."""
+    return BFLOAT16 if name == "bfloat16" else numpy.dtype(name)
+
+
+def block_of(name):
+    """(elements, bytes) of what a type stores at once."""
+    return _BLOCKS.get(name) or (1, numpy_dtype(name).itemsize)
+
+
+def one_of(names):
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def check_type(array, name, types):
+    if dtype_of(array) not in types:
+        of_whom = " (ml_dtypes' or PyTorch's)" if types[-1] == "bfloat16" and not isinstance(array, OnDevice) else ""
+        raise TypeError(f"{name}: dtype {dtype_of(array)}, expected {one_of(types)}{of_whom}")
+
+
+def host_array(value, name):
+    """The NumPy array of what is none of the device: a PyTorch tensor's or a DLPack exporter's memory, where it lies."""
+    torch = torch_of(value)
+    if torch is not None:
+        if value.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"{name}: requires a gradient, expected a tensor that does not, since vkattn computes none: "
+                             "detach() it, or call under torch.no_grad()")
+        if value.device.type != "cpu" or value.layout != torch.strided:
+            raise TypeError(f"{name}: a tensor of {value.layout} on {value.device}, expected a dense one on the CPU")
+        if value.dtype is torch.bool:  # which DLPack knows not in every version
+            return array_of(value.view(torch.uint8), name).view(numpy.bool_)
+        return array_of(value.detach().resolve_neg().resolve_conj(), name)
+    if hasattr(value, "__dlpack__") and not isinstance(value, (numpy.ndarray, numpy.generic)):
+        return array_of(value, name)
+    try:
+        return numpy.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def as_array(value, name, types, dtype=None):
+    """The array of the device that the value is, else a NumPy array in the machine's order of bytes."""
+    if isinstance(value, OnDevice):
+        check_type(value, name, types if dtype is None else (dtype,))
+        return value
+    array = host_array(value, name)
     if dtype is not None:
-        if numpy.dtype(dtype).kind == "i":
-            _check_whole(array, name, numpy.iinfo(dtype))
-        array = array.astype(dtype, copy=False)
-    type_of(array, name)
-    return numpy.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        wanted = numpy.dtype(dtype)
+        if wanted.kind == "i":
+            _check_whole(array, name, numpy.iinfo(wanted))
+        elif array.dtype.kind not in "biuf":
+            raise TypeError(f"{name}: dtype {array.dtype}, expected {wanted}")
+        return array.astype(wanted, copy=False)
+    check_type(array, name, types)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _check_whole(array, name, limits):
@@ -43,14 +106,62 @@ def broadcastable(array, name):
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
+def element_strides(array):
+    """Strides in elements."""
+    if isinstance(array, OnDevice):
+        return array.strides
+    return tuple(stride // array.itemsize for stride in array.strides)
+
+
+def dense_strides(shape):
+    strides = []
+    for size in reversed(shape):
+        strides.insert(0, strides[0] * following if strides else 1)
+        following = size
+    return tuple(strides)
+
+
+def is_contiguous(array):
+    return all(size == 1 or stride == dense for size, stride, dense in
+               zip(array.shape, element_strides(array), dense_strides(array.shape)))
+
+
+def span(array):
+    """Elements from an array's first to its last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(array.shape, element_strides(array)))
+
+
+def uploadable(array):
+    """A NumPy array whose memory is uploaded as it lies: the given one where its axes only come in another order, or
+    repeat what is there once; else a copy of what it does not repeat."""
+    repeated = [size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides)]
+    once = array[tuple(slice(1) if again else slice(None) for again in repeated)]
+    dense = array.itemsize
+    for stride, size in sorted((stride, size) for stride, size in zip(once.strides, once.shape) if size > 1):
+        if stride != dense:
+            dense = 0
+            break
+        dense *= size
+    if dense == 0 or (once.shape[-1] > 1 and once.strides[-1] != array.itemsize):
+        once = numpy.ascontiguousarray(once)
+    if repeated[-1]:  # rows are read whole
+        once = numpy.repeat(once, array.shape[-1], axis=-1)
+    return numpy.broadcast_to(once, array.shape)
+
+
 def describe(array, name):
-    """The layout of a contiguous array."""
+    """The layout of an array, from the first element that is bound."""
     if not 1 <= array.ndim <= 4:
         raise ValueError(f"{name}: {array.ndim} dimensions, expected 1 to 4")
     tensor = _abi.Tensor()
-    tensor.type = type_of(array, name)
+    tensor.type = _abi.TYPES[_TYPES[dtype_of(array)]]
     tensor.rank = array.ndim
     tensor.shape[:array.ndim] = array.shape
+    if not is_contiguous(array):
+        strides = [0 if size == 1 else stride for size, stride in zip(array.shape, element_strides(array))]
+        strides[-1] = strides[-1] if array.shape[-1] > 1 else 1
+        tensor.strides[:array.ndim] = strides
+    tensor.offset = array.bound_offset if isinstance(array, OnDevice) else 0
     return tensor
 
 
@@ -59,9 +170,18 @@ def set_masks(desc, is_causal, window, causal_alignment, block_size):
     if causal_alignment not in _ALIGNMENTS:
         raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
     desc.causal_alignment = _ALIGNMENTS[causal_alignment]
-    desc.mask_flags = _abi.MASK_CAUSAL if is_causal else 0
+    desc.mask_flags = _abi.MASK_CAUSAL if _abi.flag("is_causal", is_causal) else 0
     desc.window_left = desc.window_right = -1
     if window is not None:
         desc.mask_flags |= _abi.MASK_WINDOW
-        desc.window_left, desc.window_right = (-1 if width is None else width for width in window)
-    desc.block_q_len, desc.block_kv_len = block_size if isinstance(block_size, tuple) else (block_size, block_size)
+        left, right = _pair("window", window, "(left, right), keys on either side of the query, None for all of them")
+        desc.window_left, desc.window_right = (-1 if width is None else width for width in (left, right))
+    if not isinstance(block_size, (tuple, list)):
+        block_size = (block_size, block_size)
+    desc.block_q_len, desc.block_kv_len = _pair("block_size", block_size, "a number, or (queries, keys)")
+
+
+def _pair(name, value, expected):
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{name}: {value!r}, expected {expected}")
+    return value

@@ -5,8 +5,11 @@ import dataclasses
 import threading
 import warnings
 
+import numpy
+
 from . import _abi
-from .arrays import describe
+from .arrays import FLOATS, STORED, as_array, block_of, describe, dtype_of, host_array, is_contiguous, one_of, span
+from .device_array import Array
 from .errors import raise_error
 from .traits import traits_of
 
@@ -122,6 +125,24 @@ class Handle:
             self._owned.release()
 
 
+class _Buffer:
+    """A buffer of the library. Bindings are made here alone."""
+
+    def __init__(self, context_handle, size):
+        raw = ctypes.c_void_p()
+        call("vkattn_buffer_create", context_handle.raw, size, raw)
+        self._handle, self.size = Handle(raw, "vkattn_buffer_destroy", context_handle), size
+
+    def write(self, offset, array, size):
+        call("vkattn_buffer_write", self._handle.raw, offset, array.ctypes.data, size)
+
+    def read(self, offset, array, size):
+        call("vkattn_buffer_read", self._handle.raw, offset, array.ctypes.data, size)
+
+    def binding(self, role, offset=0):
+        return _abi.Binding(_abi.ROLES[role], _library.vkattn_buffer_handle(self._handle.raw), offset)
+
+
 class Context:
     """A device of the library's own.
 
@@ -202,21 +223,135 @@ class Context:
             bindings += [self._bind(role, array, upload=False) for role, array in outputs.items()]
             call("vkattn_run", plan.raw, (_abi.Binding * len(bindings))(*bindings), len(bindings), None)
             for role, array in outputs.items():
-                call("vkattn_buffer_read", self._rooms[role][0].raw, 0, array.ctypes.data, array.nbytes)
+                if not isinstance(array, Array):
+                    self._rooms[role].read(0, array, array.nbytes)
 
     def _bind(self, role, array, upload):
-        size = max(_library.vkattn_tensor_bytes(describe(array, role)), array.nbytes)
+        if isinstance(array, Array):
+            return array.buffer.binding(role, array.bound_byte)
+        size = span(array) * array.itemsize
         room = self._rooms.get(role)
-        if room is None or room[1] < size:
-            raw = ctypes.c_void_p()
-            call("vkattn_buffer_create", self.handle.raw, size, raw)
-            room = self._rooms[role] = (Handle(raw, "vkattn_buffer_destroy", self.handle), size)
+        if room is None or room.size < size:
+            room = self._rooms[role] = _Buffer(self.handle, _whole_words(size))
         if upload:  # straight from the array's memory
-            call("vkattn_buffer_write", room[0].raw, 0, array.ctypes.data, array.nbytes)
-        return _abi.Binding(_abi.ROLES[role], _library.vkattn_buffer_handle(room[0].raw))
+            room.write(0, array, size)
+        return room.binding(role)
+
+    def empty(self, shape, dtype="float32"):
+        """An Array of numbers that are not set. dtype: float32, float16, bfloat16, bool, int32, q8_0 or q4_0."""
+        shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
+        shape = tuple(_abi.whole(ctypes.c_uint32, "shape", size) for size in shape)
+        name = _dtype_name(dtype)
+        if not shape or 0 in shape:
+            raise ValueError(f"shape: {list(shape)}, expected sizes from 1")
+        if shape[-1] % block_of(name)[0]:
+            raise ValueError(f"shape: {list(shape)} of {name}, expected rows of a multiple of {block_of(name)[0]}")
+        array = Array(self, None, shape, name)
+        array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
+        return array
+
+    def array(self, values, dtype=None):
+        """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
+
+        dtype: None for their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
+            the device converts into any of these, q8_0 and q4_0
+        """
+        dtype = None if dtype is None else _dtype_name(dtype)
+        if isinstance(values, Array):
+            given = self.own(values, "values")
+        else:
+            host = host_array(values, "values")
+            asked = dtype if dtype in ("bool", "int32", "float32") and host.dtype.kind in "biuf" else None
+            host = as_array(host, "values", (*FLOATS, "bool", "int32"), asked)
+            given = self.empty(host.shape, dtype_of(host))
+            self.upload(given, host)
+        if dtype is None or dtype == given.dtype:
+            return given
+        converted = self.empty(given.shape, dtype)
+        self.convert(given, converted)
+        return converted
+
+    def kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
+        """A PagedCache of so many pages of page_size tokens, a power of two and at least 8; dtypes float32, float16, bfloat16,
+        q8_0 or q4_0."""
+        from .paged_cache import PagedCache  # which stands on the operators, as they do on contexts
+        return PagedCache(self, heads, head_dim, pages=pages, page_size=page_size, v_head_dim=v_head_dim, key_dtype=key_dtype,
+                          value_dtype=value_dtype)
+
+    def own(self, array, name):
+        """An Array, which must be of this context."""
+        if array.context is not self:
+            raise ValueError(f"{name}: an Array of another context, expected one of the call's")
+        return array
+
+    def convert(self, source, destination):
+        """Copies an Array into one of the same shape and perhaps another type: on the device, but what no kernel reads."""
+        if source.shape != destination.shape:
+            raise ValueError(f"shapes {list(source.shape)} and {list(destination.shape)}, expected the same")
+        in_one_piece = is_contiguous(source) and is_contiguous(destination)
+        if source.dtype not in FLOATS:
+            if source.dtype != destination.dtype or not in_one_piece:
+                raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type "
+                                "in one piece")
+            (first, behind), at = source.bytes_shown(), destination.bytes_shown()[0]
+            with self._lock:
+                destination.buffer.write(at, self.download(source.buffer, first, behind - first), behind - first)
+            return
+        shape = (1, 1, -1, source.shape[-1]) if in_one_piece else ((1,) * (4 - source.ndim) + source.shape)
+        desc = _abi.KvAppendDesc()
+        desc.source, desc.cache = describe(source.reshape(shape), "values"), describe(destination.reshape(shape), "dtype")
+        self.run("vkattn_kv_append_plan", desc, {"source": source}, {"cache": destination})
+
+    def upload(self, array, values):
+        """Writes numbers from the host into an Array of the same shape and type."""
+        host = as_array(values, "values", (array.dtype,))
+        if host.shape != array.shape:
+            raise ValueError(f"values: shape {list(host.shape)}, expected {list(array.shape)}")
+        if is_contiguous(array):
+            host = numpy.ascontiguousarray(host)
+            with self._lock:
+                array.buffer.write(array.bytes_shown()[0], host, host.nbytes)
+        elif array.dtype in FLOATS:
+            self.convert(self.array(host), array)
+        else:
+            raise ValueError(f"strides {list(array.strides)} of {array.dtype}, expected an Array whose numbers lie one after "
+                             "the other")
+
+    def download(self, buffer, offset, size):
+        """Bytes of a buffer."""
+        data = numpy.empty(size, "u1")
+        with self._lock:
+            buffer.read(offset, data, size)
+        return data
+
+    def prewarm(self, problems, threads=1):
+        """Builds what plans of these problems (see problem) need, so that the first call of each takes no time for it."""
+        descs = (_abi.AttentionDesc * max(len(problems), 1))(*problems)
+        call("vkattn_prewarm", self.handle.raw, descs, len(problems), _abi.whole(ctypes.c_uint32, "threads", threads))
+
+
+def _dtype_name(dtype):
+    names = (*STORED, "bool", "int32")
+    try:
+        name = dtype if dtype in names else numpy.dtype(dtype).name
+    except TypeError:
+        name = dtype
+    if name not in names:
+        raise TypeError(f"dtype: {name}, expected {one_of(names)}")
+    return name
+
+
+def _whole_words(size):
+    """Bytes of a buffer whose tensors' last word is whole."""
+    return max((size + 3) // 4 * 4, 4)
 
 
 _default, _default_lock = None, threading.Lock()
+
+
+def from_dlpack(exporter, *, context=None):
+    """An Array of what another library has on the CPU and shows by __dlpack__: NumPy, PyTorch, JAX and others. A copy."""
+    return (context or default_context()).array(exporter)
 
 
 def default_context():

@@ -5,8 +5,10 @@ import ctypes
 import numpy
 
 from . import _abi
-from .arrays import as_array, broadcastable, describe, set_masks
+from .arrays import FLOATS, MASKS, as_array, broadcastable, describe, set_masks
+from .calls import Call
 from .context import Handle, _library, call, default_context
+from .device_array import Array
 
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
@@ -33,16 +35,21 @@ def layer_config(kind, **members):
     return config
 
 
+def _host_weight(value, name):
+    array = as_array(value, name, FLOATS)
+    return numpy.ascontiguousarray(array.download() if isinstance(array, Array) else array)
+
+
 class Layer:
     """A layer, for instance Layer("mha", {"q_proj.weight": ...}, embed_dim=512, num_heads=8).
 
-    weights: arrays by the names that vkattn_layer_create lists, [out, in]; uploaded once.
+    weights: arrays by the names that vkattn_layer_create lists, [out, in]; uploaded once. A state_dict of PyTorch's serves.
     """
 
     def __init__(self, kind, weights, *, context=None, **config):
         self.context = context or default_context()
         self.config = layer_config(kind, **config)
-        arrays = {name: as_array(array, name) for name, array in weights.items()}
+        arrays = {name: _host_weight(array, name) for name, array in weights.items()}
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(
             _abi.Weight(name.encode(), describe(array, name), array.ctypes.data) for name, array in arrays.items()))
         raw = ctypes.c_void_p()
@@ -50,35 +57,40 @@ class Layer:
         self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
         self._plans = collections.OrderedDict()
 
-    def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128, key_padding_mask=None,
-                 key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0, output_shape=None, kernel="auto"):
+    def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
+                 key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
+                 residual=None, output_shape=None, out=None, kernel="auto"):
         """Computes the layer: query [B,Lq,width] in, the same shape out (output_shape where the layer changes it).
 
-        cache: a Cache that the tokens are appended to, and attended with what it holds. Masks as in attention().
+        cache: a Cache that the tokens are appended to, and attended with what it holds. residual: added to the result, of mha
+        and mla. Masks, out and the kind of the result as in attention().
         """
-        arrays = {"query": query, "key": key, "value": value, "attn_mask": attn_mask}
-        inputs = {role: as_array(array, role) for role, array in arrays.items() if array is not None}
-        if block_mask is not None:
-            inputs["block_mask"] = as_array(block_mask, "block_mask", numpy.int32)
-        if key_padding_mask is not None:
-            inputs["key_padding_mask"] = as_array(key_padding_mask, "key_padding_mask", numpy.bool_)
-        if key_lengths is not None:
-            inputs["key_lengths"] = as_array(key_lengths, "key_lengths", numpy.int32)
-        for role in {"attn_mask", "block_mask"} & inputs.keys():
-            inputs[role] = broadcastable(inputs[role], role)
-        query = inputs["query"]
-        outputs = {"output": numpy.empty(output_shape or query.shape, query.dtype)}
+        given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
+                                   ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
+                                   ("key_lengths", key_lengths), ("residual", residual), ("out", out)))
+        for role, array, types in (("query", query, FLOATS), ("key", key, FLOATS), ("value", value, FLOATS),
+                                   ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
+            if array is not None:
+                given.take(role, array, types)
+        for role, array, dtype in (("block_mask", block_mask, "int32"), ("key_padding_mask", key_padding_mask, "bool"),
+                                   ("key_lengths", key_lengths, "int32")):
+            if array is not None:
+                given.take(role, array, dtype=dtype)
+        for role in {"attn_mask", "block_mask"} & given.inputs.keys():
+            given.inputs[role] = broadcastable(given.inputs[role], role)
+        query = given.inputs["query"]
+        output = given.result("output", output_shape or query.shape, query, out)
         layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len)
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
-        for role, array in {**inputs, **outputs}.items():
+        for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
         parents, plans = [], self._plans
         if cache is not None:  # whose plans go with it
             layer_call.cache = cache.handle.raw
             parents.append(cache.handle)
             plans = cache.plans.setdefault(self._handle, collections.OrderedDict())
-        self.context.run("vkattn_layer_plan", layer_call, inputs, outputs, layer=self._handle, parents=parents, plans=plans)
-        return outputs["output"]
+        given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, parents=parents, plans=plans)
+        return given.given_back("output")
 
     def cache(self, capacity, *, batch=1, key_type="f16", value_type=None):
         """An empty cache of the layer's sizes; types f32, f16, bf16, q8_0, q4_0."""

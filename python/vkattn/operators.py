@@ -1,9 +1,10 @@
-"""What stands around attention: linear, norm, embedding, and the merge of partial attention."""
+"""What stands around attention: linear, norm, embedding, appends to caches, and the merge of partial attention."""
 import numpy
 
 from . import _abi
-from .arrays import as_array, describe
-from .context import default_context
+from .arrays import FLOATS, STORED, as_array, describe, element_strides
+from .calls import Call
+from .device_array import Array
 
 
 def _choose(choices, value, name):
@@ -12,9 +13,18 @@ def _choose(choices, value, name):
     return choices[value]
 
 
-def _fold(array):
+def _fold(array, name):
     """[..., N] as [1, L, N], as the library takes tokens."""
-    return array.reshape(1, -1, array.shape[-1])
+    try:
+        return array.reshape(1, -1, array.shape[-1])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _with_rows(array, name):
+    if array.ndim == 0:
+        raise ValueError(f"{name}: 0 dimensions, expected at least 1")
+    return array
 
 
 def _describe(desc, arrays):
@@ -22,101 +32,153 @@ def _describe(desc, arrays):
         setattr(desc, role, describe(array, role))
 
 
-def _run(context, plan_function, desc, inputs, outputs):
-    """desc describes all but the tensors, which are those of the arrays."""
-    _describe(desc, {**inputs, **outputs})
-    (context or default_context()).run(plan_function, desc, inputs, outputs)
-
-
-def _linear(input, weight, bias, activation, multiplier, residual):
-    """The description of a product but for its tensors, its input arrays and its output [..., out]."""
-    arrays = {"input": as_array(input, "input"), "weight": as_array(weight, "weight")}
-    shape = (*arrays["input"].shape[:-1], arrays["weight"].shape[0])
-    arrays["input"] = _fold(arrays["input"])
+def _linear(call, input, weight, bias, activation, multiplier, residual, out):
+    """The description of a product, whose arrays the call takes."""
+    input = _with_rows(call.take("input", input), "input")
+    weight = call.take("weight", weight)
+    if weight.ndim != 2:
+        raise ValueError(f"weight: {weight.ndim} dimensions, expected [out, in]")
+    shape = (*input.shape[:-1], weight.shape[0])
     if bias is not None:
-        arrays["bias"] = as_array(bias, "bias")
-    for role, array in (("multiplier", multiplier), ("residual", residual)):
-        if array is not None:
-            if numpy.shape(array) != shape:
-                raise ValueError(f"{role}: shape {list(numpy.shape(array))}, expected {list(shape)}")
-            arrays[role] = _fold(as_array(array, role))
+        call.take("bias", bias)
+    for role, value in (("multiplier", multiplier), ("residual", residual)):
+        if value is not None and call.take(role, value).shape != shape:
+            raise ValueError(f"{role}: shape {list(call.inputs[role].shape)}, expected {list(shape)}")
+    call.result("output", shape, input, out)
     desc = _abi.LinearDesc(activation=_choose(_abi.ACTIVATIONS, activation, "activation"))
-    return desc, arrays, numpy.empty(shape, arrays["input"].dtype)
+    folded = {"input", "multiplier", "residual", "output"}
+    _describe(desc, {role: _fold(array, role) if role in folded else array
+                     for role, array in {**call.inputs, **call.outputs}.items()})
+    return desc
 
 
-def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, context=None):
+def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
-    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or ml_dtypes' bfloat16
+    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16
     activation  none, relu, gelu, silu or leaky_relu
+    out         an Array for the result, which may be the multiplier or the residual
     Returns [..., out] in the input's type.
     """
-    desc, arrays, output = _linear(input, weight, bias, activation, multiplier, residual)
-    _run(context, "vkattn_linear_plan", desc, arrays, {"output": _fold(output)})
-    return output
+    call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("multiplier", multiplier),
+                          ("residual", residual), ("out", out)))
+    desc = _linear(call, input, weight, bias, activation, multiplier, residual, out)
+    call.run("vkattn_linear_plan", desc, may_share=("multiplier", "residual"))
+    return call.given_back("output")
 
 
 def linear_problem(input, weight, bias=None, *, activation="none", multiplier=None, residual=None):
     """The C description of a call of linear, for Context.tune."""
-    desc, arrays, output = _linear(input, weight, bias, activation, multiplier, residual)
-    _describe(desc, {**arrays, "output": _fold(output)})
-    return desc
+    given = {"input": input, "weight": weight, "bias": bias, "multiplier": multiplier, "residual": residual}
+    return _linear(Call(None, given.items()), input, weight, bias, activation, multiplier, residual, None)
 
 
-def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, context=None):
+def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context=None):
     """The norm of each token, times weight, plus bias.
 
-    input [..., N], weight and bias [N]: float32, float16 or ml_dtypes' bfloat16
+    input [..., N], weight and bias [N]: float32, float16 or bfloat16
     kind     rms or layer
     epsilon  0: 1e-6 for rms, 1e-5 for layer
+    out      an Array for the result, which may be the input
     Returns [..., N] in the input's type.
     """
-    arrays = {"input": as_array(input, "input"), "weight": as_array(weight, "weight")}
+    call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("out", out)))
+    input = _with_rows(call.take("input", input), "input")
+    call.take("weight", weight)
     if bias is not None:
-        arrays["bias"] = as_array(bias, "bias")
-    output = numpy.empty(arrays["input"].shape, arrays["input"].dtype)
-    arrays["input"] = _fold(arrays["input"])
+        call.take("bias", bias)
+    output = call.result("output", input.shape, input, out)
     desc = _abi.NormDesc(kind=_choose(_abi.NORM_KINDS, kind, "kind"), epsilon=epsilon)
-    _run(context, "vkattn_norm_plan", desc, arrays, {"output": _fold(output)})
-    return output
+    _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
+    call.run("vkattn_norm_plan", desc, may_share=("input",))
+    return call.given_back("output")
 
 
-def embedding(tokens, weight, *, context=None):
+def embedding(tokens, weight, *, out=None, context=None):
     """The rows of weight [rows, N] that tokens [...] int32 name; zeros for a token that has none.
 
     Returns [..., N] in weight's type.
     """
-    arrays = {"tokens": as_array(tokens, "tokens", numpy.int32), "weight": as_array(weight, "weight")}
-    output = numpy.empty((*arrays["tokens"].shape, arrays["weight"].shape[-1]), arrays["weight"].dtype)
-    arrays["tokens"] = arrays["tokens"].reshape(1, -1)
-    _run(context, "vkattn_embedding_plan", _abi.EmbeddingDesc(), arrays, {"output": _fold(output)})
-    return output
+    call = Call(context, (("tokens", tokens), ("weight", weight), ("out", out)))
+    tokens, weight = call.take("tokens", tokens, dtype="int32"), _with_rows(call.take("weight", weight), "weight")
+    output = call.result("output", (*tokens.shape, weight.shape[-1]), weight, out)
+    desc = _abi.EmbeddingDesc()
+    _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output, "output")})
+    call.run("vkattn_embedding_plan", desc)
+    return call.given_back("output")
+
+
+def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
+    """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
+
+    source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and q8_0 and q4_0 (context.empty)
+    offset         cache position of the first row
+    past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows behind the capacity are dropped
+    cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
+    block_table    [B,N] int32: cache is a pool of pages [pages,H,P,D], as in attention
+    """
+    if not isinstance(cache, Array):
+        raise TypeError(f"cache: {type(cache).__name__}, expected an Array, as context.empty makes them")
+    lengths = {"past_lengths": past_lengths, "cu_seqlens": cu_seqlens, "block_table": block_table}
+    call = Call(context, (("source", source), ("cache", cache), *lengths.items()))
+    desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen)
+    desc.source = describe(call.take("source", source, name="source", strided=True), "source")
+    for name, numbers in lengths.items():
+        if numbers is not None:
+            role = "cu_seqlens_q" if name == "cu_seqlens" else name
+            setattr(desc, name, describe(call.take(role, numbers, name=name, dtype="int32"), name))
+    desc.cache = describe(as_array(cache, "cache", STORED), "cache")
+    call.outputs["cache"] = cache
+    call.run("vkattn_kv_append_plan", desc)
+
+
+def _stacked(parts, name, types, dtype=None):
+    """An array [parts, ...]: the one that is given, or one made of a sequence of them."""
+    if not isinstance(parts, (list, tuple)) or not parts:
+        return parts
+    if not any(isinstance(part, Array) for part in parts):
+        arrays = [as_array(part, name, types, dtype) for part in parts]
+        if len({array.shape for array in arrays}) > 1:
+            raise ValueError(f"{name}: parts of shapes {', '.join(str(list(array.shape)) for array in arrays)}, expected one")
+        return numpy.stack(arrays)
+    context = next(part.context for part in parts if isinstance(part, Array))
+    arrays = [part if isinstance(part, Array) else context.array(part) for part in parts]
+    whole = context.empty((len(arrays), *arrays[0].shape), arrays[0].dtype)
+    for i, part in enumerate(arrays):
+        if part.shape != arrays[0].shape:
+            raise ValueError(f"{name}: parts of shapes {list(arrays[0].shape)} and {list(part.shape)}, expected one")
+        context.convert(context.own(part, name), whole[i])
+    return whole
 
 
 def merge(outputs, log_sum_exps, *, return_lse=False, context=None):
     """Attention over disjoint sets of keys, joined to that over their union.
 
-    outputs [parts,B,Hq,Lq,Dv], log_sum_exps [parts,B,Hq,Lq] float32: of attention(..., return_lse=True) over each set
+    outputs [parts,B,Hq,Lq,Dv], log_sum_exps [parts,B,Hq,Lq] float32: of attention(..., return_lse=True) over each set;
+        arrays or lists of arrays
     return_lse  True: returns (output, log_sum_exp)
     Returns the output [B,Hq,Lq,Dv] in the parts' type. Sinks: compute the parts without them, and add one of output 0 whose
     log_sum_exp is the sink of the head.
     """
     if len(outputs) == 0:
         raise ValueError("outputs: 0 parts, expected at least 1")
-    partial = as_array(outputs, "outputs")
-    partial_lse = as_array(log_sum_exps, "log_sum_exps", numpy.float32)
+    parts = [("outputs", part) for part in outputs] if isinstance(outputs, (list, tuple)) else [("outputs", outputs)]
+    parts += [("log_sum_exps", log_sum_exps)] if not isinstance(log_sum_exps, (list, tuple)) else \
+        [("log_sum_exps", part) for part in log_sum_exps]
+    call = Call(context, parts)
+    partial = call.take("partial_output", _stacked(outputs, "outputs", FLOATS), name="outputs")
+    partial_lse = call.take("partial_log_sum_exp", _stacked(log_sum_exps, "log_sum_exps", ("float32",), "float32"),
+                            name="log_sum_exps", dtype="float32")
     if partial.ndim != 5 or partial_lse.shape != partial.shape[:4]:
         raise ValueError(f"outputs, log_sum_exps: shapes {list(partial.shape)} and {list(partial_lse.shape)}, "
                          "expected [parts,B,Hq,Lq,Dv] and [parts,B,Hq,Lq]")
-    results = {"output": numpy.empty(partial.shape[1:], partial.dtype)}
+    call.result("output", partial.shape[1:], partial)
     if return_lse:
-        results["log_sum_exp"] = numpy.empty(partial_lse.shape[1:], numpy.float32)
-    desc = _abi.MergeDesc(part_count=len(partial), partial_output_stride=partial[0].size,
-                          partial_log_sum_exp_stride=partial_lse[0].size)
+        call.result("log_sum_exp", partial_lse.shape[1:], "float32")
+    desc = _abi.MergeDesc(part_count=len(partial), partial_output_stride=element_strides(partial)[0],
+                          partial_log_sum_exp_stride=element_strides(partial_lse)[0])
     # described by their first part, bound whole
-    desc.partial_output, desc.partial_log_sum_exp = describe(partial[0], "outputs"), describe(partial_lse[0], "log_sum_exps")
-    for role, array in results.items():
-        setattr(desc, role, describe(array, role))
-    (context or default_context()).run("vkattn_merge_plan", desc, {"partial_output": partial.reshape(-1),
-                                                                   "partial_log_sum_exp": partial_lse.reshape(-1)}, results)
-    return (results["output"], results["log_sum_exp"]) if return_lse else results["output"]
+    _describe(desc, {"partial_output": partial[0], "partial_log_sum_exp": partial_lse[0], **call.outputs})
+    call.run("vkattn_merge_plan", desc)
+    output = call.given_back("output")
+    return (output, call.given_back("log_sum_exp")) if return_lse else output

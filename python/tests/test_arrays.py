@@ -1,0 +1,246 @@
+"""Arrays on the device: what they show, what operators make of them, and what is refused."""
+import gc
+import weakref
+
+import numpy
+import pytest
+
+import vkattn
+from vkattn import arrays, dlpack
+from test_vkattn import nmse, random, reference
+
+CONTEXT = vkattn.default_context()
+NUMBERS = numpy.arange(120, dtype="float32").reshape(2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int32"])
+def test_to_the_device_and_back(dtype):
+    numbers = (NUMBERS % 7).astype(dtype)
+    array = CONTEXT.array(numbers)
+    assert isinstance(array, vkattn.Array) and array.shape == numbers.shape and array.dtype == dtype
+    assert array.ndim == 4 and array.size == 120 and array.nbytes == numbers.nbytes and len(array) == 2
+    assert array.numpy().dtype == dtype and (array.numpy() == numbers).all() and (numpy.asarray(array) == numbers).all()
+    assert repr(array) == f"<vkattn.Array [2, 3, 4, 5] {dtype}>"
+
+
+def test_views_are_those_of_numpy():
+    array = CONTEXT.array(NUMBERS)
+    for view in (lambda a: a[1], lambda a: a[-1, :, 2], lambda a: a[..., 3], lambda a: a[:, 1:3, ::2, -1],
+                 lambda a: a[0, ..., 1:4], lambda a: a.transpose(0, 2, 1, 3), lambda a: a.transpose((3, 1, 0, 2))[2:],
+                 lambda a: a.reshape(6, 20)[1:, 3:], lambda a: a.reshape(2, -1)[1], lambda a: a[:, 1].reshape(2, 1, 4, 5, 1),
+                 lambda a: a.transpose()):
+        expected = view(NUMBERS)
+        assert view(array).shape == expected.shape and (view(array).numpy() == expected).all()
+        assert (view(array).contiguous().numpy() == expected).all()
+    assert (array[0, :1].broadcast_to((3, 4, 5)).numpy() == numpy.broadcast_to(NUMBERS[0, :1], (3, 4, 5))).all()
+    for mistake, error, message in (
+            (lambda: array[2], IndexError, "out of range"),
+            (lambda: array[0, 0, 0, 0, 0], IndexError, "5 indices, expected at most 4"),
+            (lambda: array[:, 3:3], IndexError, "expected a step from 1 and at least one of 3"),
+            (lambda: array[::-1], IndexError, "step"),
+            (lambda: array.reshape(7, -1), ValueError, "expected 120 elements"),
+            (lambda: array.transpose().reshape(120), ValueError, "expected contiguous memory: see contiguous"),
+            (lambda: array.transpose(0, 0, 1, 2), ValueError, "each of the 4 axes once"),
+            (lambda: array.broadcast_to((2, 2, 4, 5)), ValueError, "expected a shape that")):
+        with pytest.raises(error, match=message):
+            mistake()
+
+
+def test_memory_is_shared_and_goes_with_the_last_array():
+    array = CONTEXT.array(NUMBERS)
+    array[1].assign(NUMBERS[0])
+    assert (array.numpy() == NUMBERS[[0, 0]]).all()
+    part, buffer = array[1, 2], weakref.ref(array.buffer)
+    del array
+    gc.collect()
+    assert (part.numpy() == NUMBERS[0, 2]).all() and buffer() is not None
+    del part
+    gc.collect()
+    assert buffer() is None
+    array = CONTEXT.empty((4, 6))
+    with pytest.raises(ValueError, match=r"values: shape \[6\], expected \[4, 6\]"):
+        array.assign(NUMBERS[0, 0, 0, :1].repeat(6))
+    with pytest.raises(TypeError, match="values: dtype int64, expected float32"):
+        array.assign(numpy.zeros((4, 6), "i8"))
+    array.transpose()[1:5].assign(NUMBERS[0, 0, :, :4])
+    assert (array.numpy()[:, 1:5] == NUMBERS[0, 0, :, :4].T).all()
+    with pytest.raises(ValueError, match="of int32, expected an Array whose numbers lie one after the other"):
+        CONTEXT.empty((4, 6), "int32").transpose().assign(numpy.zeros((6, 4), "i4"))
+
+
+def test_types_are_converted_on_the_device():
+    numbers = random(3, 7, 64)
+    half = CONTEXT.array(numbers, "float16")
+    assert (half.numpy() == numbers.astype("float16")).all()
+    assert (CONTEXT.array(half, "float32").numpy() == numbers.astype("float16")).all()
+    bits = CONTEXT.array(numbers, "bfloat16").download()["bfloat16"]
+    assert (abs((bits.astype("u4") << 16).view("f4") - numbers) <= abs(numbers) / 256).all()
+    for dtype, step in (("q8_0", 127), ("q4_0", 8)):
+        stored = CONTEXT.array(numbers, dtype)
+        assert stored.nbytes == 3 * 7 * 2 * (34 if dtype == "q8_0" else 18)
+        largest = abs(numbers.reshape(-1, 32)).max(axis=1).repeat(32).reshape(numbers.shape)
+        assert (abs(stored.numpy() - numbers) <= largest / step * 1.01).all()
+        assert (stored[1, 2:].numpy() == stored.numpy()[1, 2:]).all()
+        with pytest.raises(IndexError, match="expected whole rows"):
+            stored[..., :32]
+        with pytest.raises(ValueError, match="expected the rows of q[48]_0 to stay the last axis"):
+            stored.transpose()
+    deep = CONTEXT.array(random(2, 1, 3, 2, 8), "float16")
+    assert (CONTEXT.array(deep, "float32").numpy() == deep.numpy()).all()
+    for values, dtype in (([1, 2], "int32"), ([1.5, 2], numpy.float32), ([0, 2], bool)):
+        assert (CONTEXT.array(values, dtype).numpy() == numpy.array(values, dtype)).all()
+    for values, dtype, error, message in (
+            (numpy.zeros(4, "i4"), "float16", TypeError, "values: int32 for float16, expected float32, float16 or bfloat16"),
+            ([2**40], "int32", ValueError, "values: 1099511627776, expected whole numbers"),
+            ([0.5], "int32", TypeError, "values: dtype float64, expected whole numbers"),
+            ([1.0], "half-precision", TypeError, "dtype: half-precision, expected float32, float16"),
+            (["1"], "float32", TypeError, "values: dtype <?U?str.*, expected float32")):
+        with pytest.raises(error, match=message):
+            CONTEXT.array(values, dtype)
+
+
+@pytest.mark.parametrize("shape, dtype, error, message", [
+    ((0, 4), "float32", ValueError, r"shape: \[0, 4\], expected sizes from 1"),
+    ((), "float32", ValueError, "expected sizes from 1"), ((-1,), "float32", ValueError, "shape: -1, expected"),
+    ((2, 2.5), "float32", TypeError, "shape: 2.5, expected a whole number"),
+    ((2, 4), "float64", TypeError, "dtype: float64, expected float32, float16, bfloat16"),
+    ((2, 33), "q8_0", ValueError, "a multiple of 32")])
+def test_empty_arrays_that_cannot_be(shape, dtype, error, message):
+    with pytest.raises(error, match=message):
+        CONTEXT.empty(shape, dtype)
+
+
+def test_results_stay_where_the_arguments_are():
+    x, weight, bias = random(2, 5, 24), random(40, 24), random(40)
+    expected = vkattn.linear(x, weight, bias, activation="relu")
+    on_device = CONTEXT.array(weight)
+    output = vkattn.linear(x, on_device, bias, activation="relu")
+    assert isinstance(output, vkattn.Array) and (output.numpy() == expected).all()
+    out = CONTEXT.empty((2, 5, 40))
+    assert vkattn.linear(x, weight, bias, activation="relu", out=out) is out and (out.numpy() == expected).all()
+    assert (vkattn.linear(x, weight, residual=out, out=out).numpy() == vkattn.linear(x, weight, residual=expected)).all()
+    rows = CONTEXT.array(x)
+    expected = vkattn.norm(x, weight[0])
+    assert (vkattn.norm(rows, weight[0], out=rows).numpy() == expected).all()
+    assert (vkattn.embedding([[1, 2], [3, 50]], on_device).numpy() == vkattn.embedding([[1, 2], [3, 50]], weight)).all()
+    for mistake, error, message in (
+            (lambda: vkattn.linear(rows, on_device[:24], out=rows), ValueError, "out: shares memory with input"),
+            (lambda: vkattn.linear(x, weight, out=out[:1]), ValueError,
+             r"out: shape \[1, 5, 40\] of float32, expected \[2, 5, 40\]"),
+            (lambda: vkattn.linear(CONTEXT.array(random(2, 24, 5)).transpose(0, 2, 1), weight), ValueError,
+             "input: reshape: .*expected contiguous memory: see contiguous"),
+            (lambda: vkattn.linear(x, weight, out=expected), TypeError, "out: ndarray, expected an Array"),
+            (lambda: vkattn.linear(x, on_device, context=vkattn.Context()), ValueError, "weight: an Array of another context")):
+        with pytest.raises(error, match=message):
+            mistake()
+
+
+def test_attention_on_arrays():
+    query, key, value = random(2, 6, 19, 32), random(2, 3, 23, 32), random(2, 3, 23, 24)
+    mask = random(6, 19, 23) > -0.5
+    expected, expected_lse = vkattn.attention(query, key, value, mask, enable_gqa=True, return_lse=True)
+    q, k, v, m = map(CONTEXT.array, (query, key, value, mask))
+    output, lse = vkattn.attention(q, k, v, m, enable_gqa=True, return_lse=True)
+    assert (output.numpy() == expected).all() and (lse.numpy() == expected_lse).all()
+    out = CONTEXT.empty((2, 19, 6, 24))  # the layout of a model
+    vkattn.attention(q, key, v, mask, enable_gqa=True, out=out.transpose(0, 2, 1, 3))
+    assert (out.numpy() == expected.transpose(0, 2, 1, 3)).all()
+    part = vkattn.attention(q[1, 2:4], k[1, 1:2], v[1, 1:2], enable_gqa=True)
+    assert nmse(part.numpy(), reference(query[1:, 2:4], key[1:, 1:2], value[1:, 1:2])[0][0]) < 1e-10
+    parts = [vkattn.attention(q, k[:, :, i:j], v[:, :, i:j], enable_gqa=True, return_lse=True) for i, j in ((0, 9), (9, 23))]
+    joined = vkattn.merge([o for o, _ in parts], [s for _, s in parts])
+    assert isinstance(joined, vkattn.Array) and nmse(joined.numpy(), reference(query, key, value)[0]) < 1e-10
+    outputs = CONTEXT.empty((2, 2, *joined.shape))  # every second part of these
+    sums = CONTEXT.empty((2, 2, *joined.shape[:3]))
+    for i, (o, s) in enumerate(parts):
+        CONTEXT.convert(o, outputs[i, 1])
+        CONTEXT.convert(s, sums[i, 1])
+    assert (vkattn.merge(outputs[:, 1], sums[:, 1]).numpy() == joined.numpy()).all()
+
+
+def test_layers_on_arrays():
+    weights = {f"{name}.weight": random(16, 16, seed=seed) / 4 for seed, name in
+               enumerate(("q_proj", "k_proj", "v_proj", "out_proj"))}
+    layer = vkattn.Layer("mha", weights, embed_dim=16, num_heads=2)
+    same = vkattn.Layer("mha", {name: CONTEXT.array(weight) for name, weight in weights.items()}, embed_dim=16, num_heads=2)
+    tokens = random(2, 5, 16)
+    expected = layer(tokens, residual=tokens)
+    hidden = CONTEXT.array(tokens)
+    assert (same(hidden, residual=tokens).numpy() == expected).all()
+    out = CONTEXT.array(tokens)
+    assert layer(hidden, residual=out, out=out) is out and (out.numpy() == expected).all()
+
+
+@pytest.mark.parametrize("view", [lambda a: a, lambda a: a.transpose(0, 2, 1, 3), lambda a: a[:, ::2],
+                                  lambda a: a[..., ::-1, :], lambda a: numpy.broadcast_to(a[:, :1], a.shape),
+                                  lambda a: numpy.broadcast_to(a[..., :1], a.shape), lambda a: a.transpose(0, 1, 3, 2)])
+def test_strides_of_numpy(view):
+    numbers = view(random(2, 4, 8, 8))
+    expected, _ = reference(numbers, numbers, numbers)
+    assert nmse(vkattn.attention(numbers, numbers, numbers), expected) < 1e-10
+
+
+def test_nothing_is_copied_or_uploaded_that_need_not_be():
+    numbers = random(2, 4, 8, 6)
+    for view in (numbers, numbers.transpose(0, 2, 1, 3), numbers.transpose(2, 1, 0, 3)):
+        given = arrays.uploadable(view)
+        assert numpy.shares_memory(given, numbers) and arrays.span(given) == numbers.size
+    assert arrays.span(arrays.uploadable(numpy.broadcast_to(numbers[:1, :1], numbers.shape))) == 48
+    for view, size in ((numbers[:, :, ::2], 192), (numbers[..., 1:3], 128), (numbers[:, 1:2], 96)):
+        assert arrays.span(arrays.uploadable(view)) == size
+    mask = numpy.broadcast_to(random(8, 8) > 0, (2, 4, 8, 8))
+    problem = vkattn.attention.__globals__["Problem"](*[numbers] * 3, attn_mask=mask)
+    assert arrays.span(problem.call.inputs["attn_mask"]) == 64
+
+
+def test_dlpack_both_ways():
+    array = CONTEXT.array(NUMBERS)
+    assert array.__dlpack_device__() == (1, 0)
+    copy = numpy.from_dlpack(array)
+    assert (copy == NUMBERS).all()
+    assert (vkattn.from_dlpack(copy[:, ::2].transpose(2, 0, 1, 3)).numpy() == NUMBERS[:, ::2].transpose(2, 0, 1, 3)).all()
+    for refused in ({"stream": 1}, {"copy": False}, {"dl_device": (2, 0)}):
+        with pytest.raises(BufferError, match="expected a copy on the CPU"):
+            array.__dlpack__(**refused)
+
+
+class Exporter:
+    """What has nothing but DLPack."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_):
+        return dlpack.capsule_of(self.array)
+
+
+def test_exporters_are_taken_as_arrays():
+    bits = (NUMBERS.view("u4") >> 16).astype("u2").view(dlpack.BFLOAT16)
+    array = vkattn.from_dlpack(Exporter(bits))
+    assert array.dtype == "bfloat16" and (array.download() == bits).all()
+    assert (dlpack.array_of(array, "array") == bits).all()
+    assert (dlpack.array_of(CONTEXT.array(NUMBERS > 7), "array") == (NUMBERS > 7)).all()
+    assert (vkattn.norm(Exporter(NUMBERS), numpy.ones(5, "f4")) == vkattn.norm(NUMBERS, numpy.ones(5, "f4"))).all()
+    with pytest.raises(TypeError, match="exporter: on a device of the kind CUDA, expected memory of the CPU"):
+        dlpack.array_of(Exporter(NUMBERS, (2, 0)), "exporter")
+    with pytest.raises(TypeError, match="values: dtype complex64, expected float32"):
+        CONTEXT.array(Exporter(NUMBERS.astype("c8")))
+    with pytest.raises(TypeError, match="values: dtype int8, expected float32"):
+        CONTEXT.array(Exporter(NUMBERS.astype("i1")))
+
+
+def test_bfloat16_of_numpy_takes_ml_dtypes():
+    half = CONTEXT.array(NUMBERS, "bfloat16")
+    try:
+        import ml_dtypes
+    except ImportError:
+        with pytest.raises(TypeError, match="NumPy has no bfloat16 of its own, expected the package ml_dtypes"):
+            half.numpy()
+        with pytest.raises(TypeError, match="output: NumPy has no bfloat16"):
+            vkattn.norm(Exporter(half.download()), numpy.ones(5, "f4"))
+    else:
+        assert half.numpy().dtype == ml_dtypes.bfloat16 and (half.numpy() == NUMBERS).all()
+        assert vkattn.norm(half.numpy(), numpy.ones(5, "f4")).dtype == ml_dtypes.bfloat16

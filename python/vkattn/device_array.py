@@ -1,0 +1,210 @@
+"""Arrays on the device."""
+import math
+
+import numpy
+
+from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_of, is_contiguous, numpy_dtype, span
+from .dlpack import BFLOAT16, CPU, capsule_of
+
+
+class Array(OnDevice):
+    """Numbers on the device of a context; made by context.array and context.empty, and by operators on Arrays.
+
+    dtype is a name: float32, float16, bfloat16, bool, int32, and of caches q8_0 and q4_0 (ggml's blocks of 32 numbers).
+    Slices, reshape and transpose show the same memory, which goes with the last that shows it. Strides and offset are in
+    elements.
+    """
+
+    def __init__(self, context, buffer, shape, dtype, strides=None, offset=0):
+        self.context, self.buffer, self.dtype, self.offset = context, buffer, dtype, offset
+        self.shape = tuple(shape)
+        self.strides = dense_strides(self.shape) if strides is None else tuple(strides)
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self):
+        """Bytes that the numbers take, each once."""
+        return self._bytes(self.size)
+
+    def _bytes(self, elements):
+        block, size = block_of(self.dtype)
+        return elements // block * size
+
+    @property
+    def bound_offset(self):
+        """Elements from what is bound to the first of them: bindings begin at multiples of 16 bytes."""
+        block, size = block_of(self.dtype)
+        return self.offset % (16 // math.gcd(16, size) * block)
+
+    @property
+    def bound_byte(self):
+        return self._bytes(self.offset - self.bound_offset)
+
+    def bytes_shown(self):
+        """The first byte of the buffer that the array shows, and the one behind the last."""
+        first = self._bytes(self.offset)
+        return first, first + self._bytes(span(self) + block_of(self.dtype)[0] - 1)
+
+    def __len__(self):
+        if not self.shape:
+            raise TypeError("an Array without dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self):
+        return f"<vkattn.Array {list(self.shape)} {self.dtype}>"
+
+    def _view(self, shape, strides, offset=None):
+        return Array(self.context, self.buffer, shape, self.dtype, strides, self.offset if offset is None else offset)
+
+    def __getitem__(self, key):
+        """A part, by whole numbers, slices with steps from 1, and one Ellipsis."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys = (*keys[:at], *(slice(None),) * (self.ndim - len(keys) + 1), *keys[at + 1:])
+        if len(keys) > self.ndim:
+            raise IndexError(f"{len(keys)} indices, expected at most {self.ndim}")
+        shape, strides, offset = [], [], self.offset
+        for each, size, stride in zip((*keys, *(slice(None),) * (self.ndim - len(keys))), self.shape, self.strides):
+            if isinstance(each, slice):
+                start, stop, step = each.indices(size)
+                if step < 1 or stop <= start:
+                    raise IndexError(f"{each}, expected a step from 1 and at least one of {size} elements")
+                shape.append(len(range(start, stop, step)))
+                strides.append(stride * step)
+            else:
+                start = range(size)[each]
+            offset += start * stride
+        if block_of(self.dtype)[0] > 1 and (offset % 32 or shape[-1:] != [self.shape[-1]] or strides[-1] != 1):
+            raise IndexError(f"a part of the rows of {self.dtype}, expected whole rows")
+        return self._view(shape, strides, offset)
+
+    def reshape(self, *shape):
+        """Another shape of the same memory, -1 for one size to be found. The numbers must lie one after the other."""
+        shape = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
+        if shape.count(-1) == 1:
+            rest = math.prod(size for size in shape if size != -1)
+            shape[shape.index(-1)] = self.size // rest if rest > 0 else 0
+        if math.prod(shape) != self.size or min(shape, default=1) < 0:
+            raise ValueError(f"reshape: {shape}, expected {self.size} elements as {list(self.shape)} has")
+        if not is_contiguous(self):
+            kept = self._reshaped_strides(shape)
+            if kept is None:
+                raise ValueError(f"reshape: {list(self.shape)} with strides {list(self.strides)}, expected contiguous memory: "
+                                 "see contiguous()")
+            return self._view(shape, kept)
+        return self._view(shape, None)
+
+    def _reshaped_strides(self, shape):
+        """The strides of a shape that only has other dimensions of size 1."""
+        sizes = [(size, stride) for size, stride in zip(self.shape, self.strides) if size > 1]
+        if [size for size, _ in sizes] != [size for size in shape if size > 1]:
+            return None
+        strides = iter(stride for _, stride in sizes)
+        return [next(strides) if size > 1 else 1 for size in shape]
+
+    def transpose(self, *axes):
+        """The axes in another order, by default the reverse one."""
+        axes = tuple(axes[0]) if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        axes = axes or tuple(reversed(range(self.ndim)))
+        if sorted(axis % self.ndim for axis in axes) != list(range(self.ndim)):
+            raise ValueError(f"transpose: {list(axes)}, expected each of the {self.ndim} axes once")
+        if block_of(self.dtype)[0] > 1 and axes[-1] % self.ndim != self.ndim - 1:
+            raise ValueError(f"transpose: {list(axes)}, expected the rows of {self.dtype} to stay the last axis")
+        return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
+
+    def broadcast_to(self, shape):
+        """The same memory seen again and again, as numpy.broadcast_to."""
+        shape = tuple(shape)
+        missing = len(shape) - self.ndim
+        if missing < 0 or any(size not in (1, wanted) for size, wanted in zip(self.shape, shape[missing:])):
+            raise ValueError(f"broadcast_to: {list(shape)}, expected a shape that {list(self.shape)} broadcasts to")
+        strides = [0 if size == 1 and wanted > 1 else stride for size, wanted, stride in
+                   zip(self.shape, shape[missing:], self.strides)]
+        return self._view(shape, [0] * missing + strides)
+
+    def contiguous(self):
+        """The array itself where its numbers lie one after the other, else a copy of which that is true."""
+        if is_contiguous(self):
+            return self
+        if self.dtype not in FLOATS or self.ndim > 4:  # through the host
+            return self.context.array(self.download())
+        result = self.context.empty(self.shape, self.dtype)
+        self.context.convert(self, result)
+        return result
+
+    def assign(self, values):
+        """Writes numbers of the same shape and type from the host."""
+        self.context.upload(self, values)
+
+    def numpy(self):
+        """The numbers in a NumPy array: a copy. bfloat16 takes the package ml_dtypes; q8_0 and q4_0 give float32."""
+        return public(self.download())
+
+    def download(self):
+        """The numbers in a NumPy array, of bfloat16 their bits (dlpack.BFLOAT16)."""
+        first, behind = self.bytes_shown()
+        data = self.context.download(self.buffer, first, behind - first)
+        if block_of(self.dtype)[0] > 1:
+            if not is_contiguous(self):
+                raise ValueError(f"numpy: a part of {self.dtype} that does not lie in one piece, expected one that does")
+            return _dequantised(data, self.dtype).reshape(self.shape)
+        numbers = data.view(numpy_dtype(self.dtype))
+        strides = [stride * numbers.itemsize for stride in self.strides]
+        return numpy.ascontiguousarray(numpy.lib.stride_tricks.as_strided(numbers, self.shape, strides))
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("an Array is on the device, expected a copy of it to be allowed")
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def torch(self):
+        """The numbers in a PyTorch tensor on the CPU: a copy."""
+        return tensor_of(self.download())
+
+    def __dlpack_device__(self):
+        return CPU
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        """A copy on the CPU, for from_dlpack of NumPy, PyTorch and the rest: the memory of the device is shown to nobody."""
+        if stream is not None or copy is False or (dl_device is not None and tuple(map(int, dl_device)) != CPU):
+            raise BufferError(f"stream {stream}, dl_device {dl_device}, copy {copy}: expected a copy on the CPU")
+        return capsule_of(self.download())
+
+
+def _dequantised(data, dtype):
+    """ggml's blocks of 32 numbers: a factor of 16 bits, then 8 bits a number, or 4 above 8, the first half of them low."""
+    blocks = data.reshape(-1, block_of(dtype)[1])
+    factors = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
+    if dtype == "q8_0":
+        return blocks[:, 2:].view("i1").astype("f4") * factors
+    return (numpy.concatenate([blocks[:, 2:] & 15, blocks[:, 2:] >> 4], axis=1).astype("f4") - 8) * factors
+
+
+def bfloat16_of_numpy(name):
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise TypeError(f"{name}: NumPy has no bfloat16 of its own, expected the package ml_dtypes, or an Array or a tensor "
+                        "of PyTorch to be asked for") from None
+    return numpy.dtype(ml_dtypes.bfloat16)
+
+
+def public(array):
+    """A NumPy array as callers see it."""
+    return array.view(bfloat16_of_numpy("numpy")) if array.dtype == BFLOAT16 else array
+
+
+def tensor_of(array):
+    """A NumPy array's memory as a PyTorch tensor."""
+    import torch
+    if dtype_of(array) == "bfloat16":
+        return torch.from_numpy(array.view("i2")).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,254 @@
+/* The operator attention, and its neighbours: appending to a cache, and merging partial results. */
+#ifndef VKATTN_ATTENTION_H
+#define VKATTN_ATTENTION_H
+
+#include <vkattn/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ attention */
+
+typedef enum vkattn_mask_flags {
+    VKATTN_MASK_NONE = 0,
+    VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
+    VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
+    VKATTN_MASK_KEYS_TO_LAST_QUERY =
+        4, /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
+    VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
+} vkattn_mask_flags;
+
+/* Where the diagonal lies when there is no past: offset 0, or kv_len - q_len. */
+typedef enum vkattn_causal_alignment {
+    VKATTN_CAUSAL_TOP_LEFT = 0,     /* PyTorch, ONNX */
+    VKATTN_CAUSAL_BOTTOM_RIGHT = 1, /* FlashAttention */
+    VKATTN_CAUSAL_ALIGNMENT_MAX_ENUM = 0x7fffffff
+} vkattn_causal_alignment;
+
+/* Which KV head query head h reads: h / (q_heads / kv_heads), or h % kv_heads. */
+typedef enum vkattn_kv_head_mapping {
+    VKATTN_KV_HEADS_GROUPED = 0,
+    VKATTN_KV_HEADS_MODULO = 1,
+    VKATTN_KV_HEAD_MAPPING_MAX_ENUM = 0x7fffffff
+} vkattn_kv_head_mapping;
+
+/* At which stage qk_matmul_output is taken (ONNX Attention, opset 25). */
+typedef enum vkattn_score_stage {
+    VKATTN_SCORES_SCALED = 0,  /* scale * Q K^T */
+    VKATTN_SCORES_CAPPED = 1,  /* after softcap */
+    VKATTN_SCORES_MASKED = 2,  /* after bias and masks; -inf where hidden */
+    VKATTN_SCORES_WEIGHTS = 3, /* after softmax */
+    VKATTN_SCORE_STAGE_MAX_ENUM = 0x7fffffff
+} vkattn_score_stage;
+
+/* What a block mask says of a block of queries and keys. */
+typedef enum vkattn_block_state {
+    VKATTN_BLOCK_HIDDEN = 0,  /* no query of it sees a key of it: the block is not visited */
+    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask says which */
+    VKATTN_BLOCK_FULL = 2,    /* attn_mask would hide nothing and add nothing, and is not read */
+    VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
+} vkattn_block_state;
+
+/* One attention problem:
+ *
+ *     scores  = scale * Q K^T;  softcap;  + ALiBi and additive mask;  -inf where hidden
+ *     weights = softmax(scores), with exp(sink) in the denominator if sinks are given
+ *     output  = weights V;      lse = log(sum(exp(scores)))
+ *
+ * Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query and key length, D and Dv head sizes, all >= 1.
+ * query  [B,Hq,Lq,D], output [B,Hq,Lq,Dv]; key [B,Hkv,Lk,D]; value [B,Hkv,Lk,Dv]: required, rank 4; F32, F16 or BF16
+ *        each, any strides ([B,L,H,D] storage is a choice of strides). Hq % Hkv == 0. D and Dv at most 576
+ * value may be absent: V is then the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed
+ *        MLA, and is read once for both where that helps
+ * log_sum_exp [B,Hq,Lq] F32 contiguous: natural log, sink included, -inf for a query that sees no key (sink or not)
+ * attn_mask  BOOL (non-zero = attend), F32 or F16 (added to the scores); [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
+ *        [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk: keys from Lm on are hidden; the last stride must be 1. An additive value
+ *        of -inf, or below -1e38, hides the key
+ * block_mask  I32 of vkattn_block_state (any other number counts as PARTIAL), a number for every block of block_q_len
+ *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq /
+ *        block_q_len) and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones
+ *        are not masked: block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full
+ *        blocks it says as a map. Blocks of 64 and more, in multiples of 64, suit every kernel's tiles. The other masks
+ *        hold as ever
+ * key_padding_mask [B,Lk] BOOL, non-zero = ignore the key
+ * key_lengths [B] I32: keys j >= key_lengths[b] are hidden (values are clamped to 0..Lk)
+ * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^29)
+ * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
+ * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
+ * scale  0 means 1/sqrt(D);  softcap 0 means none; both finite
+ * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp
+ *        knows nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter
+ *        (j/4, i, h, b) under key dropout_seed (low word first), for query i, key j, query head h, batch entry or
+ *        sequence b; a weight is dropped if its word is below p * 2^32. Every kernel drops the same
+ * batch_invariant  1: the bits of a sequence's results do not depend on the other sequences of the call, on how many
+ *        there are or how long they or the buffers; kernel flash without splits, possibly slower
+ * offset of masks and ALiBi: past_lengths[b] if given, else past_len if > 0, else by causal_alignment
+ * window_left, window_right: -1 means unbounded; read only with VKATTN_MASK_WINDOW
+ *
+ * Sequences of unequal length, all optional and freely combined; B is then the number of sequences. Kernel unfused has
+ * none of it:
+ * cu_seqlens_q [B+1] I32: queries lie packed, without padding, those of sequence b in rows cu_seqlens_q[b] to
+ *        cu_seqlens_q[b+1] - 1. query [1,Hq,total,D], output [1,Hq,total,Dv], log_sum_exp [Hq,total]. Lq is
+ *        max_seqlen_q, the longest sequence (0: total): what is longer is cut off. Masks count positions from the
+ *        sequence's own start
+ * cu_seqlens_k [B+1] I32: the same of keys: key [1,Hkv,total,D], value [1,Hkv,total,Dv]; Lk is max_seqlen_k (0: total)
+ * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power
+ *        of two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P;
+ *        give key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read.
+ *        Keys on a page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
+ * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its
+ * queries. Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up
+ * to the maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk,
+ * cu_seqlens to 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below,
+ * and packed queries of no sequence are not written.
+ *
+ * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
+ * anything, NaN included: results keep the bounds of their types, though not always their bits. Kernels but unfused
+ * divide by the sum of the weights at the end: where |value| times the number of visible keys reaches 3.4e38, the most
+ * that f32 holds, their output may be infinite or NaN. */
+typedef struct vkattn_attention_desc {
+    vkattn_tensor query;
+    vkattn_tensor key;
+    vkattn_tensor value;
+    vkattn_tensor output;
+    vkattn_tensor log_sum_exp;
+    vkattn_tensor attn_mask;
+    vkattn_tensor key_padding_mask;
+    vkattn_tensor key_lengths;
+    vkattn_tensor past_lengths;
+    vkattn_tensor alibi_slopes;
+    vkattn_tensor sinks;
+    vkattn_tensor attn_weights;
+    vkattn_tensor qk_matmul_output;
+    vkattn_tensor cu_seqlens_q;
+    vkattn_tensor cu_seqlens_k;
+    vkattn_tensor block_table;
+    vkattn_tensor block_mask;
+    uint32_t block_q_len; /* read with block_mask only, as the next */
+    uint32_t block_kv_len;
+    uint32_t max_seqlen_q;
+    uint32_t max_seqlen_k;
+    vkattn_score_stage score_stage;
+    float scale;
+    float softcap;
+    float dropout_p;
+    uint32_t batch_invariant;
+    uint64_t dropout_seed;
+    uint32_t mask_flags; /* vkattn_mask_flags */
+    vkattn_causal_alignment causal_alignment;
+    int32_t window_left;
+    int32_t window_right;
+    uint32_t past_len;
+    vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or one to insist on: an error if it cannot serve */
+    const void *next;     /* NULL */
+} vkattn_attention_desc;
+
+/* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
+ * drivers). On failure *plan is NULL. */
+VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
+                                               vkattn_plan *plan);
+
+/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain. */
+typedef struct vkattn_option {
+    vkattn_kernel kernel;
+    uint32_t chosen;      /* 1: what a plan takes */
+    uint32_t dispatches;  /* of a plan; where tensors are too large to be bound whole, of its first part */
+    const char *shape;    /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused */
+    const char *obstacle; /* why it cannot serve; "" if it can */
+} vkattn_option;
+
+/* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
+ * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
+ * count: in, the room in options; out, how many there are, VKATTN_MAX_KERNELS at most. options may be NULL; stride:
+ *   sizeof *options. Fails as vkattn_attention_plan does. */
+VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                                        vkattn_option *options, size_t stride);
+
+/* Builds what plans of these problems need, so that making them later and their first run take no time for it: kernels
+ * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
+ * dispatched: there the call dispatches each, on nothing, on the context's queue, and waits.
+ *
+ * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the
+ *   caller's own
+ * Fails as vkattn_attention_plan does, with the description's number before the message; the others are built all the
+ * same. */
+VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
+                                        uint32_t threads);
+
+/* Measures which kernel and which tiles are the fastest for an attention problem on this device, on the context's queue
+ * and on buffers of its own that hold every tensor of the description, and waits: some tenths of a second, and some
+ * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
+ * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
+ * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
+ * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan
+ * takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear (operators.h) does the same for linear layers. */
+VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
+                                     vkattn_candidate *candidates, size_t stride);
+
+/* Rows to write into a cache: what appends K or V, in the cache's storage type. Quantised caches are rounded as ggml's
+ * reference quantiser rounds.
+ *
+ * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_SOURCE
+ * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_CACHE. Rows that are not
+ *               written keep their bytes
+ * offset        cache position of the first row
+ * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
+ * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L
+ *               is max_seqlen (0: total)
+ * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity
+ *               is N * P
+ * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so
+ * are those on a page outside the pool. */
+typedef struct vkattn_kv_append_desc {
+    vkattn_tensor source;
+    vkattn_tensor cache;
+    uint32_t offset;
+    vkattn_tensor past_lengths;
+    vkattn_tensor cu_seqlens;
+    vkattn_tensor block_table;
+    uint32_t max_seqlen;
+    const void *next; /* NULL */
+} vkattn_kv_append_desc;
+
+/* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc,
+                                               vkattn_plan *plan);
+
+/* Attention over disjoint sets of keys, joined: the output and log_sum_exp of each set give those of their union, as if
+ * one call had seen all the keys (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). For keys
+ * split over devices, and for a prefix that many sequences share.
+ *
+ * part_count           sets, at least 1
+ * partial_output       [B,Hq,Lq,Dv], that of the first set; F32, F16 or BF16, any strides; the next begins
+ *                      partial_output_stride elements later; bound as VKATTN_ROLE_PARTIAL_OUTPUT
+ * partial_log_sum_exp  [B,Hq,Lq] F32, any strides; the next set's begins partial_log_sum_exp_stride elements later;
+ *                      bound as VKATTN_ROLE_PARTIAL_LOG_SUM_EXP. -inf: the set saw no key, and its output is not read.
+ *                      Sinks: leave them out of every set, and add a set whose output is 0 and whose log_sum_exp is the
+ *                      sink of the head. A set that was given them itself loses them where its query saw no key
+ * partial_output_stride, partial_log_sum_exp_stride   any; times part_count at most 2^32 elements
+ * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
+ * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional
+ * accumulate           1: output and log_sum_exp hold one more set already, and are replaced by the union
+ * Rows without any key become output 0, log_sum_exp -inf. */
+typedef struct vkattn_merge_desc {
+    uint32_t part_count;
+    uint32_t accumulate;
+    vkattn_tensor partial_output;
+    vkattn_tensor partial_log_sum_exp;
+    vkattn_tensor output;
+    vkattn_tensor log_sum_exp;
+    uint64_t partial_output_stride;
+    uint64_t partial_log_sum_exp_stride;
+    const void *next; /* NULL */
+} vkattn_merge_desc;
+
+/* Plans one merge. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,279 @@
+/* Layers with weights, and caches: attention as models use it. */
+#ifndef VKATTN_LAYERS_H
+#define VKATTN_LAYERS_H
+
+#include <vkattn/attention.h>
+#include <vkattn/operators.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------ layers */
+
+typedef enum vkattn_layer_kind {
+    VKATTN_LAYER_MHA = 0,           /* MHA, MQA, GQA */
+    VKATTN_LAYER_LATENT_MHA = 1,    /* K and V in one shared latent head, lifted by up_proj per head */
+    VKATTN_LAYER_LATENT_QUERY = 2,  /* learned latent queries read the sequence (Perceiver) */
+    VKATTN_LAYER_MLA = 3,           /* DeepSeek multi-head latent attention */
+    VKATTN_LAYER_COMPRESSED_KV = 4, /* joint projection, latents lifted by one decompress_matrix */
+    VKATTN_LAYER_ENCODER = 5,       /* attention and feed-forward with LayerNorm */
+    VKATTN_LAYER_MLA_BLOCK = 6,     /* x + mla(rms(x)), then + mlp(rms(x)) */
+    VKATTN_LAYER_KIND_COUNT = 7,
+    VKATTN_LAYER_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_layer_kind;
+
+/* Both forms give the same. With wkv_b.bias and softcap, or a mask that is a tensor, ABSORB computes as NAIVE does. */
+typedef enum vkattn_mla_form {
+    VKATTN_MLA_NAIVE = 0,  /* per-head K and V are expanded from the latent */
+    VKATTN_MLA_ABSORB = 1, /* attention in the latent space; W_UK folded into the query, W_UV applied after */
+    VKATTN_MLA_FORM_MAX_ENUM = 0x7fffffff
+} vkattn_mla_form;
+
+/* How a rotary embedding was stretched to longer contexts than it was trained for. */
+typedef enum vkattn_rope_scaling_kind {
+    VKATTN_ROPE_UNSCALED = 0,
+    VKATTN_ROPE_LINEAR = 1, /* every frequency divided by factor */
+    VKATTN_ROPE_LLAMA3 = 2, /* low frequencies divided by factor, high ones kept, a ramp between */
+    VKATTN_ROPE_YARN = 3,   /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_rope_scaling_kind;
+
+/* factor                 how many times longer; > 0
+ * original_max_position  the length of training; LLAMA3 and YARN: > 0
+ * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
+ * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
+ * attention_factor       YARN: multiplies the rotated vectors; 0 means 0.1 ln(factor) + 1 */
+typedef struct vkattn_rope_scaling {
+    vkattn_rope_scaling_kind kind;
+    float factor;
+    uint32_t original_max_position;
+    float low_freq_factor;
+    float high_freq_factor;
+    float beta_fast;
+    float beta_slow;
+    float attention_factor;
+    const void *next; /* NULL */
+} vkattn_rope_scaling;
+
+/* The sizes of a layer. Members that a kind does not list are ignored.
+ *
+ * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
+ *                  scale (0: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (0: the kind's own)
+ * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
+ *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
+ * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
+ * LATENT_QUERY     input_dim (width of the sequence); latent_dim (width of the latents, % num_heads == 0); num_latents
+ * MLA              embed_dim ("dim"); qk_nope_head_dim, qk_rope_head_dim, v_head_dim; q_lora_rank (0: none);
+ *                  kv_lora_rank; mla_form; rope_theta
+ * COMPRESSED_KV    embed_dim ("d_model"); latent_dim; decompress_lora_rank (0: none); rope_theta (on Q only)
+ * ENCODER          those of MHA; ffn_dim; activation; norm_first (1: pre-norm, 0: post-norm); LayerNorm eps 1e-5
+ * MLA_BLOCK        those of MLA; mlp_ratio (hidden width = embed_dim * mlp_ratio); GELU; RMSNorm eps 1e-6 */
+typedef struct vkattn_layer_config {
+    vkattn_layer_kind kind;
+    uint32_t embed_dim;
+    uint32_t input_dim;
+    uint32_t num_heads;
+    uint32_t num_kv_heads;
+    uint32_t head_dim;
+    vkattn_kv_head_mapping kv_head_mapping;
+    uint32_t latent_dim;
+    uint32_t num_latents;
+    uint32_t qk_nope_head_dim;
+    uint32_t qk_rope_head_dim;
+    uint32_t v_head_dim;
+    uint32_t q_lora_rank;
+    uint32_t kv_lora_rank;
+    vkattn_mla_form mla_form;
+    uint32_t decompress_lora_rank;
+    uint32_t ffn_dim;
+    vkattn_activation activation;
+    uint32_t norm_first;
+    uint32_t mlp_ratio;
+    float rope_theta;
+    uint32_t rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2) */
+    vkattn_rope_scaling rope_scaling;
+    float scale;
+    float softcap;
+    float norm_epsilon;
+    const void *next; /* NULL */
+} vkattn_layer_config;
+
+/* One named weight, contiguous, F32, F16 or BF16.
+ *
+ * name           for instance "q_proj.weight"
+ * tensor         strides and offset are ignored
+ * data           in host memory, copied by vkattn_layer_create; or NULL, and:
+ * buffer         a storage buffer that holds the weight, which is read there: it must outlive the layer, and be written
+ *                before a plan of the layer runs. Where the facts say buffers_have_addresses, it needs
+ *                VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
+ * buffer_offset  where it begins there, in bytes: a multiple of 16 */
+typedef struct vkattn_weight {
+    const char *name;
+    vkattn_tensor tensor;
+    const void *data;
+    VkBuffer buffer;
+    VkDeviceSize buffer_offset;
+    const void *next; /* NULL */
+} vkattn_weight;
+
+typedef struct vkattn_layer_opaque *vkattn_layer;
+
+/* Creates a layer and uploads its weights once. Linears are [out, in]; each has an optional .bias [out].
+ *
+ * MHA            q_proj [num_heads*head_dim, embed_dim], k_proj and v_proj [num_kv_heads*head_dim, embed_dim], out_proj
+ *                [embed_dim, num_heads*head_dim]; q_norm.weight and k_norm.weight [head_dim], optional: RMSNorm of each
+ *                head before the rotary embedding (eps 1e-6)
+ * LATENT_MHA     q_proj [num_heads*latent_dim, embed_dim], kv_proj [2*latent_dim, embed_dim] (K latent, then V latent),
+ *                up_proj [embed_dim, latent_dim]
+ * LATENT_QUERY   latents [num_latents, latent_dim], q_proj and out_proj [latent_dim, latent_dim], k_proj and v_proj
+ *                [latent_dim, input_dim]
+ * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank],
+ *                wq_b [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight
+ *                [kv_lora_rank], wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo
+ *                [embed_dim, num_heads*v]
+ * COMPRESSED_KV  uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix
+ *                [latent_dim, embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank,
+ *                embed_dim]; out_proj [embed_dim, embed_dim]
+ * ENCODER        self_attn. and the names of MHA; ffn.fc1 [ffn_dim, embed_dim], ffn.fc2 [embed_dim, ffn_dim]; norm1 and
+ *                norm2 .weight [embed_dim], .bias optional
+ * MLA_BLOCK      attention. and the names of MLA; mlp.fc1 [embed_dim*mlp_ratio, embed_dim], mlp.fc2 [embed_dim,
+ *                embed_dim*mlp_ratio]; norm1.weight and norm2.weight [embed_dim]
+ * Missing, unknown and misshapen weights are all named in one message. On failure *layer is NULL. */
+VKATTN_API vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
+                                             const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer);
+
+/* Destroys a layer. NULL is ignored. Destroy its plans first. */
+VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
+
+/* ------------------------------------------------------------------------------------------------ caches */
+
+/* Keys and values of earlier tokens on the device, with room for a fixed number of them, and the number that each
+ * sequence holds. A call of a layer that names a cache reads those numbers on the device, appends its tokens there and
+ * counts them as its last step: a recorded command buffer, submitted again, goes on with the next token. */
+typedef struct vkattn_cache_opaque *vkattn_cache;
+
+/* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
+ *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY
+ *             keep no cache. NULL: from the next three
+ * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
+ * batch       sequences; capacity: tokens of each, at most 2^29
+ * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32 */
+typedef struct vkattn_cache_info {
+    vkattn_layer layer;
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t v_head_dim;
+    uint32_t batch;
+    uint32_t capacity;
+    vkattn_type key_type;
+    vkattn_type value_type;
+    const void *next; /* NULL */
+} vkattn_cache_info;
+
+typedef enum vkattn_cache_part {
+    VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim] */
+    VKATTN_CACHE_VALUES = 1,  /* [batch, heads, capacity, v_head_dim] */
+    VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: past_lengths of the operators */
+    VKATTN_CACHE_PART_MAX_ENUM = 0x7fffffff
+} vkattn_cache_part;
+
+/* Creates an empty cache and allocates its device memory, all of it. The layer may be destroyed before the cache.
+ * On failure *cache is NULL. */
+VKATTN_API vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info,
+                                             vkattn_cache *cache);
+
+/* Destroys a cache. NULL is ignored. Destroy the plans of calls that name it first; nothing may be pending. */
+VKATTN_API void vkattn_cache_destroy(vkattn_cache cache);
+
+/* Returns the bytes of device memory. 0 for NULL. */
+VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
+
+/* Writes the tokens that each sequence holds as far as the host has counted.
+ * count: in, the room in lengths; out, the number of sequences. lengths may be NULL */
+VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths);
+
+/* Counts an append of so many tokens to every sequence, before the commands that make it are submitted.
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be
+ * submitted. vkattn_run calls it; after vkattn_record, call it before each submission. Whatever the host says, kernels
+ * never write beyond the capacity. */
+VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens);
+
+/* Forgets all tokens of a sequence but its first `length`. No commands of the cache may be pending, here and below. */
+VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
+
+/* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the
+ * same context. Waits. */
+VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
+                                                    uint32_t to_sequence);
+
+/* Reads KEYS or VALUES of a sequence as f32, dequantised: [heads, length, size], count numbers in all. Waits. */
+VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
+                                           uint64_t count);
+
+/* Gives the layout and the buffer of a part, at offset 0, to bind it in plans of the operators. Owned by the cache. */
+VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
+                                             VkBuffer *buffer);
+
+/* ------------------------------------------------------------------------------------------------ calls of layers */
+
+/* One use of a layer: the tensors around it.
+ *
+ * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are
+ *   embed_dim, but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
+ * key and value [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query
+ * past_key, past_value: the cache so far, P tokens, copied in front of the new ones; both or neither
+ * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no
+ *   past_key, their first P tokens are taken as already there: an in-place cache
+ *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
+ *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
+ * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
+ *   causal_alignment, windows: as in vkattn_attention_desc, with Lk counting the past
+ * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
+ * LATENT_MHA and LATENT_QUERY take no cache, neither as tensors nor as an object
+ * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
+ *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
+ *   The plan must be destroyed before the cache
+ * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
+ *   given (or be 0: taken from it) */
+typedef struct vkattn_layer_call {
+    vkattn_tensor query;
+    vkattn_tensor key;
+    vkattn_tensor value;
+    vkattn_tensor output;
+    vkattn_tensor past_key;
+    vkattn_tensor past_value;
+    vkattn_tensor present_key;
+    vkattn_tensor present_value;
+    vkattn_tensor attn_mask;
+    vkattn_tensor block_mask;
+    uint32_t block_q_len;
+    uint32_t block_kv_len;
+    vkattn_tensor key_padding_mask;
+    vkattn_tensor key_lengths;
+    vkattn_tensor attn_weights;
+    vkattn_tensor residual;
+    uint32_t mask_flags;
+    vkattn_causal_alignment causal_alignment;
+    int32_t window_left;
+    int32_t window_right;
+    uint32_t past_len;
+    vkattn_kernel kernel;
+    vkattn_cache cache;
+    const void *next; /* NULL */
+} vkattn_layer_call;
+
+/* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
+VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
+
+/* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
+ * without the layer: its weights, optional ones apart, are only thought of. Compiles, tests and allocates nothing: a
+ * kernel that the self-test has not judged yet is taken to pass. */
+VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
+                                                const vkattn_layer_call *call, uint64_t *workspace_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

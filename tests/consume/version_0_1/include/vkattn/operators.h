@@ -1,0 +1,101 @@
+/* What stands around attention in a model: linear, norm and embedding, planned and recorded as attention is. */
+#ifndef VKATTN_OPERATORS_H
+#define VKATTN_OPERATORS_H
+
+#include <vkattn/core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum vkattn_activation {
+    VKATTN_ACTIVATION_NONE = 0,
+    VKATTN_ACTIVATION_RELU = 1,
+    VKATTN_ACTIVATION_GELU = 2, /* the exact (erf) form */
+    VKATTN_ACTIVATION_SILU = 3,
+    VKATTN_ACTIVATION_LEAKY_RELU = 4, /* slope 0.01 */
+    VKATTN_ACTIVATION_MAX_ENUM = 0x7fffffff
+} vkattn_activation;
+
+/* output = activation(input weight^T + bias) * multiplier + residual, with f32 sums. A gated feed-forward (SwiGLU:
+ * Shazeer, "GLU Variants Improve Transformer", 2020) is three of them: up; gate, with SILU and up as its multiplier;
+ * down, with the residual.
+ *
+ * input       [B,L,in], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
+ * weight      [out,in] as in PyTorch, any strides; bound as VKATTN_ROLE_WEIGHT
+ * bias        [out] contiguous, optional; bound as VKATTN_ROLE_BIAS
+ * multiplier  [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_MULTIPLIER
+ * residual    [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_RESIDUAL
+ * output      [B,L,out], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the multiplier or the residual, bound to
+ *             the same place with the same layout and type, but not the input
+ * F32, F16 or BF16 each. */
+typedef struct vkattn_linear_desc {
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor bias;
+    vkattn_tensor multiplier;
+    vkattn_tensor residual;
+    vkattn_tensor output;
+    vkattn_activation activation;
+    const void *next; /* NULL */
+} vkattn_linear_desc;
+
+/* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan);
+
+/* Measures which shader and which tiles are the fastest for a product on this device, as vkattn_tune does for attention.
+ * Products of such layers (the same features, types and alignment; rows up to the same power of two) take the fastest
+ * from then on, those of vkattn_layer_plan too, in this context and, through vkattn_context_save, in later ones.
+ * count, candidates, stride: as vkattn_tune's. */
+VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
+                                            vkattn_candidate *candidates, size_t stride);
+
+typedef enum vkattn_norm_kind {
+    VKATTN_NORM_RMS = 0,   /* Zhang and Sennrich, 2019 */
+    VKATTN_NORM_LAYER = 1, /* Ba, Kiros and Hinton, 2016 */
+    VKATTN_NORM_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_norm_kind;
+
+/* output = (input - mean) / sqrt(variance + epsilon) * weight + bias of each token; RMS takes the mean as 0.
+ *
+ * input    [B,L,N], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
+ * weight   [N] contiguous; bound as VKATTN_ROLE_WEIGHT
+ * bias     [N] contiguous, optional; bound as VKATTN_ROLE_BIAS
+ * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input
+ * epsilon  0 means 1e-6 for RMS, 1e-5 for LAYER
+ * F32, F16 or BF16 each. */
+typedef struct vkattn_norm_desc {
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor bias;
+    vkattn_tensor output;
+    vkattn_norm_kind kind;
+    float epsilon;
+    const void *next; /* NULL */
+} vkattn_norm_desc;
+
+/* Plans one norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan);
+
+/* output[b,l,:] = weight[tokens[b,l],:]; a token that weight has no row for gives zeros.
+ *
+ * tokens   [B,L] I32, any strides; read when the commands run; bound as VKATTN_ROLE_TOKENS
+ * weight   [rows,N], last stride 1; bound as VKATTN_ROLE_WEIGHT
+ * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT
+ * Weight and output F32, F16 or BF16 each. */
+typedef struct vkattn_embedding_desc {
+    vkattn_tensor tokens;
+    vkattn_tensor weight;
+    vkattn_tensor output;
+    const void *next; /* NULL */
+} vkattn_embedding_desc;
+
+/* Plans one lookup. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc,
+                                               vkattn_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,30 @@
+# Makes a wheel of the source and installs it where there is nothing besides; the sample and the tests find its library. Skipped
+# where pip reaches no package index.
+include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
+set(python "${WORK}/venv/bin/python")
+run(${PYTHON} -m venv venv)
+execute_process(COMMAND ${python} -m pip download --no-deps --dest index scikit-build-core
+    WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT result EQUAL 0)
+    message("skipped: pip cannot download scikit-build-core, which builds the wheel:\n${output}")
+    return()
+endif()
+
+string(REGEX REPLACE "^-DCMAKE_CXX_COMPILER_LAUNCHER=" "" launcher "${LAUNCHER}")
+run(${CMAKE_COMMAND} -E env --unset=VKATTN_LIBRARY --unset=PYTHONPATH CC=${C_COMPILER} CXX=${CXX_COMPILER}
+    "CFLAGS=${C_FLAGS} -Wall -Wextra -Werror" "CXXFLAGS=${CXX_FLAGS} -Wall -Wextra -Werror"
+    CMAKE_C_COMPILER_LAUNCHER=${launcher} CMAKE_CXX_COMPILER_LAUNCHER=${launcher}
+    ${python} -m pip wheel --no-cache-dir --no-deps --wheel-dir wheels "--config-settings=build-dir=${WORK}/build"
+    --config-settings=cmake.build-type=None # nothing of what is looked at needs an optimiser
+    "${VKATTN_SOURCE}")
+file(GLOB wheels RELATIVE "${WORK}/wheels" "${WORK}/wheels/*")
+if(NOT wheels MATCHES "^vkattn-[0-9.]+-py3-none-[a-z]+_[a-z0-9_]+\\.whl$")
+    message(FATAL_ERROR "pip wheel made ${wheels}, expected one wheel for every Python of the platform")
+endif()
+
+run(${python} -m pip install "wheels/${wheels}")
+set(clean ${CMAKE_COMMAND} -E env --unset=VKATTN_LIBRARY --unset=PYTHONPATH)
+expect_output("/venv/lib/.*libvkattn" ${clean} ${python} -c "import pathlib, vkattn
+print(*pathlib.Path(vkattn.__file__).parent.glob('libvkattn*'))")
+expect_output("each is what it is alone" ${clean} ${python} "${VKATTN_SOURCE}/samples/serve_sequences.py")
+expect_output("usage: vkattn-plot" ${clean} "${WORK}/venv/bin/vkattn-plot" --help)
