@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import time
@@ -81,6 +82,13 @@ def test_tune_looks_at_its_file_before_it_measures(tmp_path):
 def test_bare_vkattn_prints_its_help():
     result = run()
     assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
+
+
+def test_the_manual_page_tells_of_every_command():
+    commands = re.findall(r"^  (\w+) ", run().stdout.partition("Subcommands:")[2], re.MULTILINE)
+    page = (pathlib.Path(__file__).parents[2] / "tools/vkattn.1").read_text(encoding="utf-8")
+    told = re.findall(r"^\.TP\n\.B (\w+)$", page.partition(".SH COMMANDS")[2].partition(".SH ")[0], re.MULTILINE)
+    assert commands and commands == told
 
 
 def test_a_name_that_begins_with_a_slash_is_a_file(tmp_path):
