@@ -1,17 +1,26 @@
 # Packages: `cpack` in the build folder makes a Debian package and a tarball of what is installed; the target source_package a
-# tarball of the source with compiled shaders, which builds without a GLSL compiler.
+# tarball of the source with compiled shaders, which builds without a GLSL compiler; android_archive, of an NDK's shared library,
+# an AAR.
 set(CPACK_PACKAGE_NAME vkattn)
 set(CPACK_PACKAGE_VENDOR vkattn)
-set(CPACK_PACKAGE_CONTACT "The vkattn authors")
+# A name that no mail reaches. Who gives a package away says: cpack -D "CPACK_PACKAGE_CONTACT=NAME <ADDRESS>"
+set(CPACK_PACKAGE_CONTACT "The vkattn authors <noreply@vkattn.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_STRIP_FILES ON)
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
+"A library that computes attention on GPUs of every vendor and on CPU drivers,
+with its headers, and the command vkattn, which runs case files, measures and
+estimates. The library opens the Vulkan loader at run time.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan1)
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers, python3-matplotlib")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers, python3, python3-matplotlib") # python3: vkattn-plot
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian_files.cmake)
 
 include(CPack)
 
@@ -25,4 +34,12 @@ if(VKATTN_BUILD_TOOLS) # whose shaders a release holds too
                 -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
         COMMENT "Packing the source with compiled shaders" VERBATIM)
     add_dependencies(source_package vkattn_shaders vkattn_peak_shaders)
+endif()
+if(ANDROID AND BUILD_SHARED_LIBS)
+    add_custom_target(android_archive
+        COMMAND ${CMAKE_COMMAND} -DLIBRARIES=${ANDROID_ABI}=$<TARGET_FILE:vkattn> -DVERSION=${PROJECT_VERSION}
+                -DAPI=${ANDROID_PLATFORM_LEVEL} -DNDK=${ANDROID_NDK_MAJOR}
+                -DOUTPUT=${PROJECT_BINARY_DIR}/vkattn-${PROJECT_VERSION}.aar
+                -P ${PROJECT_SOURCE_DIR}/packaging/android/package.cmake
+        DEPENDS vkattn COMMENT "Packing the library for Android" VERBATIM)
 endif()

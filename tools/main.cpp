@@ -303,6 +303,7 @@ std::string message_of(const CLI::App &app, const CLI::ParseError &error) {
 int parse_and_run(int argc, char **argv) {
     Options options;
     CLI::App app("vkattn: attention on any Vulkan device", "vkattn");
+    app.allow_windows_style_options(false); // on Windows /like/this is a file, too
     app.require_subcommand(1);
     add_common(app, options.common);
     add_devices(app, options);

@@ -196,6 +196,7 @@ void add_options(CLI::App &app, Options &options) {
 int main(int argc, char **argv) try {
     Options options;
     CLI::App app("Writes text with a small language model that runs wholly on vkattn.", "textgen");
+    app.allow_windows_style_options(false); // on Windows /like/this is a folder, too
     add_options(app, options);
     CLI11_PARSE(app, argc, argv);
     const vkattn::Context context(options.device);

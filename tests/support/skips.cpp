@@ -60,7 +60,7 @@ bool report_skips() {
     if (path == nullptr || skips().cases.empty()) return true;
     std::string lines; // written at once: other programs write there too
     for (const auto &[reason, cases] : skips().cases) lines += std::to_string(cases.size()) + "\t" + reason + "\n";
-    std::ofstream file(path, std::ios::app);
+    std::ofstream file(path, std::ios::app | std::ios::binary);
     file << lines << std::flush;
     if (!file) std::fprintf(stderr, "VKATTN_TEST_SKIPS: %s cannot be written\n", path);
     return static_cast<bool>(file);
