@@ -38,6 +38,13 @@ std::span<const vkattn_trait> traits_of(const vkattn_context_info &info) {
     return {info.traits, info.trait_count};
 }
 
+// Whether the device knows timeline semaphores. One of our own is made with them where they are a part of Vulkan.
+bool has_timelines(const vkattn_context_info &info, const DeviceCaps &caps) {
+    return caps.api_version >= VK_API_VERSION_1_2 ||
+           (info.device != VK_NULL_HANDLE &&
+            has_extension(extensions_of(info), VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME));
+}
+
 void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
     require(capture >= VKATTN_SHADER_CAPTURE_NONE && capture <= VKATTN_SHADER_CAPTURE_TEXTS,
             "capture_shaders: ", static_cast<int>(capture), " is unknown, expected a vkattn_shader_capture");
@@ -76,7 +83,7 @@ Context::Context(const vkattn_context_info &info)
         pipelines_ =
             std::make_unique<Pipelines>(vk_, device_, info.pipeline_cache, caps_, info.capture_shaders, *debug_labels_);
         staging_ = std::make_unique<Staging>(*this);
-        submissions_ = std::make_unique<Submissions>(*this);
+        submissions_ = std::make_unique<Submissions>(*this, has_timelines(info, caps_));
         uniforms_ = std::make_unique<Uniforms>(*this);
     } catch (...) {
         destroy();
@@ -219,9 +226,13 @@ void Context::create_device() {
     queue.queueCount = 1;
     queue.pQueuePriorities = &priority;
     const FeatureChain features(caps_.features);
+    VkPhysicalDeviceTimelineSemaphoreFeatures timelines{};
+    timelines.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
+    timelines.pNext = const_cast<void *>(features.head()); // only read
+    timelines.timelineSemaphore = VK_TRUE;                 // which every device of Vulkan 1.2 has
     VkDeviceCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-    create.pNext = features.head();
+    create.pNext = caps_.api_version >= VK_API_VERSION_1_2 ? &timelines : features.head();
     create.queueCreateInfoCount = 1;
     create.pQueueCreateInfos = &queue;
     create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());

@@ -157,11 +157,13 @@ void Buffer::allocate(vkattn_memory_use use) {
 
 void Buffer::ask_application(vkattn_memory_request request) {
     const vkattn_memory_callbacks &memory = *context_.memory_callbacks();
-    const VkResult result = memory.allocate(memory.user, &request, &memory_);
+    vkattn_memory given{}; // of a call that fails nothing counts
+    const VkResult result = memory.allocate(memory.user, &request, &given);
     if (is_shortage(result))
         fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "memory.allocate: VkResult ", static_cast<int>(result), " for ",
              request.requirements.size, " bytes, expected memory");
     check(result, "memory.allocate");
+    memory_ = given;
     is_applications_ = true;
     require(memory_.memory != VK_NULL_HANDLE, "memory.allocate: VK_NULL_HANDLE, expected memory");
     require(memory_.offset % request.requirements.alignment == 0, "memory.allocate: offset ", memory_.offset,

@@ -25,10 +25,6 @@ class Semaphores {
         stages.assign(count, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
     }
     uint32_t count() const { return static_cast<uint32_t>(handles.size()); }
-    // Whether one is a timeline: binary ones have no values.
-    bool have_values() const {
-        return std::ranges::any_of(values, [](uint64_t value) { return value != 0; });
-    }
 
     std::vector<VkSemaphore> handles;
     std::vector<uint64_t> values;
@@ -76,7 +72,7 @@ class Submissions::Submission {
         check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
     }
 
-    void submit(const vkattn_sync *sync) {
+    void submit(const vkattn_sync *sync, bool has_timelines) {
         const vkattn_sync given = sync != nullptr ? *sync : vkattn_sync{};
         require_no_extensions(given.next, "sync");
         const Semaphores waits(given.waits, given.wait_count, "waits");
@@ -89,7 +85,7 @@ class Submissions::Submission {
                                                    signals.values.data()};
         VkSubmitInfo submit{};
         submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-        if (waits.have_values() || signals.have_values()) submit.pNext = &values;
+        if (has_timelines) submit.pNext = &values; // of binary semaphores they are ignored
         submit.waitSemaphoreCount = waits.count();
         submit.pWaitSemaphores = waits.handles.data();
         submit.pWaitDstStageMask = waits.stages.data();
@@ -192,7 +188,7 @@ class Submissions::Submission {
     VkQueryPool timer_ = VK_NULL_HANDLE;
 };
 
-Submissions::Submissions(Context &context) : context_(context) {}
+Submissions::Submissions(Context &context, bool has_timelines) : context_(context), has_timelines_(has_timelines) {}
 
 Submissions::~Submissions() {
     for (const Owned &submission : pending_) {
@@ -250,7 +246,7 @@ void Submissions::sweep() {
 void Submissions::run(const std::function<void(VkCommandBuffer)> &record) {
     Owned submission = take(Lane::kCompute);
     submission->record(record);
-    submission->submit(nullptr);
+    submission->submit(nullptr, has_timelines_);
     check(submission->wait(), "vkWaitForFences");
     give_back(std::move(submission));
 }
@@ -267,7 +263,7 @@ double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &rec
         record(commands);
         submission->stamp(1);
     });
-    submission->submit(nullptr);
+    submission->submit(nullptr, has_timelines_);
     check(submission->wait(), "vkWaitForFences");
     const double milliseconds = submission->milliseconds();
     give_back(std::move(submission));
@@ -280,7 +276,7 @@ void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
     submission->work = std::move(work);
     const std::lock_guard lock(mutex_);
     pending_.reserve(pending_.size() + 1);
-    submission->submit(sync);
+    submission->submit(sync, has_timelines_);
     pending_.push_back(std::move(submission));
 }
 

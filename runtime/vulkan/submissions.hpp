@@ -22,7 +22,8 @@ class Submissions {
         std::function<void()> done; // by some later call, at the latest by wait; empty: nothing
     };
 
-    explicit Submissions(Context &context);
+    // has_timelines: the device knows timeline semaphores.
+    Submissions(Context &context, bool has_timelines);
     ~Submissions(); // waits
 
     // Records, submits on the compute queue and waits.
@@ -45,6 +46,7 @@ class Submissions {
     void sweep();
 
     Context &context_;
+    bool has_timelines_;
     std::mutex finishing_;                   // held while what was pending is waited for and finished
     std::mutex mutex_;                       // of the lists
     std::array<std::vector<Owned>, 2> free_; // by lane

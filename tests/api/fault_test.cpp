@@ -1,13 +1,13 @@
 // Failing devices: each Vulkan call of a small program fails once, with each error that the specification allows it;
 // then each allocation of host memory. Every failure must come back as the right result with a message, leave nothing
 // behind, and the same call must work when it is made again.
+#include "application.hpp"
 #include "compare.hpp"
 #include "device.hpp"
 
 #include "runtime/vulkan/functions.hpp"
 
 #include <doctest/doctest.h>
-#include <vulkan/vulkan.h>
 
 #include <algorithm>
 #include <array>
@@ -345,6 +345,7 @@ void make_layer_and_step(Objects &o, Caller &call) {
 }
 
 void make_context(Objects &o, Caller &call) {
+    load_vulkan();
     ContextRequest request("self_test=0");
     vkattn_context_info &info = request.info;
     info.get_instance_proc_addr = instance_function;

@@ -1,191 +1,29 @@
 // Embedding: the caller's own instance, device, command buffers and descriptor pools.
+#include "application.hpp"
 #include "compare.hpp"
 #include "device.hpp"
 
 #include <doctest/doctest.h>
-#include <vulkan/vulkan.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 using namespace vkattn_test;
 
 namespace {
 
-void require_vk(VkResult result) { REQUIRE(result == VK_SUCCESS); }
-
-VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
-                                          const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
-    static_cast<ValidationMessages *>(user)->add(data->pMessage);
-    return VK_FALSE;
-}
-
-// An application that owns all its Vulkan objects, as one that embeds the library does.
-class Application {
-  public:
-    explicit Application(bool with_wanted_extensions) {
-        create_instance();
-        choose_physical_device();
-        create_device(with_wanted_extensions);
-        const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, queue_family};
-        require_vk(vkCreateCommandPool(device, &pool, nullptr, &command_pool));
-    }
-
-    ~Application() {
-        vkDestroyCommandPool(device, command_pool, nullptr);
-        vkDestroyDevice(device, nullptr);
-        if (messenger != VK_NULL_HANDLE) {
-            const auto destroy = reinterpret_cast<PFN_vkDestroyDebugUtilsMessengerEXT>(
-                vkGetInstanceProcAddr(instance, "vkDestroyDebugUtilsMessengerEXT"));
-            destroy(instance, messenger, nullptr);
-        }
-        vkDestroyInstance(instance, nullptr);
-    }
-
-    Application(const Application &) = delete;
-    Application &operator=(const Application &) = delete;
-
-    vkattn_context_info context_info() const {
-        vkattn_context_info info{};
-        info.get_instance_proc_addr = vkGetInstanceProcAddr;
-        info.instance = instance;
-        info.physical_device = physical_device;
-        info.device = device;
-        info.queue = queue;
-        info.queue_family = queue_family;
-        info.api_version = VK_API_VERSION_1_1;
-        info.enabled_extensions = extensions.data();
-        info.enabled_extension_count = static_cast<std::uint32_t>(extensions.size());
-        return info;
-    }
-
-    VkCommandBuffer begin() {
-        VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, command_pool,
-                                             VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-        VkCommandBuffer command_buffer = VK_NULL_HANDLE;
-        require_vk(vkAllocateCommandBuffers(device, &allocate, &command_buffer));
-        VkCommandBufferBeginInfo info{};
-        info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-        require_vk(vkBeginCommandBuffer(command_buffer, &info));
-        return command_buffer;
-    }
-
-    void submit_and_wait(VkCommandBuffer command_buffer) {
-        require_vk(vkEndCommandBuffer(command_buffer));
-        VkSubmitInfo submit{};
-        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-        submit.commandBufferCount = 1;
-        submit.pCommandBuffers = &command_buffer;
-        require_vk(vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE));
-        require_vk(vkQueueWaitIdle(queue));
-    }
-
-    VkInstance instance = VK_NULL_HANDLE;
-    VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
-    VkPhysicalDevice physical_device = VK_NULL_HANDLE;
-    VkDevice device = VK_NULL_HANDLE;
-    VkQueue queue = VK_NULL_HANDLE;
-    std::uint32_t queue_family = 0;
-    VkCommandPool command_pool = VK_NULL_HANDLE;
-    std::vector<const char *> extensions;
-
-  private:
-    void create_instance() {
-        VkApplicationInfo application{};
-        application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-        application.apiVersion = VK_API_VERSION_1_1;
-        VkInstanceCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
-        create.pApplicationInfo = &application;
-        const char *layer = "VK_LAYER_KHRONOS_validation";
-        const char *extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
-        if (validation_wanted()) {
-            create.enabledLayerCount = create.enabledExtensionCount = 1;
-            create.ppEnabledLayerNames = &layer;
-            create.ppEnabledExtensionNames = &extension;
-        }
-        require_vk(vkCreateInstance(&create, nullptr, &instance));
-        if (validation_wanted()) create_messenger();
-    }
-
-    void create_messenger() {
-        VkDebugUtilsMessengerCreateInfoEXT create{};
-        create.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
-        create.messageSeverity =
-            VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT;
-        create.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
-        create.pfnUserCallback = on_message;
-        create.pUserData = &validation_messages();
-        const auto function = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
-            vkGetInstanceProcAddr(instance, "vkCreateDebugUtilsMessengerEXT"));
-        require_vk(function(instance, &create, nullptr, &messenger));
-    }
-
-    // The device of the other tests.
-    void choose_physical_device() {
-        std::uint32_t count = 0;
-        require_vk(vkEnumeratePhysicalDevices(instance, &count, nullptr));
-        std::vector<VkPhysicalDevice> devices(count);
-        require_vk(vkEnumeratePhysicalDevices(instance, &count, devices.data()));
-        for (const VkPhysicalDevice candidate : devices) {
-            VkPhysicalDeviceProperties properties{};
-            vkGetPhysicalDeviceProperties(candidate, &properties);
-            if (std::strcmp(properties.deviceName, test_device().facts().name) == 0) physical_device = candidate;
-        }
-        REQUIRE(physical_device != VK_NULL_HANDLE);
-        vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, nullptr);
-        std::vector<VkQueueFamilyProperties> families(count);
-        vkGetPhysicalDeviceQueueFamilyProperties(physical_device, &count, families.data());
-        const auto compute = std::ranges::find_if(
-            families, [](const auto &family) { return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0; });
-        queue_family = static_cast<std::uint32_t>(compute - families.begin());
-    }
-
-    void choose_extensions() {
-        std::uint32_t count = 0;
-        vkattn_wanted_extensions(&count, nullptr);
-        std::vector<const char *> wanted(count);
-        vkattn_wanted_extensions(&count, wanted.data());
-        require_vk(vkEnumerateDeviceExtensionProperties(physical_device, nullptr, &count, nullptr));
-        std::vector<VkExtensionProperties> available(count);
-        require_vk(vkEnumerateDeviceExtensionProperties(physical_device, nullptr, &count, available.data()));
-        for (const char *name : wanted) {
-            const auto is_it = [&](const auto &extension) { return std::strcmp(extension.extensionName, name) == 0; };
-            if (std::ranges::any_of(available, is_it)) extensions.push_back(name);
-        }
-    }
-
-    void create_device(bool with_wanted_extensions) {
-        if (with_wanted_extensions) choose_extensions();
-        const float priority = 1.0f;
-        const VkDeviceQueueCreateInfo queues{
-            VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, queue_family, 1, &priority};
-        VkDeviceCreateInfo create{};
-        create.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-        create.queueCreateInfoCount = 1;
-        create.pQueueCreateInfos = &queues;
-        create.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
-        create.ppEnabledExtensionNames = extensions.data();
-        require_vk(vkCreateDevice(physical_device, &create, nullptr, &device));
-        vkGetDeviceQueue(device, queue_family, 0, &queue);
-    }
-};
-
 class DescriptorPool {
   public:
     // Room for exactly what the plans require.
     DescriptorPool(VkDevice device, std::span<const vkattn::Plan *const> plans) : device_(device) {
-        std::uint32_t sets = 0;
-        VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0}, {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 0}};
-        for (const vkattn::Plan *plan : plans) {
-            sets += plan->requirements().descriptor_sets;
-            sizes[0].descriptorCount += plan->requirements().storage_buffer_descriptors;
-            sizes[1].descriptorCount += plan->requirements().uniform_buffer_descriptors;
-        }
-        if (sets == 0) return;
+        std::vector<vkattn_requirements> each;
+        for (const vkattn::Plan *plan : plans) each.push_back(plan->requirements());
+        const vkattn_requirements needed = vkattn::together(each);
+        if (needed.descriptor_sets == 0) return;
+        const std::vector<VkDescriptorPoolSize> sizes = vkattn::descriptor_pool_sizes(needed);
         const VkDescriptorPoolCreateInfo create{
-            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr, 0, sets, 2, sizes};
+            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,     0, needed.descriptor_sets,
+            static_cast<std::uint32_t>(sizes.size()),      sizes.data()};
         require_vk(vkCreateDescriptorPool(device, &create, nullptr, &handle_));
     }
     ~DescriptorPool() { vkDestroyDescriptorPool(device_, handle_, nullptr); }
@@ -251,7 +89,7 @@ HostTensor run_chain(Application &app, const vkattn::Context &context, const Att
 }
 
 void check_chain(bool with_wanted_extensions) {
-    Application app(with_wanted_extensions);
+    Application app({.wanted_extensions = with_wanted_extensions});
     const vkattn::Context context(app.context_info());
     AttentionProblem problem = chain_problem();
     const HostTensor actual = run_chain(app, context, problem);
@@ -275,7 +113,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a device with the wanted extensions, two plans in
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "without push descriptors a plan asks for a pool and refuses to do without") {
-    Application app(false);
+    Application app;
     const vkattn::Context context(app.context_info());
     CHECK(context.facts().push_descriptors == 0);
     const AttentionProblem problem = chain_problem();
@@ -297,7 +135,7 @@ TEST_CASE_FIXTURE(DeviceTest, "without push descriptors a plan asks for a pool a
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "recording demands the workspace that running would bring") {
-    Application app(true);
+    Application app({.wanted_extensions = true});
     const vkattn::Context context(app.context_info());
     const AttentionProblem problem = chain_problem();
     AttentionResults results;
@@ -318,7 +156,7 @@ TEST_CASE_FIXTURE(DeviceTest, "recording demands the workspace that running woul
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "the queue is used under the caller's lock only") {
-    Application app(false);
+    Application app;
     struct Lock {
         int depth = 0;
         int locked = 0;

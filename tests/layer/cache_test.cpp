@@ -1,7 +1,7 @@
 // Caches as objects: recordings that are replayed token by token, every storage type, and the host's side of them.
+#include "application.hpp"
 #include "compare.hpp"
 #include "layer_cases.hpp"
-#include "samples/recorded_plans.hpp"
 
 #include <doctest/doctest.h>
 #include <vkattn/estimate.h>
@@ -53,6 +53,74 @@ std::vector<std::uint32_t> lengths_of(const vkattn::Cache &cache, std::size_t ba
     return lengths;
 }
 
+// A command buffer of the test's own on the context's device, with one plan, to be submitted again and again.
+class Recording {
+  public:
+    Recording(const vkattn::Context &context, const vkattn::Plan &plan, std::vector<vkattn_binding> bindings) {
+        load_vulkan();
+        VkInstance instance = VK_NULL_HANDLE;
+        std::uint32_t family = 0;
+        vkattn::check(vkattn_context_handles(context.get(), &instance, nullptr, &device_, &queue_, &family));
+        volkLoadInstance(instance);
+        const vkattn_requirements needs = plan.requirements();
+        if (needs.workspace_bytes > 0) {
+            workspace_ = context.buffer(needs.workspace_bytes);
+            bindings.push_back(vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace_));
+        }
+        create(needs, family);
+        VkCommandBufferBeginInfo begin{};
+        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+        require_vk(vkBeginCommandBuffer(commands_, &begin));
+        barrier(VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+        plan.record(commands_, bindings, descriptors_);
+        barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+        require_vk(vkEndCommandBuffer(commands_));
+    }
+    ~Recording() {
+        vkDestroyDescriptorPool(device_, descriptors_, nullptr);
+        vkDestroyCommandPool(device_, pool_, nullptr);
+    }
+    Recording(const Recording &) = delete;
+    Recording &operator=(const Recording &) = delete;
+
+    void submit_and_wait() {
+        VkSubmitInfo submit{};
+        submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+        submit.commandBufferCount = 1;
+        submit.pCommandBuffers = &commands_;
+        require_vk(vkQueueSubmit(queue_, 1, &submit, VK_NULL_HANDLE));
+        require_vk(vkQueueWaitIdle(queue_));
+    }
+
+  private:
+    void create(const vkattn_requirements &needs, std::uint32_t family) {
+        const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, family};
+        require_vk(vkCreateCommandPool(device_, &pool, nullptr, &pool_));
+        const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                                   VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+        require_vk(vkAllocateCommandBuffers(device_, &allocate, &commands_));
+        if (needs.descriptor_sets == 0) return;
+        const std::vector<VkDescriptorPoolSize> sizes = vkattn::descriptor_pool_sizes(needs);
+        const VkDescriptorPoolCreateInfo create{
+            VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, nullptr,     0, needs.descriptor_sets,
+            static_cast<std::uint32_t>(sizes.size()),      sizes.data()};
+        require_vk(vkCreateDescriptorPool(device_, &create, nullptr, &descriptors_));
+    }
+
+    void barrier(VkPipelineStageFlags stages, VkAccessFlags accesses) {
+        const VkMemoryBarrier written{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, accesses};
+        vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, stages, 0, 1, &written, 0, nullptr, 0,
+                             nullptr);
+    }
+
+    VkDevice device_ = VK_NULL_HANDLE;
+    VkQueue queue_ = VK_NULL_HANDLE;
+    VkCommandPool pool_ = VK_NULL_HANDLE;
+    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    VkDescriptorPool descriptors_ = VK_NULL_HANDLE;
+    vkattn::Buffer workspace_; // empty: none is needed
+};
+
 // Feeds the tokens from `first` one by one through one recording, and returns all the outputs.
 HostTensor replay(const vkattn::Layer &layer, const vkattn::Cache &cache, const HostTensor &input,
                   std::uint64_t first) {
@@ -62,8 +130,8 @@ HostTensor replay(const vkattn::Layer &layer, const vkattn::Cache &cache, const 
     const vkattn::Plan plan = layer.plan(cached_call(token, output, cache, VKATTN_MASK_CAUSAL));
     const vkattn::Context &context = test_device().context();
     vkattn::Buffer query = context.buffer(token.bytes().size()), result = context.buffer(output.bytes().size());
-    RecordedPlans recording(
-        context, {{plan, {vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_OUTPUT, result)}}});
+    Recording recording(context, plan,
+                        {vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_OUTPUT, result)});
     for (std::uint64_t position = first; position < shape[1]; ++position) {
         query.write(tokens_of(input, position, 1).bytes());
         cache.reserve(1);

@@ -1,0 +1,111 @@
+#include "counted_vulkan.hpp"
+
+#include <string_view>
+
+namespace vkattn_test {
+namespace {
+
+PFN_vkGetDeviceProcAddr next_device_function = nullptr;
+PFN_vkAllocateMemory next_allocate = nullptr;
+PFN_vkCreateCommandPool next_create_pool = nullptr;
+PFN_vkDestroyCommandPool next_destroy_pool = nullptr;
+PFN_vkCreateBuffer next_create_buffer = nullptr;
+PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
+PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
+PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
+PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
+
+VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                                        const VkAllocationCallbacks *host, VkDeviceMemory *memory) {
+    ++vulkan_calls().allocations;
+    return next_allocate(device, info, host, memory);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice device, const VkCommandPoolCreateInfo *info,
+                                           const VkAllocationCallbacks *host, VkCommandPool *pool) {
+    ++vulkan_calls().command_pools;
+    return next_create_pool(device, info, host, pool);
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_pool(VkDevice device, VkCommandPool pool, const VkAllocationCallbacks *host) {
+    if (pool != VK_NULL_HANDLE) ++vulkan_calls().fewer_pools;
+    next_destroy_pool(device, pool, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
+                                             const VkAllocationCallbacks *host, VkBuffer *buffer) {
+    ++vulkan_calls().buffers;
+    return next_create_buffer(device, info, host, buffer);
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks *host) {
+    if (buffer != VK_NULL_HANDLE) ++vulkan_calls().fewer_buffers;
+    next_destroy_buffer(device, buffer, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().names.emplace_back(info->pObjectName);
+    }
+    return next_set_name(device, info);
+}
+
+VKAPI_ATTR void VKAPI_CALL begin_label(VkCommandBuffer commands, const VkDebugUtilsLabelEXT *label) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().labels.emplace_back(label->pLabelName);
+    }
+    ++vulkan_calls().open_labels;
+    next_begin_label(commands, label);
+}
+
+VKAPI_ATTR void VKAPI_CALL end_label(VkCommandBuffer commands) {
+    --vulkan_calls().open_labels;
+    next_end_label(commands);
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name);
+
+template <class Function>
+PFN_vkVoidFunction counted(PFN_vkVoidFunction real, Function &next, Function own) {
+    next = reinterpret_cast<Function>(real);
+    return reinterpret_cast<PFN_vkVoidFunction>(own);
+}
+
+PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
+    if (real == nullptr) return nullptr;
+    if (name == "vkGetDeviceProcAddr") return counted(real, next_device_function, &device_function);
+    if (name == "vkAllocateMemory") return counted(real, next_allocate, &allocate);
+    if (name == "vkCreateCommandPool") return counted(real, next_create_pool, &create_pool);
+    if (name == "vkDestroyCommandPool") return counted(real, next_destroy_pool, &destroy_pool);
+    if (name == "vkCreateBuffer") return counted(real, next_create_buffer, &create_buffer);
+    if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
+    if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
+    if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
+    if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
+    return real;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name) {
+    return counted(next_device_function(device, name), name);
+}
+
+} // namespace
+
+void VulkanCalls::clear() {
+    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = 0;
+    names.clear();
+    labels.clear();
+}
+
+VulkanCalls &vulkan_calls() {
+    static VulkanCalls calls;
+    return calls;
+}
+
+PFN_vkVoidFunction counted_instance_function(VkInstance instance, const char *name) {
+    return counted(vkGetInstanceProcAddr(instance, name), name);
+}
+
+} // namespace vkattn_test

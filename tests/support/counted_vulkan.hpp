@@ -1,0 +1,32 @@
+// Vulkan as vkattn is handed it, with a count of some calls that it makes.
+#pragma once
+
+#include "application.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace vkattn_test {
+
+struct VulkanCalls {
+    std::atomic<int> allocations{0};   // vkAllocateMemory
+    std::atomic<int> command_pools{0}; // vkCreateCommandPool
+    std::atomic<int> fewer_pools{0};   // vkDestroyCommandPool
+    std::atomic<int> buffers{0};       // vkCreateBuffer
+    std::atomic<int> fewer_buffers{0}; // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::mutex mutex;
+    std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
+    std::vector<std::string> labels; // vkCmdBeginDebugUtilsLabelEXT
+    std::atomic<int> open_labels{0}; // those that have not ended
+
+    void clear();
+};
+
+// Of all contexts that were given counted_instance_function.
+VulkanCalls &vulkan_calls();
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL counted_instance_function(VkInstance instance, const char *name);
+
+} // namespace vkattn_test
