@@ -211,7 +211,10 @@ Semaphore::Semaphore(VkDevice device, VkSemaphoreType type) : device_(device) {
     require_vk(vkCreateSemaphore(device, &create, nullptr, &handle_));
 }
 
-Semaphore::~Semaphore() { vkDestroySemaphore(device_, handle_, nullptr); }
+Semaphore::~Semaphore() {
+    vkDeviceWaitIdle(device_); // a thread of Mesa 22.3's still writes into timelines that have been reached
+    vkDestroySemaphore(device_, handle_, nullptr);
+}
 
 void Semaphore::signal(std::uint64_t value) const {
     VkSemaphoreSignalInfo info{};
