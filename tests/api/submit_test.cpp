@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <optional>
 #include <thread>
 
@@ -333,10 +334,12 @@ TEST_CASE_FIXTURE(DeviceTest, "threads submit side by side, each with its own se
     std::vector<Work> works;
     for (unsigned t = 0; t < kThreads; ++t)
         works.emplace_back(context, t % 2 == 0 ? VKATTN_KERNEL_FLASH : VKATTN_KERNEL_UNFUSED, 10 * t);
+    std::deque<Semaphore> semaphores; // destroyed by one thread: each waits for the device
+    for (unsigned i = 0; i < 2 * kThreads; ++i) semaphores.emplace_back(app.device, VK_SEMAPHORE_TYPE_BINARY);
     std::array<std::string, kThreads> complaints;
     const auto submit = [&](unsigned t) {
         Work &work = works[t];
-        const Semaphore written(app.device, VK_SEMAPHORE_TYPE_BINARY), computed(app.device, VK_SEMAPHORE_TYPE_BINARY);
+        const Semaphore &written = semaphores[2 * t], &computed = semaphores[2 * t + 1];
         for (int round = 0; round < 25; ++round) {
             std::ranges::fill(work.output, kUntouched);
             work.key_buffer.upload(work.key.bytes());
