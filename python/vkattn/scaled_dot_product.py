@@ -22,7 +22,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     Arrays; results as those of attention.
 
     What differs: float64 is refused, as are scales that are not finite and head sizes above 576; masks of one dimension
-    broadcast in every case; finite biases below -1e38 in an Array hide their keys; the weights that dropout zeroes are others,
+    broadcast in every case; finite biases below -6e37 in an Array hide their keys; the weights that dropout zeroes are others,
     chosen by a number that is drawn from PyTorch's generator for tensors, and from numpy.random else. A query that sees no key
     gives 0, as in PyTorch since 2.5. There are no gradients.
     """

@@ -34,7 +34,7 @@ float apply_attn_mask(float score, Row row, uint key) {
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = mask_load(MASK_FORMAT, mask_element(row, key));
-    return added < LOWEST_MAXIMUM ? HIDDEN : score + added * LOG2_E;
+    return added < LOWEST_BIAS ? HIDDEN : score + added * LOG2_E;
 }
 
 uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {

@@ -424,6 +424,17 @@ TEST_CASE_FIXTURE(DeviceTest, "a query that sees no key gets zeros, with sinks t
     check_hidden_from_all(problem);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a bias down to -6e37 is a bias, and what is below hides the key") {
+    std::mt19937 random(13);
+    AttentionProblem problem = plain_problem(2, 4, 70, random);
+    problem.attn_mask = HostTensor(VKATTN_TYPE_F32, {4, 70});
+    for (std::uint64_t i = 0; i < problem.attn_mask.elements(); ++i) {
+        const float row[] = {-5.9e37f, -6.1e37f, i % 70 == 33 ? -5.9e37f : -HUGE_VALF, i % 2 == 0 ? 0.0f : -5.9e37f};
+        problem.attn_mask.set(i, row[i / 70]);
+    }
+    check_every_kernel(problem);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "more queries than keys, bottom-right: the first queries see nothing") {
     std::mt19937 random(11);
     AttentionProblem problem = plain_problem(2, 70, 33, random);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 // The documented threshold below which an additive mask hides a key.
-constexpr double kAdditiveHides = -1e38;
+constexpr double kAdditiveHides = -6e37;
 
 // Dense float64 copies of a problem's tensors: the loops below index them row-major.
 struct DenseProblem {
