@@ -3,17 +3,32 @@
 // heads, whose outputs lie side by side.
 //
 //     mpirun -n 4 sharded_mpi
-#include "random_values.hpp"
-
 #include <vkattn/vkattn.hpp>
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <random>
 
 namespace {
 
 constexpr std::uint64_t kHeads = 8, kKvHeads = 2, kHeadDim = 64, kKeys = 4000;
+
+std::vector<float> random_values(std::size_t count, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(count);
+    std::ranges::generate(values, [&] { return normal(engine); });
+    return values;
+}
+
+float largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
+    float largest = 0.0f;
+    for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+    return largest;
+}
 
 struct Part {
     std::vector<float> output, log_sum_exp;

@@ -3,15 +3,30 @@
 //
 // 1. attention of all queries over the prefix, as if they were positions of one sequence
 // 2. attention of each query over its own keys, with merge adding what 1 found
-#include "random_values.hpp"
-
 #include <vkattn/vkattn.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <random>
 
 namespace {
 
 constexpr std::uint64_t kSequences = 4, kHeads = 8, kKvHeads = 2, kHeadDim = 64, kPrefix = 1000, kOwn = 24;
+
+std::vector<float> random_values(std::size_t count, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(count);
+    std::ranges::generate(values, [&] { return normal(engine); });
+    return values;
+}
+
+float largest_difference(const std::vector<float> &a, const std::vector<float> &b) {
+    float largest = 0.0f;
+    for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+    return largest;
+}
 
 vkattn::Buffer filled(const vkattn::Context &context, const std::vector<float> &values) {
     vkattn::Buffer buffer = context.buffer(values.size() * sizeof(float));

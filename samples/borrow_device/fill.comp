@@ -2,14 +2,10 @@
 // frame.
 #version 450
 layout(local_size_x = 64) in;
-layout(set = 0, binding = 0) buffer Frame {
-    uint frame;
-    float results[];
-};
-layout(set = 0, binding = 1) writeonly buffer Query { float query[]; };
-layout(set = 0, binding = 2) writeonly buffer Key { float key[]; };
-layout(set = 0, binding = 3) writeonly buffer Value { float value[]; };
-layout(push_constant) uniform Sizes { uint head_dim, values; };
+layout(set = 0, binding = 0) writeonly buffer Query { float query[]; };
+layout(set = 0, binding = 1) writeonly buffer Key { float key[]; };
+layout(set = 0, binding = 2) writeonly buffer Value { float value[]; };
+layout(push_constant) uniform Constants { uint head_dim, values, frame; };
 
 void main() {
     uint i = gl_GlobalInvocationID.x;

@@ -1,9 +1,9 @@
 #include "decoder.hpp"
 
-#include "../recorded_plans.hpp"
 #include "case_problem.hpp"
 #include "checkpoint_case.hpp"
 #include "input_error.hpp"
+#include "recorded_plans.hpp"
 #include "strict_json.hpp"
 
 #include <deque>
