@@ -19,7 +19,7 @@ endif()
 
 configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/vkattnConfig.cmake
     INSTALL_DESTINATION ${vkattn_package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/vkattnConfig.cmake ${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake
     cmake/vulkan_headers.cmake
     DESTINATION ${vkattn_package_dir})
