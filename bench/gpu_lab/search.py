@@ -64,6 +64,10 @@ SPACES = {
                    {"staging": 1, "blocks": 2, "rows": 4, "keys": 2, "shared_bytes": 24 << 10}),
     "flash-large": Space(("prefill f16 D256", "MLA 576/512 f16 32 queries"), FLASH_MEMBERS, flash_tile,
                          {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 24 << 10}),
+    "flash-f32": Space(("prefill f32 D64", "prefill f32 D128"), FLASH_MEMBERS | {"staging": (1,)}, flash_tile,
+                       {"staging": 1, "blocks": 2, "rows": 4, "keys": 2, "shared_bytes": 24 << 10}),
+    "flash-f32-large": Space(("prefill f32 D256",), FLASH_MEMBERS | {"staging": (1,)}, flash_tile,
+                             {"staging": 1, "blocks": 4, "rows": 2, "keys": 2, "shared_bytes": 24 << 10}),
     "decode": Space(("decode f16 group 4",), DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
     "decode-quantised": Space(("decode q8_0 group 4",), DECODE_MEMBERS, decode_tile, {"rows": 4, "keys": 2, "columns": 16}),
 }

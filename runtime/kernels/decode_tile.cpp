@@ -12,28 +12,39 @@ namespace {
 constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8; // dims; what an invocation reads at a time
 
-// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab).
+// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab search; its evidence is
+// bench/results/gpu-lab/tiles).
 struct Liking {
-    bool subgroups;          // sums go through them
-    uint32_t keys_of_halves; // of a group at a time, where K and V are read as 16-bit values
-    uint32_t keys;           // the same of other types, which take more registers
-    bool stages_halves;      // queries in shared memory, where they are 16-bit values, too; others always are
+    bool subgroups;           // sums go through them
+    uint32_t keys_of_one_row; // of a group at a time, where K and V are read as 16-bit values
+    uint32_t keys_of_rows;    // the same of more rows
+    uint32_t keys_of_others;  // of other types, which take more registers
+    bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
 };
 
+// Rows are not in it: fewer than four would leave registers to more subgroups, and read K and V several times.
 constexpr Liking liking_of(GpuClass gpu) {
     switch (gpu) {
     case GpuClass::kRdna:
-        return {true, 4, 2, false};
+        return {true, 4, 4, 2, false};
     case GpuClass::kGcn:
-        return {true, 2, 1, false};
+        return {true, 2, 4, 1, false};
     case GpuClass::kNvidia:
+        return {true, 2, 2, 2, true};
     case GpuClass::kAdreno:
-        return {true, 2, 2, true};
+        return {true, 4, 2, 2, true};
     case GpuClass::kApple: // a shuffle is a dozen instructions
-        return {false, 2, 1, true};
-    default: // Intel's compiler takes subgroups of 8 here
-        return {false, 2, 2, true};
+        return {false, 4, 4, 2, true};
+    case GpuClass::kIntel: // its compiler takes subgroups of 8 here
+        return {false, 4, 2, 2, true};
+    default:
+        return {false, 2, 2, 2, true};
     }
+}
+
+uint32_t keys_of(const Liking &liking, bool halves, uint32_t rows) {
+    if (!halves) return liking.keys_of_others;
+    return rows == 1 ? liking.keys_of_one_row : liking.keys_of_rows;
 }
 
 // Whether groups of invocations can lie in subgroups of one known size.
@@ -104,11 +115,12 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const bool halves = is_in_halves(problem);
     const bool subgroups = liking.subgroups && has_subgroups(caps);
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, caps.subgroup_size) : kMostColumns;
+    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost));
     DecodeTile tile{.module = module_of(halves, subgroups),
                     .workgroup = kWorkgroup,
                     .columns = columns_of(problem, most_columns),
-                    .rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost)),
-                    .keys = halves ? liking.keys_of_halves : liking.keys,
+                    .rows = rows,
+                    .keys = keys_of(liking, halves, rows),
                     .query_staged = !halves || liking.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
     if (problem.tile.columns != 0) { // unless not even the smallest tile of so many fits

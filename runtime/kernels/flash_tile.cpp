@@ -13,32 +13,42 @@ constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
 constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
-// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab).
-struct Liking {
-    Module halves;       // for K, V and Q of 16 bits
-    uint32_t blocks;     // of four dims of a row's output, of an invocation: more invocations share rows of more dims
-    uint32_t rows, keys; // of an invocation
-    uint32_t rows_of_large, keys_of_large; // the same where heads are so large that an invocation has more blocks
-    uint32_t shared_bytes;                 // of a workgroup, so that enough of them find room on a core
+struct Shape {
+    Module module;
+    uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
+    uint32_t rows, keys;   // of an invocation
+    uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
 };
 
-constexpr Liking liking_of(GpuClass gpu) {
+// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab search; its evidence is
+// bench/results/gpu-lab/tiles).
+struct Liking {
+    Shape usual;
+    Shape large;               // where a row of V is longer than usual
+    uint32_t usual_dims = 128; // of a row of V, at most
+};
+
+// halves: K, V and Q are of 16 bits; what else there is goes through Module::kFlash.
+constexpr Liking liking_of(GpuClass gpu, bool halves) {
     switch (gpu) {
-    case GpuClass::kGcn: // converts each 16-bit value by itself; three workgroups in 64 KiB
-        return {Module::kFlash, 2, 4, 4, 4, 2, 21 << 10};
-    case GpuClass::kRdna: // six workgroups in the 128 KiB of a pair of compute units
-        return {Module::kFlashHalves, 3, 4, 4, 4, 2, 21 << 10};
+    case GpuClass::kGcn: // converts each 16-bit value by itself
+        return {{Module::kFlash, 2, 4, 4, 16 << 10}, {Module::kFlash, 1, 4, 4, 16 << 10}};
+    case GpuClass::kRdna:
+        return {{Module::kFlashHalves, 2, 4, 4, 16 << 10}, {Module::kFlashHalves, 4, 4, 4, 16 << 10}};
     case GpuClass::kApple:
-        return {Module::kFlashWideHalves, 2, 4, 2, 2, 4, 24 << 10};
-    case GpuClass::kAdreno: // two workgroups in 32 KiB
-    case GpuClass::kMali:
-        return {Module::kFlashWideHalves, 2, 4, 2, 2, 2, 16 << 10};
-    case GpuClass::kIntel: // 16-bit values in shared memory cost it more than twice the bytes
-        return {Module::kFlash, 1, 4, 4, 2, 4, 40 << 10};
+        if (!halves) return {{Module::kFlash, 2, 4, 4, 16 << 10}, {Module::kFlash, 2, 2, 4, 16 << 10}, 256};
+        return {{Module::kFlashHalves, 4, 4, 4, 24 << 10}, {Module::kFlashHalves, 4, 4, 4, 16 << 10}};
+    case GpuClass::kAdreno:
+        return {{Module::kFlash, 1, 4, 4, 16 << 10}, {Module::kFlash, 4, 4, 4, 16 << 10}};
+    case GpuClass::kMali: // two workgroups in 32 KiB; not searched
+        return {{Module::kFlashWideHalves, 2, 4, 2, 16 << 10}, {Module::kFlashWideHalves, 2, 2, 2, 16 << 10}, 256};
+    case GpuClass::kIntel:
+        return {{Module::kFlashHalves, 1, 4, 4, 16 << 10}, {Module::kFlashWideHalves, 4, 2, 4, 24 << 10}};
     case GpuClass::kNvidia: // its conversions run at half the rate of its products, or less
-        return {Module::kFlash, 3, 4, 4, 4, 2, 40 << 10};
+        if (!halves) return {{Module::kFlash, 3, 4, 4, 40 << 10}, {Module::kFlash, 3, 4, 2, 40 << 10}, 384};
+        return {{Module::kFlashHalves, 1, 4, 4, 16 << 10}, {Module::kFlashWideHalves, 1, 4, 2, 32 << 10}};
     default:
-        return {Module::kFlash, 3, 4, 4, 2, 4, 32 << 10};
+        return {{Module::kFlash, 3, 4, 4, 32 << 10}, {Module::kFlash, 3, 2, 4, 32 << 10}, 384};
     }
 }
 
@@ -140,21 +150,21 @@ void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
 } // namespace
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
-    const bool large = problem.v_head_dim > 4 * liking.blocks * kMostColumns;
     const bool halves = is_in_halves(problem);
-    FlashTile tile{.module = halves ? liking.halves : Module::kFlash,
+    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
+    const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
+    FlashTile tile{.module = halves ? shape.module : Module::kFlash,
                    .workgroup = kWorkgroup,
-                   .columns = columns_for(problem.v_head_dim, liking.blocks),
-                   .rows = large ? liking.rows_of_large : liking.rows,
-                   .keys = large ? liking.keys_of_large : liking.keys,
+                   .columns = columns_for(problem.v_head_dim, shape.blocks),
+                   .rows = shape.rows,
+                   .keys = shape.keys,
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
     take_tuned(problem.tile, halves, tile);
     drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
     const uint32_t wanted_bytes = problem.tile.shared_bytes;
-    fit(problem, wanted_bytes == 0 ? liking.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
+    fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
     return tile;
 }
 

@@ -138,6 +138,26 @@ void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCap
         if (dispatch.groups[0] != 0) check_dispatch(dispatch, caps);
 }
 
+// Of every problem, by each kernel that serves it; how many those were.
+std::size_t check_choices(const vkattn::DeviceCaps &caps) {
+    std::size_t planned = 0;
+    for (const Problem &problem : problems())
+        for (int kernel = VKATTN_KERNEL_AUTO; kernel < VKATTN_KERNEL_COUNT; ++kernel) {
+            INFO(problem.name, ", kernel ", kernel);
+            vkattn_attention_desc desc = describe(problem);
+            desc.kernel = static_cast<vkattn_kernel>(kernel);
+            try {
+                const vkattn::AttentionProblem checked = vkattn::check_attention(desc);
+                check_choice(vkattn::choose_attention(checked, caps), caps);
+                ++planned;
+            } catch (const vkattn::Error &error) {
+                CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+                CHECK_MESSAGE(kernel != VKATTN_KERNEL_AUTO, std::string(error.what()));
+            }
+        }
+    return planned;
+}
+
 // Whether this build has the kernels that the device could run.
 bool has_kernels_of(const ZooDevice &device) {
     const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
@@ -219,22 +239,23 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
 
 TEST_CASE("what is chosen, and what can be insisted on, is within what the device has") {
     std::size_t planned = 0;
-    for (const ZooDevice &device : device_zoo())
-        for (const Problem &problem : problems())
-            for (int kernel = VKATTN_KERNEL_AUTO; kernel < VKATTN_KERNEL_COUNT; ++kernel) {
-                INFO("device ", device.name, ", ", problem.name, ", kernel ", kernel);
-                vkattn_attention_desc desc = describe(problem);
-                desc.kernel = static_cast<vkattn_kernel>(kernel);
-                try {
-                    const vkattn::AttentionProblem checked = vkattn::check_attention(desc);
-                    check_choice(vkattn::choose_attention(checked, device.caps), device.caps);
-                    ++planned;
-                } catch (const vkattn::Error &error) {
-                    CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
-                    CHECK_MESSAGE(kernel != VKATTN_KERNEL_AUTO, std::string(error.what()));
-                }
-            }
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        planned += check_choices(device.caps);
+    }
     CHECK(planned > 3 * problems().size() * device_zoo().size());
+}
+
+TEST_CASE("so it is of every kind of GPU's shapes, however little shared memory there is") {
+    constexpr std::uint32_t kLimits[] = {16 << 10, 20 << 10, 24 << 10, 32 << 10, 48 << 10}; // the first: Vulkan's least
+    vkattn::DeviceCaps caps = device_zoo().front().caps;
+    for (const std::uint32_t limit : kLimits)
+        for (std::uint32_t gpu = 0; gpu < static_cast<std::uint32_t>(vkattn::GpuClass::kCount); ++gpu) {
+            INFO("class ", gpu, ", ", limit, " bytes");
+            caps.max_shared_memory_bytes = limit;
+            caps.traits.gpu_class = gpu;
+            CHECK(check_choices(caps) > 3 * problems().size());
+        }
 }
 
 TEST_CASE("choices stay what they were") {
