@@ -430,12 +430,22 @@ class Cache {
         const vkattn_result result = vkattn_cache_tensor(get(), part, &found.layout, &found.buffer);
         return detail::returned(result, found);
     }
-    Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), tokens)); }
+    // Of a cache with pages: those that no sequence holds.
+    std::uint32_t free_pages() const { return vkattn_cache_free_pages(get()); }
+    // Counts an append of so many tokens to every sequence.
+    Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), 1, &tokens)); }
+    // The same, to each sequence its own number.
+    Status reserve(std::span<const std::uint32_t> tokens) const {
+        return check(vkattn_cache_reserve(get(), static_cast<std::uint32_t>(tokens.size()), tokens.data()));
+    }
     Status rewind(std::uint32_t sequence, std::uint32_t length) const {
         return check(vkattn_cache_rewind(get(), sequence, length));
     }
     Status copy_sequence_to(std::uint32_t sequence, const Cache &to, std::uint32_t to_sequence) const {
         return check(vkattn_cache_copy_sequence(get(), sequence, to.get(), to_sequence));
+    }
+    Status share_prefix(std::uint32_t sequence, std::uint32_t to_sequence, std::uint32_t length) const {
+        return check(vkattn_cache_share_prefix(get(), sequence, to_sequence, length));
     }
     Status read(vkattn_cache_part part, std::uint32_t sequence, std::span<float> values) const {
         return check(vkattn_cache_read(get(), part, sequence, values.data(), values.size()));
@@ -541,7 +551,12 @@ class Context {
         return tuned(vkattn_tune_linear, desc);
     }
 
-    // Plans one append to a cache.
+    // Plans one append to a cache object, which counts it.
+    Returned<Plan> cache_append_plan(const vkattn_cache_append_desc &desc) const {
+        return planned(vkattn_cache_append_plan, desc);
+    }
+
+    // Plans one append to a tensor.
     Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
         return planned(vkattn_kv_append_plan, desc);
     }

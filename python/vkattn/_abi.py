@@ -163,7 +163,7 @@ Weight = structure("vkattn_weight", ("name", c_char_p), ("tensor", Tensor), ("da
                    ("buffer", c_uint64), ("buffer_offset", c_uint64), ("next", c_void_p))
 CacheInfo = structure("vkattn_cache_info", ("layer", c_void_p), ("kv_heads", c_uint32), ("head_dim", c_uint32),
                       ("v_head_dim", c_uint32), ("batch", c_uint32), ("capacity", c_uint32), ("key_type", c_int),
-                      ("value_type", c_int), ("next", c_void_p))
+                      ("value_type", c_int), ("page_len", c_uint32), ("page_count", c_uint32), ("next", c_void_p))
 LayerCall = structure(
     "vkattn_layer_call", *((name, Tensor) for name in (
         "query", "key", "value", "output", "past_key", "past_value", "present_key", "present_value", "attn_mask",
@@ -171,7 +171,8 @@ LayerCall = structure(
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32),
     *((name, Tensor) for name in ("key_padding_mask", "key_lengths", "attn_weights", "residual")),
     ("mask_flags", c_uint32), ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32),
-    ("past_len", c_uint32), ("kernel", c_int), ("cache", c_void_p), ("next", c_void_p))
+    ("past_len", c_uint32), ("kernel", c_int), ("cache", c_void_p), ("cu_seqlens", Tensor), ("max_seqlen", c_uint32),
+    ("next", c_void_p))
 EstimateInfo = structure(
     "vkattn_estimate_info", ("batch", c_uint32), ("prefill_len", c_uint64), ("context_len", c_uint64), ("weight_type", c_int),
     ("cache_type", c_int), ("memory_bytes", c_uint64), ("num_layers", c_uint32), ("with_biases", c_uint32), ("causal", c_uint32),

@@ -464,6 +464,12 @@ void vkattn_cache_destroy(vkattn_cache cache) { destroy(cache); }
 
 uint64_t vkattn_cache_bytes(vkattn_cache cache) { return cache != nullptr ? cache->cache.bytes() : 0; }
 
+uint32_t vkattn_cache_free_pages(vkattn_cache cache) {
+    if (cache == nullptr) return 0;
+    const InUse use(cache->usage);
+    return cache->cache.free_pages();
+}
+
 vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths) {
     return guard([&] {
         require_given(cache, "cache");
@@ -473,11 +479,12 @@ vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t
     });
 }
 
-vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens) {
+vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t count, const uint32_t *tokens) {
     return guard([&] {
         require_given(cache, "cache");
+        require(tokens != nullptr || count == 0, "tokens: NULL, expected ", count, " numbers");
         const InChange alone(cache->usage);
-        cache->cache.reserve(tokens);
+        cache->cache.reserve({tokens, count});
     });
 }
 
@@ -501,6 +508,15 @@ vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequen
     });
 }
 
+vkattn_result vkattn_cache_share_prefix(vkattn_cache cache, uint32_t from_sequence, uint32_t to_sequence,
+                                        uint32_t length) {
+    return guard([&] {
+        require_given(cache, "cache");
+        const InChange alone(cache->usage);
+        cache->cache.share_prefix(from_sequence, to_sequence, length);
+    });
+}
+
 vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
                                 uint64_t count) {
     return guard([&] {
@@ -510,23 +526,27 @@ vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint
                 ", expected VKATTN_CACHE_KEYS or VKATTN_CACHE_VALUES");
         const InUse use(cache->usage);
         const Cache &own = cache->cache;
-        own.read(part == VKATTN_CACHE_KEYS ? own.keys() : own.values(), sequence, {values, count});
+        own.read(own.part(part), sequence, {values, count});
     });
 }
 
 vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor, VkBuffer *buffer) {
     return guard([&] {
         require_given(cache, "cache");
-        require(part >= VKATTN_CACHE_KEYS && part <= VKATTN_CACHE_LENGTHS, "part: ", static_cast<int>(part),
-                ", expected a vkattn_cache_part");
-        const Cache &own = cache->cache;
-        const View view = part == VKATTN_CACHE_KEYS     ? own.keys()
-                          : part == VKATTN_CACHE_VALUES ? own.values()
-                                                        : own.lengths();
-        require(present(view),
+        const View view = cache->cache.part(part);
+        require(present(view) || part != VKATTN_CACHE_VALUES,
                 "part: VKATTN_CACHE_VALUES, expected keys: this cache keeps the values as a part of them");
+        require(present(view), "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
         if (tensor != nullptr) *tensor = view.tensor;
         if (buffer != nullptr) *buffer = view.source.buffer;
+    });
+}
+
+vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
+                                       vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) {
+        require_given(desc->cache, "cache");
+        plan_cache_append(own, desc->cache->cache, *desc);
     });
 }
 

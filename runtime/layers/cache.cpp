@@ -3,72 +3,216 @@
 #include "runtime/device/bindable.hpp"
 #include "runtime/device/grid.hpp"
 #include "runtime/ops/kv_append.hpp"
+#include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
 #include "runtime/vulkan/submissions.hpp"
 #include "shaders/interface/advance_lengths.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace vkattn {
 namespace {
 
 vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t width, const char *name) {
-    const vkattn_tensor layout = contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
+    const bool paged = sizes.page_len > 0;
+    const vkattn_tensor layout = paged ? contiguous(type, {sizes.page_count, sizes.heads, sizes.page_len, width})
+                                       : contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
     require_float_or_quantised(layout, name);
     return normalised(layout, name);
 }
 
-std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layout, const char *name) {
+std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layout, const char *name,
+                                    uint32_t word = 0) {
+    if (!present(layout)) return nullptr;
     auto buffer = std::make_unique<Buffer>(context, extent_bytes(layout), name);
     // rows that no token has reached are read, under a mask: they must not hold what another program left
     context.submissions().run([&](VkCommandBuffer commands) {
-        context.vk().vkCmdFillBuffer(commands, buffer->handle(), 0, VK_WHOLE_SIZE, 0);
+        context.vk().vkCmdFillBuffer(commands, buffer->handle(), 0, VK_WHOLE_SIZE, word);
     });
     return buffer;
 }
 
 uint64_t row_bytes(const View &part) { return bytes_of(part.tensor.type, part.tensor.shape[3]); }
 
-} // namespace
+constexpr uint32_t kNoPage = 0xffffffffu; // -1 in a block table
 
-Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), sizes_(sizes) {
-    require(sizes.batch >= 1, "batch: 0, expected at least 1");
+void check_sizes(const CacheSizes &sizes) {
+    require(sizes.batch >= 1 && sizes.batch <= kLargestSize, "batch: ", sizes.batch, ", expected 1 to 2^29");
     require(sizes.capacity >= 1 && sizes.capacity <= kLargestSize, "capacity: ", sizes.capacity,
             ", expected 1 to 2^29");
     require(sizes.heads >= 1 && sizes.key_width >= 1, "kv_heads, head_dim: ", sizes.heads, ", ", sizes.key_width,
             ", expected at least 1");
+    if (sizes.page_len == 0) {
+        require(sizes.page_count == 0, "page_count: ", sizes.page_count, ", expected 0 without page_len");
+        return;
+    }
+    require(is_page(sizes.page_len), "page_len: ", sizes.page_len, ", expected 0, or a power of two from 8 to 2^29");
+    require(sizes.page_count >= 1 && sizes.page_count <= kLargestSize, "page_count: ", sizes.page_count,
+            ", expected 1 to 2^29 with page_len");
+}
+
+// The places of a sequence's tokens in a part of a cache.
+struct Rows {
+    const View &part;
+    std::span<const uint32_t> pages; // empty: the part has none
+    uint32_t sequence;
+
+    uint64_t len() const { return part.tensor.shape[2]; } // rows that lie together
+    uint64_t start(uint64_t head, uint32_t token) const { // in bytes
+        const uint64_t entry = pages.empty() ? sequence : pages[token / len()];
+        return ((entry * part.tensor.shape[1] + head) * len() + token % len()) * row_bytes(part);
+    }
+    uint32_t together(uint32_t token) const { return static_cast<uint32_t>(len() - token % len()); }
+};
+
+// Where so many rows of each head have to be copied.
+std::vector<VkBufferCopy> row_copies(const Rows &from, const Rows &to, uint32_t rows) {
+    std::vector<VkBufferCopy> copies;
+    for (uint32_t token = 0, count = 0; token < rows; token += count) {
+        count = std::min({rows - token, from.together(token), to.together(token)});
+        for (uint64_t head = 0; head < from.part.tensor.shape[1]; ++head)
+            copies.push_back({from.start(head, token), to.start(head, token), count * row_bytes(from.part)});
+    }
+    return copies;
+}
+
+// What a block table must change to become the next: numbers for a sequence, from a page of it on.
+struct TableRow {
+    uint32_t sequence, first;
+    std::vector<uint32_t> pages;
+};
+
+std::vector<TableRow> changed_rows(const PageTable &now, const PageTable &next, uint32_t sequences) {
+    std::vector<TableRow> rows;
+    for (uint32_t sequence = 0; sequence < sequences; ++sequence) {
+        const std::span<const uint32_t> old = now.pages(sequence), held = next.pages(sequence);
+        const auto first = std::ranges::mismatch(old, held).in2;
+        std::vector<uint32_t> pages(first, held.end());
+        const auto unchanged = static_cast<uint32_t>(first - held.begin());
+        pages.resize(std::max(old.size(), held.size()) - unchanged, kNoPage);
+        if (!pages.empty()) rows.push_back({sequence, unchanged, std::move(pages)});
+    }
+    return rows;
+}
+
+} // namespace
+
+Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), sizes_(sizes) {
+    check_sizes(sizes);
     key_layout_ = layout_of(sizes, sizes.key_type, sizes.key_width, "key_type");
-    value_layout_ = {};
+    value_layout_ = table_layout_ = {};
     if (sizes.value_width > 0) value_layout_ = layout_of(sizes, sizes.value_type, sizes.value_width, "value_type");
     lengths_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch});
-    require_bindable(context.caps(), key_layout_, "cache");
-    require_bindable(context.caps(), value_layout_, "cache");
+    if (paged()) table_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch, divide_up(sizes.capacity, sizes.page_len)});
+    for (const vkattn_tensor *layout : {&key_layout_, &value_layout_, &table_layout_})
+        require_bindable(context.caps(), *layout, "cache");
     keys_ = make_buffer(context, key_layout_, "vkattn cache keys");
-    if (sizes.value_width > 0) values_ = make_buffer(context, value_layout_, "vkattn cache values");
+    values_ = make_buffer(context, value_layout_, "vkattn cache values");
     lengths_ = make_buffer(context, lengths_layout_, "vkattn cache lengths");
+    table_ = make_buffer(context, table_layout_, "vkattn cache block table", kNoPage);
     host_lengths_.resize(sizes.batch);
+    pages_ = PageTable(sizes.batch, sizes.page_len, sizes.page_count);
 }
 
-uint64_t Cache::bytes() const { return keys_->bytes() + (values_ ? values_->bytes() : 0) + lengths_->bytes(); }
-
-View Cache::values() const {
-    if (!values_) return {};
-    return {value_layout_, owned(*values_)};
+uint64_t Cache::bytes() const {
+    uint64_t total = 0;
+    for (const auto *buffer : {&keys_, &values_, &lengths_, &table_})
+        if (*buffer != nullptr) total += (*buffer)->bytes();
+    return total;
 }
 
-void Cache::require_sequence(uint32_t sequence) const {
-    require(sequence < sizes_.batch, "sequence: ", sequence, ", expected less than the cache's batch of ",
-            sizes_.batch);
+View Cache::part(vkattn_cache_part part) const {
+    switch (part) {
+    case VKATTN_CACHE_KEYS:
+        return keys();
+    case VKATTN_CACHE_VALUES:
+        return values();
+    case VKATTN_CACHE_LENGTHS:
+        return lengths();
+    case VKATTN_CACHE_BLOCK_TABLE:
+        return block_table();
+    default:
+        fail(VKATTN_ERROR_INVALID_ARGUMENT, "part: ", static_cast<int>(part), ", expected a vkattn_cache_part");
+    }
 }
 
-void Cache::reserve(uint32_t tokens) {
+void Cache::require_sequence(uint32_t sequence, const char *name) const {
+    require(sequence < sizes_.batch, name, ": ", sequence, ", expected less than the cache's batch of ", sizes_.batch);
+}
+
+void Cache::make(Change change) {
+    const std::vector<TableRow> rows = changed_rows(pages_, change.pages, sizes_.batch);
+    std::vector<uint32_t> numbers;
+    std::vector<VkBufferCopy> entries;
+    for (const TableRow &row : rows) {
+        const uint64_t entry = row.sequence * table_layout_.shape[1] + row.first;
+        entries.push_back(
+            {numbers.size() * sizeof(uint32_t), entry * sizeof(uint32_t), row.pages.size() * sizeof(uint32_t)});
+        numbers.insert(numbers.end(), row.pages.begin(), row.pages.end());
+    }
+    VkBufferCopy length{};
+    if (change.sequence.has_value()) {
+        length = {numbers.size() * sizeof(uint32_t), *change.sequence * sizeof(uint32_t), sizeof(uint32_t)};
+        numbers.push_back(change.length);
+    }
+    const uint64_t bytes = numbers.size() * sizeof(uint32_t);
+    const std::shared_ptr<Buffer> staging = bytes > 0 ? context_.staging().take(bytes, VKATTN_MEMORY_UPLOAD) : nullptr;
+    if (bytes > 0) std::memcpy(staging->mapped(), numbers.data(), bytes);
+    context_.submissions().run([&](VkCommandBuffer commands) {
+        const Functions &vk = context_.vk();
+        if (change.copy) change.copy(commands);
+        if (!entries.empty())
+            vk.vkCmdCopyBuffer(commands, staging->handle(), table_->handle(), static_cast<uint32_t>(entries.size()),
+                               entries.data());
+        if (length.size > 0) vk.vkCmdCopyBuffer(commands, staging->handle(), lengths_->handle(), 1, &length);
+    });
+    pages_ = std::move(change.pages);
+    if (change.sequence.has_value()) host_lengths_[*change.sequence] = change.length;
+}
+
+void Cache::copy_pages(VkCommandBuffer commands, std::span<const PageTable::Copy> copies) const {
+    for (const View &part : {keys(), values()}) {
+        if (!present(part)) continue;
+        const uint64_t bytes = part.tensor.shape[1] * part.tensor.shape[2] * row_bytes(part);
+        std::vector<VkBufferCopy> regions;
+        for (const PageTable::Copy &copy : copies) regions.push_back({copy.from * bytes, copy.to * bytes, bytes});
+        context_.vk().vkCmdCopyBuffer(commands, part.source.buffer, part.source.buffer,
+                                      static_cast<uint32_t>(regions.size()), regions.data());
+    }
+}
+
+void Cache::reserve(std::span<const uint32_t> tokens) {
+    require(tokens.size() == 1 || tokens.size() == sizes_.batch, "count: ", tokens.size(),
+            ", expected 1, or the cache's batch of ", sizes_.batch);
+    std::vector<uint32_t> lengths = host_lengths_;
+    for (uint32_t sequence = 0; sequence < sizes_.batch; ++sequence) {
+        const uint32_t more = tokens.size() == 1 ? tokens[0] : tokens[sequence];
+        require(more <= sizes_.capacity - lengths[sequence], "cache: sequence ", sequence, " holds ", lengths[sequence],
+                " tokens, and ", more, " more exceed its capacity, expected at most ", sizes_.capacity, " in all");
+        lengths[sequence] += more;
+    }
+    if (paged()) reserve_pages(lengths);
+    host_lengths_ = std::move(lengths);
+}
+
+// For as many tokens as each sequence then holds.
+void Cache::reserve_pages(std::span<const uint32_t> lengths) {
+    bool ready = true;
     for (uint32_t sequence = 0; sequence < sizes_.batch; ++sequence)
-        require(tokens <= sizes_.capacity - host_lengths_[sequence], "cache: sequence ", sequence, " holds ",
-                host_lengths_[sequence], " tokens, and ", tokens, " more exceed its capacity, expected at most ",
-                sizes_.capacity, " in all");
-    for (uint32_t &length : host_lengths_) length += tokens;
+        ready = ready && pages_.is_ready(sequence, host_lengths_[sequence], lengths[sequence]);
+    if (ready) return;
+    Change change{pages_};
+    std::vector<PageTable::Copy> copies;
+    for (uint32_t sequence = 0; sequence < sizes_.batch; ++sequence) {
+        const auto copy = change.pages.prepare(sequence, host_lengths_[sequence], lengths[sequence]);
+        if (copy.has_value()) copies.push_back(*copy);
+    }
+    if (!copies.empty()) change.copy = [&](VkCommandBuffer commands) { copy_pages(commands, copies); };
+    make(std::move(change));
 }
 
 void Cache::release(uint32_t tokens) {
@@ -79,23 +223,11 @@ void Cache::rewind(uint32_t sequence, uint32_t length) {
     require_sequence(sequence);
     require(length <= host_lengths_[sequence], "length: ", length, ", expected at most the ", host_lengths_[sequence],
             " tokens of sequence ", sequence);
-    const auto value = static_cast<int32_t>(length);
-    lengths_->write(sequence * sizeof value, &value, sizeof value);
-    host_lengths_[sequence] = length;
-}
-
-void Cache::copy_rows(VkCommandBuffer commands, const View &from, uint32_t from_sequence, const View &to,
-                      uint32_t to_sequence, uint32_t rows) const {
-    if (!present(from) || rows == 0) return;
-    std::vector<VkBufferCopy> regions;
-    for (uint64_t head = 0; head < sizes_.heads; ++head) {
-        const auto start = [&](const View &part, uint32_t sequence) {
-            return (sequence * part.tensor.shape[1] + head) * part.tensor.shape[2] * row_bytes(part);
-        };
-        regions.push_back({start(from, from_sequence), start(to, to_sequence), rows * row_bytes(from)});
-    }
-    context_.vk().vkCmdCopyBuffer(commands, from.source.buffer, to.source.buffer, static_cast<uint32_t>(regions.size()),
-                                  regions.data());
+    Change change{pages_};
+    if (paged()) change.pages.shrink(sequence, length);
+    change.sequence = sequence;
+    change.length = length;
+    make(std::move(change));
 }
 
 void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_sequence) {
@@ -110,12 +242,43 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
             b.capacity, " that this cache has room for");
     if (&from == this && from_sequence == to_sequence) return;
-    context_.submissions().run([&](VkCommandBuffer commands) {
-        copy_rows(commands, from.keys(), from_sequence, keys(), to_sequence, rows);
-        copy_rows(commands, from.values(), from_sequence, values(), to_sequence, rows);
-    });
-    host_lengths_[to_sequence] = rows;
-    rewind(to_sequence, rows);
+    Change change{pages_};
+    if (paged()) {
+        change.pages.shrink(to_sequence, 0);
+        change.pages.grow(to_sequence, rows);
+    }
+    const std::vector<uint32_t> to_pages(change.pages.pages(to_sequence).begin(),
+                                         change.pages.pages(to_sequence).end());
+    change.copy = [&](VkCommandBuffer commands) {
+        for (const vkattn_cache_part part : {VKATTN_CACHE_KEYS, VKATTN_CACHE_VALUES}) {
+            const View source = from.part(part), target = this->part(part);
+            if (!present(source) || rows == 0) continue;
+            const std::vector<VkBufferCopy> regions = row_copies(
+                {source, from.pages_.pages(from_sequence), from_sequence}, {target, to_pages, to_sequence}, rows);
+            context_.vk().vkCmdCopyBuffer(commands, source.source.buffer, target.source.buffer,
+                                          static_cast<uint32_t>(regions.size()), regions.data());
+        }
+    };
+    change.sequence = to_sequence;
+    change.length = rows;
+    make(std::move(change));
+}
+
+void Cache::share_prefix(uint32_t from_sequence, uint32_t to_sequence, uint32_t length) {
+    require(paged(), "cache: without pages, expected one with page_len");
+    require_sequence(from_sequence, "from_sequence");
+    require_sequence(to_sequence, "to_sequence");
+    require(from_sequence != to_sequence, "to_sequence: ", to_sequence, ", expected another than from_sequence");
+    require(host_lengths_[to_sequence] == 0, "to_sequence: ", to_sequence, " holds ", host_lengths_[to_sequence],
+            " tokens, expected an empty one");
+    require(length <= host_lengths_[from_sequence], "length: ", length, ", expected at most the ",
+            host_lengths_[from_sequence], " tokens of sequence ", from_sequence);
+    Change change{pages_};
+    change.pages.shrink(to_sequence, 0); // what an append that failed has left
+    change.pages.share(from_sequence, to_sequence, length);
+    change.sequence = to_sequence;
+    change.length = length;
+    make(std::move(change));
 }
 
 void Cache::read(const View &part, uint32_t sequence, std::span<float> values) const {
@@ -125,24 +288,94 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     require(values.size() == sizes_.heads * rows * width, "values: room for ", values.size(), " numbers, expected ",
             sizes_.heads * rows * width);
     if (rows == 0) return;
-    View source = part;
-    source.tensor.shape[0] = 1;
-    source.tensor.shape[2] = rows;
-    source.tensor.offset = sequence * part.tensor.strides[0];
     Buffer buffer(context_, values.size_bytes(), "vkattn cache read");
+    RowsToAppend copied{.source = part,
+                        .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
+                                  {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
+    copied.batch = 1;
+    copied.positions = static_cast<uint32_t>(rows);
+    if (paged()) {
+        copied.gathers = true;
+        copied.block_table = block_table();
+        copied.block_table.tensor.shape[0] = 1;
+        copied.block_table.tensor.offset = sequence * table_layout_.strides[0];
+    } else {
+        copied.source.tensor.shape[0] = 1;
+        copied.source.tensor.shape[2] = rows;
+        copied.source.tensor.offset = sequence * part.tensor.strides[0];
+    }
     PlanBuilder builder(context_);
-    add_kv_append(builder, {.source = source,
-                            .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}), owned(buffer)}});
+    add_kv_append(builder, copied);
     builder.build()->run({});
     buffer.read(0, values.data(), values.size_bytes());
 }
 
-void add_advance(PlanBuilder &builder, const Cache &cache, uint32_t tokens) {
+void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint32_t total) {
+    const bool packed = present(tokens.cu_seqlens);
     builder.barrier();
-    const gpu::AdvancePush push{{}, cache.sizes().batch, tokens, cache.sizes().capacity};
-    Step &step = builder.add_step(Module::kAdvanceLengths, gpu::AdvanceConstants{}, push);
+    const gpu::AdvancePush push{{}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
+    gpu::AdvanceConstants constants;
+    constants.HAS_CU_SEQLENS = packed;
+    Step &step = builder.add_step(Module::kAdvanceLengths, constants, push);
     step.groups[0] = tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
+    bind(builder, step, BINDING_ADVANCE_CU_SEQLENS, tokens.cu_seqlens);
+    const uint32_t counted = packed ? 0 : tokens.longest;
+    builder.set_hold([&cache, counted] { return std::make_unique<CacheRoom>(cache, counted); });
+}
+
+namespace {
+
+// A caller's rows for a part of the cache, [B,H,L,D] or packed; heads and size are the part's.
+View checked_rows(const vkattn_tensor &given, const char *name, vkattn_role role, const View &part, uint64_t batch) {
+    const vkattn_tensor rows = checked_rank(given, name, 4);
+    require_float(rows, name);
+    const vkattn_tensor &held = part.tensor;
+    require_shape(rows, name, contiguous(rows.type, {batch, held.shape[1], rows.shape[2], held.shape[3]}));
+    return role_view(rows, role);
+}
+
+} // namespace
+
+void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_append_desc &desc) {
+    require(&cache.context() == &builder.context(), "cache: of another context, expected one of this context");
+    const CacheSizes &sizes = cache.sizes();
+    const bool packed = present(desc.cu_seqlens);
+    const uint64_t batch = packed ? 1 : sizes.batch;
+    const View key = checked_rows(desc.key, "key", VKATTN_ROLE_KEY, cache.keys(), batch);
+    const vkattn_tensor &tokens = key.tensor;
+    View value;
+    if (present(cache.values())) {
+        value = checked_rows(desc.value, "value", VKATTN_ROLE_VALUE, cache.values(), batch);
+        require(value.tensor.shape[2] == tokens.shape[2], "value: ", value.tensor.shape[2], " tokens, expected the ",
+                tokens.shape[2], " of key");
+    } else {
+        require(!present(desc.value), "value: given, expected none: this cache keeps the values as a part of the keys");
+    }
+    Positions positions;
+    positions.past_lengths = cache.lengths();
+    positions.sequences = sizes.batch;
+    positions.longest = static_cast<uint32_t>(tokens.shape[2]);
+    if (packed) {
+        const vkattn_tensor cu_seqlens = checked_cu_seqlens(desc.cu_seqlens, "cu_seqlens", tokens, "key");
+        require(sequences_of(cu_seqlens) == sizes.batch, "cu_seqlens: shape ", shape_text(cu_seqlens), ", expected [",
+                sizes.batch + 1, "], for the cache's batch of ", sizes.batch);
+        positions.cu_seqlens = role_view(cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q);
+        positions.longest = longest_sequence(desc.max_seqlen, "max_seqlen", tokens);
+    } else {
+        require(positions.longest <= sizes.capacity, "key: ", positions.longest,
+                " tokens, expected at most the capacity of cache, ", sizes.capacity);
+    }
+    for (const auto &[rows, part] : {std::pair{key, cache.keys()}, {value, cache.values()}})
+        if (present(rows))
+            add_kv_append(builder, {.source = rows,
+                                    .cache = part,
+                                    .past_lengths = positions.past_lengths,
+                                    .cu_seqlens = positions.cu_seqlens,
+                                    .block_table = cache.block_table(),
+                                    .batch = positions.sequences,
+                                    .positions = positions.longest});
+    add_count(builder, cache, positions, static_cast<uint32_t>(tokens.shape[2]));
 }
 
 } // namespace vkattn

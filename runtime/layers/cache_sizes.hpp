@@ -13,6 +13,8 @@ struct CacheSizes {
     uint32_t value_width; // 0: the values are part of the keys
     vkattn_type key_type;
     vkattn_type value_type;
+    uint32_t page_len; // tokens; 0: no pages
+    uint32_t page_count;
 };
 
 } // namespace vkattn

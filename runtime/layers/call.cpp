@@ -2,7 +2,7 @@
 
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/kv_append.hpp"
-#include "runtime/ops/rope.hpp"
+#include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -109,11 +109,21 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.causal_alignment = call.causal_alignment;
     desc.window_left = call.window_left;
     desc.window_right = call.window_right;
-    desc.past_len = core.past.offset();
-    if (present(core.past.lengths)) {
-        desc.past_lengths = core.past.lengths.tensor;
+    const Positions &positions = core.positions;
+    desc.past_len = positions.offset;
+    if (present(positions.past_lengths)) {
+        desc.past_lengths = positions.past_lengths.tensor;
         desc.mask_flags |= VKATTN_MASK_KEYS_TO_LAST_QUERY;
     }
+    if (present(positions.cu_seqlens)) {
+        desc.cu_seqlens_q = positions.cu_seqlens.tensor;
+        desc.max_seqlen_q = positions.longest;
+    }
+    if (present(positions.cu_seqlens) && !present(positions.past_lengths)) {
+        desc.cu_seqlens_k = desc.cu_seqlens_q;
+        desc.max_seqlen_k = desc.max_seqlen_q;
+    }
+    desc.block_table = core.block_table.tensor;
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;
     AttentionSources sources = attention_roles();
@@ -121,7 +131,9 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     sources[BINDING_KEY] = core.key.source;
     sources[BINDING_VALUE] = present(core.value) ? core.value.source : core.key.source;
     sources[BINDING_OUTPUT] = core.output.source;
-    sources[BINDING_PAST_LENGTHS] = core.past.lengths.source;
+    sources[BINDING_PAST_LENGTHS] = positions.past_lengths.source;
+    sources[BINDING_CU_SEQLENS_Q] = sources[BINDING_CU_SEQLENS_K] = positions.cu_seqlens.source;
+    sources[BINDING_BLOCK_TABLE] = core.block_table.source;
     add_attention(builder, check_attention(desc), sources);
 }
 
@@ -132,47 +144,51 @@ void require_size(const char *what, uint64_t actual, uint64_t expected) {
 }
 
 // The cache object takes the place of the call's own tensors.
-CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const CacheTokens &tokens) {
+CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const CacheTokens &tokens,
+                         const Positions &positions) {
     const CacheSizes &sizes = cache.sizes();
-    require_size("batch", sizes.batch, tokens.batch);
+    require_size("batch", sizes.batch, positions.sequences);
     require_size("heads", sizes.heads, std::max<uint64_t>(tokens.heads, 1));
     require_size("size of a head", part == VKATTN_CACHE_KEYS ? sizes.key_width : sizes.value_width, tokens.width);
-    require(tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity, ", expected at least the ",
-            tokens.new_len, " tokens of query");
-    return {{}, part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values()};
+    require(present(positions.cu_seqlens) || tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity,
+            ", expected at least the ", tokens.new_len, " tokens of query");
+    return {{}, part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values(), cache.block_table()};
 }
 
 } // namespace
 
-CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens, const Past &past) {
-    if (const Cache *object = call.object) return object_part(*object, part, tokens);
+CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens,
+                           const Positions &positions) {
+    if (const Cache *object = call.object) return object_part(*object, part, tokens, positions);
     const bool keys = part == VKATTN_CACHE_KEYS;
     const vkattn_role past_role = keys ? VKATTN_ROLE_PAST_KEY : VKATTN_ROLE_PAST_VALUE;
     const vkattn_role present_role = keys ? VKATTN_ROLE_PRESENT_KEY : VKATTN_ROLE_PRESENT_VALUE;
     CacheTensors cache;
-    cache.past = checked_cache_tensor(keys ? call.past_key : call.past_value, past_role, tokens.batch, tokens.heads,
-                                      past.len, tokens.width);
-    cache.present = checked_cache_tensor(keys ? call.present_key : call.present_value, present_role, tokens.batch,
-                                         tokens.heads, past.len + tokens.new_len, tokens.width);
+    cache.past = checked_cache_tensor(keys ? call.past_key : call.past_value, past_role, positions.sequences,
+                                      tokens.heads, positions.offset, tokens.width);
+    cache.present =
+        checked_cache_tensor(keys ? call.present_key : call.present_value, present_role, positions.sequences,
+                             tokens.heads, positions.offset + tokens.new_len, tokens.width);
     if (present(cache.present)) require_no_overlap(cache.present.tensor, role_name(present_role));
     return cache;
 }
 
-Past checked_past(const LayerCall &call) {
-    if (const Cache *object = call.object) {
-        for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
-            require(!present(*tensor),
-                    "past_key, past_value, present_key, present_value: given, expected none with cache");
-        require(!present(call.key) && !present(call.value), "key, value: given, expected none with cache");
-        require(call.past_len == 0, "past_len: ", call.past_len,
-                ", expected 0 with cache, which has lengths of its own");
-        return {0, object->lengths()};
-    }
+namespace {
+
+// What a cache object has of its own, and packed tokens have none of.
+void require_no_cache_tensors(const LayerCall &call, const char *beside) {
+    for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
+        require(!present(*tensor), "past_key, past_value, present_key, present_value: given, expected none with ",
+                beside);
+    require(!present(call.key) && !present(call.value), "key, value: given, expected none with ", beside);
+}
+
+uint32_t past_tokens(const LayerCall &call) {
     require(call.past_len <= kLargestSize, "past_len: ", call.past_len, ", expected at most 2^29");
     if (!present(call.past_key)) {
         require(call.past_len == 0 || present(call.present_key), "past_len: ", call.past_len,
                 " without past_key or present_key, expected a cache");
-        return {call.past_len, {}};
+        return call.past_len;
     }
     require(call.past_key.rank == 3 || call.past_key.rank == 4, "past_key: rank ", call.past_key.rank,
             ", expected 3 or 4");
@@ -180,27 +196,66 @@ Past checked_past(const LayerCall &call) {
     require(len <= kLargestSize, "past_key: ", len, " tokens, expected at most 2^29");
     require(call.past_len == 0 || call.past_len == len, "past_len: ", call.past_len, ", expected ", len,
             ", the length of past_key");
-    return {len, {}};
+    return static_cast<uint32_t>(len);
 }
 
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past,
+} // namespace
+
+Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query) {
+    Positions positions;
+    positions.sequences = static_cast<uint32_t>(query.shape[0]);
+    positions.longest = static_cast<uint32_t>(query.shape[1]);
+    if (!present(call.cu_seqlens)) return positions;
+    require(query.shape[0] == 1, "query: shape ", shape_text(query), ", expected [1,total,", query.shape[2],
+            "] with cu_seqlens");
+    require_no_cache_tensors(call, "cu_seqlens");
+    const vkattn_tensor rows = contiguous(query.type, {1, 1, query.shape[1], query.shape[2]});
+    positions.cu_seqlens =
+        role_view(checked_cu_seqlens(call.cu_seqlens, "cu_seqlens", rows, "query"), VKATTN_ROLE_CU_SEQLENS_Q);
+    positions.sequences = sequences_of(positions.cu_seqlens.tensor);
+    positions.longest = longest_sequence(call.max_seqlen, "max_seqlen", rows);
+    return positions;
+}
+
+Positions checked_positions(const LayerCall &call, const vkattn_tensor &query) {
+    Positions positions = checked_sequences(call, query);
+    if (call.object == nullptr) {
+        positions.offset = past_tokens(call);
+        return positions;
+    }
+    require_no_cache_tensors(call, "cache");
+    require(call.past_len == 0, "past_len: ", call.past_len, ", expected 0 with cache, which has lengths of its own");
+    positions.past_lengths = call.object->lengths();
+    return positions;
+}
+
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
                const Rotation &rotation) {
     if (!present(cache.past) && !present(cache.present)) {
-        if (present(rotation.frequencies)) add_rope(builder, fresh, fresh, rotation, past.offset(), past.lengths);
+        if (present(rotation.frequencies)) add_rope(builder, fresh, fresh, rotation, positions);
         return fresh;
     }
     const vkattn_tensor &tensor = fresh.tensor;
-    const View all =
-        present(cache.present)
-            ? cache.present
-            : workspace_view(builder, {tensor.shape[0], tensor.shape[1], past.len + tensor.shape[2], tensor.shape[3]});
+    const View all = present(cache.present)
+                         ? cache.present
+                         : workspace_view(builder, {tensor.shape[0], tensor.shape[1],
+                                                    positions.offset + tensor.shape[2], tensor.shape[3]});
     if (present(cache.past)) {
         add_kv_append(builder, {.source = cache.past, .cache = all});
         builder.barrier(); // the last old and the first new 16-bit value may share a word
     }
-    add_kv_append(
-        builder,
-        {.source = fresh, .cache = all, .offset = past.offset(), .past_lengths = past.lengths, .rotation = rotation});
+    RowsToAppend rows{.source = fresh,
+                      .cache = all,
+                      .offset = positions.offset,
+                      .past_lengths = positions.past_lengths,
+                      .cu_seqlens = positions.cu_seqlens,
+                      .block_table = cache.block_table,
+                      .rotation = rotation};
+    if (present(positions.cu_seqlens)) {
+        rows.batch = positions.sequences;
+        rows.positions = positions.longest;
+    }
+    add_kv_append(builder, rows);
     return all;
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/layers/cache.hpp"
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/rope.hpp"
 #include "runtime/ops/tokens.hpp"
 
 namespace vkattn {
@@ -50,44 +51,45 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
                     const View &output, LinearEpilogue epilogue = {});
 
-// What came before a call: tokens known when it is planned, or lengths on the device, read when it runs.
-struct Past {
-    uint64_t len = 0;
-    View lengths; // of the call's cache; absent: len
-    uint32_t offset() const { return static_cast<uint32_t>(len); }
-};
-
-// Attention of a layer: the call's masks and outputs, and views for the rest. past places the diagonal.
+// Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed
+// tokens without a past are packed as they are.
 struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each; value absent: the first elements of key's rows
+    View block_table;               // present: key and value lie in pages
     float scale = 0;                // 0: the config's, or 1/sqrt(D)
-    Past past;
+    Positions positions;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
 void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core);
 
 // A cache of one tensor [B,H,P,D] (or [B,P,N]) and what a call says of it.
 struct CacheTensors {
-    View past;    // absent: nothing to copy
-    View present; // absent: not asked for
+    View past;        // absent: nothing to copy
+    View present;     // absent: not asked for
+    View block_table; // of a cache object in pages: present is [pages,H,page_len,D]
 };
 
 // The tokens of a cache: [heads, width] each; heads 0: a latent cache [B,P,width], seen as one head.
 struct CacheTokens {
-    uint64_t batch, heads, width, new_len;
+    uint64_t heads, width, new_len;
 };
 
 // Checks a part (KEYS or VALUES) of the call's cache, or of its past_* and present_* tensors. Returns 4-D views.
-CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens, const Past &past);
+CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const CacheTokens &tokens,
+                           const Positions &positions);
 
-// Tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4: dimension 2, rank 3:
-// dimension 1). Fails where they disagree, or where past_len is given without any cache.
-Past checked_past(const LayerCall &call);
+// The sequences of the call's tokens, query [B,L,width] or packed. Fails where cu_seqlens is given and wrong, or beside
+// tensors that packed calls have none of.
+Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query);
+
+// The same, behind the tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4:
+// dimension 2, rank 3: dimension 1). Fails where they disagree, or where past_len is given without any cache.
+Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
 
 // Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
-// them, [B,H,P+L,D]; of a cache object, its whole capacity. Without past and present: `fresh` itself. The new rows are
-// rotated on their way, or where they are. The caller adds the barriers before and after.
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Past &past,
+// them, [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages. Without past and present: `fresh` itself.
+// The new rows are rotated on their way, or where they are. The caller adds the barriers before and after.
+View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
                const Rotation &rotation = {});
 
 } // namespace vkattn

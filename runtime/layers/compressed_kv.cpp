@@ -80,10 +80,10 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
             "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
-    const Past past = checked_past(call);
-    const CacheTokens tokens{batch, 0, latent, len};
-    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
-    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
+    const Positions positions = checked_positions(call, input.tensor);
+    const CacheTokens tokens{0, latent, len};
+    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
+    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
     const View joint = workspace_view(builder, {batch, len, width + 2 * latent});
     const View key_latents = workspace_view(builder, {batch, len, latent});
@@ -94,11 +94,11 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     add_projection(builder, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
     const View query = heads_of(slice(joint, 0, width), heads);
     builder.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
-    if (config.rope_theta > 0) add_rope(builder, query, query, layer.rotation(), past.offset(), past.lengths);
+    if (config.rope_theta > 0) add_rope(builder, query, query, layer.rotation(), positions);
     builder.barrier();
 
-    const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), past);
-    const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), past);
+    const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), positions);
+    const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), positions);
     builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, heads, config.head_dim);
     CoreAttention core;
@@ -106,7 +106,8 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     core.key = heads_of(add_decompression(builder, layer, all_key_latents), heads);
     core.value = heads_of(add_decompression(builder, layer, all_value_latents), heads);
     core.output = attended.heads;
-    core.past = past;
+    core.block_table = keys.block_table;
+    core.positions = positions;
     builder.barrier();
     add_core_attention(builder, layer, call, core);
     builder.barrier();

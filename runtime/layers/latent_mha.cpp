@@ -33,6 +33,7 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
                    head_dim = width / heads;
     const View query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = query.tensor.shape[0], q_len = query.tensor.shape[1];
+    const Positions positions = checked_sequences(call, query.tensor);
     require(!present(call.value),
             "value: given, expected none for layer latent_mha, whose latents come from key alone");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_mha");
@@ -52,6 +53,7 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     core.key = as_one_head(slice(latents, 0, latent));
     core.value = as_one_head(slice(latents, latent, latent));
     core.output = workspace_heads(builder, batch, q_len, heads, latent).heads;
+    core.positions = positions;
     add_core_attention(builder, layer, call, core);
     builder.barrier();
 

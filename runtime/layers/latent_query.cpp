@@ -1,5 +1,6 @@
 #include "runtime/layers/latent_query.hpp"
 
+#include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
 namespace vkattn {
@@ -38,6 +39,7 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     const uint64_t width = config.latent_dim, heads = config.num_heads, count = config.num_latents;
     require_absent(call.key, call.value, "key, value", "latent_query");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_query");
+    require(!present(call.cu_seqlens), "cu_seqlens: given, expected none for layer latent_query");
     const View sequence = role_view(checked_tokens(call.query, "query", 0, 0, config.input_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = sequence.tensor.shape[0], kv_len = sequence.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);

@@ -255,9 +255,8 @@ void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call)
     Cache *cache = call.object;
     if (cache == nullptr) return;
     require(kind_of(layer.config()).cache != nullptr, "cache: given, expected none: this kind of layer keeps no cache");
-    const auto tokens = static_cast<uint32_t>(call.query.shape[1]);
-    add_advance(builder, *cache, tokens);
-    builder.set_hold([cache, tokens] { return std::make_unique<CacheRoom>(*cache, tokens); });
+    add_count(builder, *cache, checked_sequences(call, normalised(call.query, "query")),
+              static_cast<uint32_t>(call.query.shape[1]));
 }
 
 CacheSizes cache_sizes(const vkattn_layer_config &config) {
@@ -282,6 +281,8 @@ CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const 
     sizes.capacity = info.capacity;
     sizes.key_type = info.key_type;
     sizes.value_type = info.value_type;
+    sizes.page_len = info.page_len;
+    sizes.page_count = info.page_count;
     return sizes;
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/layers/mha.hpp"
 
 #include "runtime/ops/norm.hpp"
-#include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -99,21 +98,21 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
             "past_key, past_value: one is absent, expected both or neither");
     require(present(call.present_key) == present(call.present_value),
             "present_key, present_value: one is absent, expected both or neither");
-    const Past past = checked_past(call);
-    const CacheTokens tokens{inputs.batch(), config.num_kv_heads, config.head_dim, inputs.new_len()};
-    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, past);
-    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, past);
+    const Positions positions = checked_positions(call, inputs.query.tensor);
+    const CacheTokens tokens{config.num_kv_heads, config.head_dim, inputs.new_len()};
+    const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
+    const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
     const Projected projected = add_projections(builder, layer, inputs, parts.prefix);
     const Rotation rotation = layer.rotation();
     builder.barrier();
-    if (present(rotation.frequencies))
-        add_rope(builder, projected.query, projected.query, rotation, past.offset(), past.lengths);
+    if (present(rotation.frequencies)) add_rope(builder, projected.query, projected.query, rotation, positions);
     CoreAttention core;
     core.query = projected.query;
-    core.key = add_cache(builder, keys, projected.key, past, rotation);
-    core.value = add_cache(builder, values, projected.value, past);
-    core.past = past;
+    core.key = add_cache(builder, keys, projected.key, positions, rotation);
+    core.value = add_cache(builder, values, projected.value, positions);
+    core.block_table = keys.block_table;
+    core.positions = positions;
     core.kv_head_mapping = config.kv_head_mapping;
     const Heads attended = workspace_heads(builder, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
     core.output = attended.heads;

@@ -2,7 +2,6 @@
 
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/norm.hpp"
-#include "runtime/ops/rope.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -20,7 +19,8 @@ struct Mla {
     const LayerCall &call;
     std::string prefix;
     uint64_t batch, len;
-    Past past;
+    Positions positions;
+    View block_table; // of the call's cache, where that has pages
     const vkattn_layer_config &config() const { return layer.config(); }
     uint64_t heads() const { return config().num_heads; }
     uint64_t nope() const { return config().qk_nope_head_dim; }
@@ -35,7 +35,7 @@ void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
 }
 
 void add_rotation(const Mla &mla, const View &from, const View &to) {
-    add_rope(mla.builder, from, to, mla.layer.rotation(), mla.past.offset(), mla.past.lengths);
+    add_rope(mla.builder, from, to, mla.layer.rotation(), mla.positions);
 }
 
 // [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated.
@@ -91,18 +91,20 @@ View for_every_head(const Mla &mla, const View &one_head) {
 CoreAttention base_core(const Mla &mla) {
     CoreAttention core;
     core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
-    core.past = mla.past;
+    core.positions = mla.positions;
+    core.block_table = mla.block_table;
     return core;
 }
 
-// K and V of every head are expanded from the latents [B,1,T,rank + rope].
+// K and V of every head are expanded from the latents [B,1,T,rank + rope], or from those of every page.
 void add_naive(const Mla &mla, const View &query, const View &latents, const View &output) {
     PlanBuilder &builder = mla.builder;
     const uint64_t total = latents.tensor.shape[2];
     CoreAttention core = base_core(mla);
     core.query = query;
-    core.key = workspace_view(builder, {mla.batch, mla.heads(), total, mla.nope() + mla.rope()});
-    core.value = workspace_view(builder, {mla.batch, mla.heads(), total, mla.values()});
+    const uint64_t entries = latents.tensor.shape[0]; // of the batch, or pages
+    core.key = workspace_view(builder, {entries, mla.heads(), total, mla.nope() + mla.rope()});
+    core.value = workspace_view(builder, {entries, mla.heads(), total, mla.values()});
     core.output = output;
     const View query_rope = slice(query, mla.nope(), mla.rope());
     const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
@@ -198,12 +200,12 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     require_absent(call.key, call.value, "key, value", "mla");
     require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
-    const Mla mla{builder, layer, call, prefix, batch, len, checked_past(call)};
-    const CacheTensors cache =
-        checked_cache(call, VKATTN_CACHE_KEYS, {batch, 0, mla.rank() + mla.rope(), len}, mla.past);
+    Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}};
+    const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);
+    mla.block_table = cache.block_table;
     const Projected projected = add_projections(mla, tokens);
     builder.barrier();
-    const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.past);
+    const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.positions);
     builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);

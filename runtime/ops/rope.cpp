@@ -93,25 +93,31 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation, uint32_t offset,
-              const View &past_lengths) {
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
+              const Positions &positions) {
+    const bool packed = present(positions.cu_seqlens);
     gpu::RopePush push{};
     for (uint32_t dim = 0; dim < 3; ++dim) {
         push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);
         push.output_strides[dim] = static_cast<uint32_t>(output.tensor.strides[dim]);
     }
-    push.positions = static_cast<uint32_t>(input.tensor.shape[2]);
+    push.total = static_cast<uint32_t>(input.tensor.shape[2]);
+    push.positions = packed ? positions.longest : push.total;
     push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
-    push.offset = offset;
+    push.offset = positions.offset;
     gpu::RopeConstants constants;
     constants.INTERLEAVED = rotation.interleaved;
-    constants.HAS_PAST_LENGTHS = present(past_lengths);
+    constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
+    constants.HAS_CU_SEQLENS = packed;
     Step &step = builder.add_step(Module::kRope, constants, push);
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, input.tensor, "rope");
+    vkattn_tensor grid = input.tensor;
+    if (packed) grid.shape[0] = positions.sequences;
+    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, grid, "rope");
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);
-    bind(builder, step, BINDING_ROPE_PAST_LENGTHS, past_lengths);
+    bind(builder, step, BINDING_ROPE_PAST_LENGTHS, positions.past_lengths);
+    bind(builder, step, BINDING_ROPE_CU_SEQLENS, positions.cu_seqlens);
 }
 
 } // namespace vkattn

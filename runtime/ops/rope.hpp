@@ -20,9 +20,17 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
 // Fails, naming the member, if a scaling's numbers are impossible.
 void check_rope_scaling(const vkattn_rope_scaling &scaling);
 
-// Rotates token l of input [B,H,L,D] by position offset + l (past_lengths[b] + l, if that view is present) into output,
-// which may be the same view. F32, element stride 1.
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation, uint32_t offset,
-              const View &past_lengths);
+// Where new tokens stand in their sequences.
+struct Positions {
+    uint32_t offset = 0; // of a sequence's first one
+    View past_lengths;   // I32 [sequences], read when the plan runs: takes its place
+    View cu_seqlens;     // I32 [sequences + 1]: the tokens are packed, [1,H,total,D]; absent: [B,H,L,D]
+    uint32_t sequences = 0;
+    uint32_t longest = 0; // of them, at most
+};
+
+// Rotates the vectors of input by their tokens' positions into output, which may be the same view. F32, element stride 1.
+void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
+              const Positions &positions);
 
 } // namespace vkattn

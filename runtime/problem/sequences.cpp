@@ -25,6 +25,10 @@ vkattn_tensor checked_cu_seqlens(const vkattn_tensor &given, const char *cu_seql
 
 uint32_t sequences_of(const vkattn_tensor &cu_seqlens) { return static_cast<uint32_t>(cu_seqlens.shape[0] - 1); }
 
+bool is_page(uint64_t positions) {
+    return positions >= kSmallestPage && positions <= kLargestSize && std::has_single_bit(positions);
+}
+
 uint32_t longest_sequence(uint32_t given, const char *max_seqlen, const vkattn_tensor &rows) {
     require(given <= rows.shape[2], max_seqlen, ": ", given, ", expected at most the packed rows, ", rows.shape[2]);
     return given != 0 ? given : static_cast<uint32_t>(rows.shape[2]);
@@ -38,7 +42,7 @@ vkattn_tensor checked_block_table(const vkattn_tensor &given, uint64_t sequences
     require(fits && is_contiguous(table), "block_table: type ", type_name(table.type), ", shape ", shape_text(table),
             ", expected contiguous I32 [", sequences, ", pages of a sequence]");
     const uint64_t page = rows.shape[2];
-    require(page >= kSmallestPage && std::has_single_bit(page), name, ": shape ", shape_text(rows), ", pages of ", page,
+    require(is_page(page), name, ": shape ", shape_text(rows), ", pages of ", page,
             " positions, expected a power of two, at least ", kSmallestPage);
     require(table.shape[1] * page <= kLargestSize, "block_table: ", table.shape[1] * page,
             " positions a sequence, expected at most 2^29");

@@ -14,6 +14,9 @@ vkattn_tensor checked_cu_seqlens(const vkattn_tensor &given, const char *cu_seql
 // Sequences that cu_seqlens holds.
 uint32_t sequences_of(const vkattn_tensor &cu_seqlens);
 
+// Whether pages may have so many positions.
+bool is_page(uint64_t positions);
+
 // The longest sequence of packed rows: what the caller says, or all of them.
 uint32_t longest_sequence(uint32_t given, const char *max_seqlen, const vkattn_tensor &rows);
 

@@ -51,6 +51,7 @@ constexpr const char *kEmbeddingConstants[] = {EMBEDDING_CONSTANTS(VKATTN_CONSTA
 constexpr const char *kNormConstants[] = {NORM_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kRopeConstants[] = {ROPE_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kAppendConstants[] = {APPEND_CONSTANTS(VKATTN_CONSTANT_NAME)};
+constexpr const char *kAdvanceConstants[] = {ADVANCE_CONSTANTS(VKATTN_CONSTANT_NAME)};
 constexpr const char *kMergeConstants[] = {MERGE_CONSTANTS(VKATTN_CONSTANT_NAME)};
 #undef VKATTN_CONSTANT_NAME
 
@@ -127,7 +128,7 @@ const ModuleInfo kModules[] = {
     {"norm", norm_spv, kNormConstants, {NORM_BINDINGS, sizeof(gpu::NormPush), 0, false}},
     {"rope", rope_spv, kRopeConstants, {ROPE_BINDINGS, sizeof(gpu::RopePush), 0, false}},
     {"kv_append", kv_append_spv, kAppendConstants, {APPEND_BINDINGS, sizeof(gpu::AppendPush), 0, false}},
-    {"advance_lengths", advance_lengths_spv, {}, {ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0, false}},
+    {"advance_lengths", advance_lengths_spv, kAdvanceConstants, {ADVANCE_BINDINGS, sizeof(gpu::AdvancePush), 0, false}},
 };
 static_assert(std::size(kModules) == static_cast<size_t>(Module::kCount));
 

@@ -9,19 +9,21 @@ namespace vkattn::gpu {
 #endif
 
 #define BINDING_ADVANCE_LENGTHS 0
-#define ADVANCE_BINDINGS 1
+#define BINDING_ADVANCE_CU_SEQLENS 1
+#define ADVANCE_BINDINGS 2
+
+#define ADVANCE_CONSTANTS(X) X(0, HAS_CU_SEQLENS, 0)
 
 struct AdvancePush {
     uint bases[4];
     uint sequences;
-    uint tokens;
+    uint tokens; /* of each sequence; with cu_seqlens at most */
     uint capacity;
+    uint total; /* packed tokens */
 };
 
 #ifdef __cplusplus
-struct AdvanceConstants {
-    uint UNUSED = 0; /* a pipeline takes a struct of constants */
-};
+VKATTN_CONSTANT_STRUCT(AdvanceConstants, ADVANCE_CONSTANTS)
 static_assert(sizeof(AdvancePush) <= 128);
 } // namespace vkattn::gpu
 #endif

@@ -12,19 +12,22 @@ namespace vkattn::gpu {
 #define BINDING_ROPE_OUTPUT 1
 #define BINDING_ROPE_FREQUENCIES 2
 #define BINDING_ROPE_PAST_LENGTHS 3
-#define ROPE_BINDINGS 4
+#define BINDING_ROPE_CU_SEQLENS 4
+#define ROPE_BINDINGS 5
 
 #define ROPE_CONSTANTS(X)                                                                                              \
     X(0, INTERLEAVED, 0)                                                                                               \
-    X(1, HAS_PAST_LENGTHS, 0)
+    X(1, HAS_PAST_LENGTHS, 0)                                                                                          \
+    X(2, HAS_CU_SEQLENS, 0)
 
 struct RopePush {
     uint bases[4];
     uint input_strides[3]; /* batch, head, position */
     uint output_strides[3];
-    uint positions;
-    uint pairs;  /* of a vector */
-    uint offset; /* position of the first token; past_lengths takes its place */
+    uint positions; /* tokens of a sequence, at most */
+    uint pairs;     /* of a vector */
+    uint offset;    /* position of the first token; past_lengths takes its place */
+    uint total;     /* packed tokens */
 };
 
 #ifdef __cplusplus

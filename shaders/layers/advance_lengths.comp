@@ -1,7 +1,7 @@
-// Counts the tokens that a cached call has appended: the last step of its recording, so that replaying the recording
-// goes on where it ended.
+// Counts the tokens that a plan has appended to a cache: its last step, so that replaying the recording goes on where it
+// ended.
 //
-// lengths I32 [B]: each plus `tokens`, at most the capacity; one invocation a sequence
+// lengths I32 [B]: each plus `tokens`, or as many as cu_seqlens says, at most the capacity; one invocation a sequence
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -9,15 +9,24 @@ layout(local_size_x = 64) in;
 
 #include "interface/advance_lengths.h"
 
+ADVANCE_CONSTANTS(VKATTN_CONSTANT)
+
 #define PUSH AdvancePush
 #include "common/push.glsl"
+#include "layers/packed.glsl"
 
 layout(set = 0, binding = BINDING_ADVANCE_LENGTHS, std430) buffer LengthsBuffer { int lengths[]; };
+layout(set = 0, binding = BINDING_ADVANCE_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 
 void main() {
     uint sequence = gl_GlobalInvocationID.x;
     if (sequence >= push.sequences) return;
     uint at = base_bytes(BINDING_ADVANCE_LENGTHS) / 4 + sequence;
+    uint tokens = push.tokens;
+    if (HAS_CU_SEQLENS != 0u) {
+        uint element = base_bytes(BINDING_ADVANCE_CU_SEQLENS) / 4 + sequence;
+        tokens = min(tokens, packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.total).y);
+    }
     uint length = min(uint(max(lengths[at], 0)), push.capacity);
-    lengths[at] = int(length + min(push.tokens, push.capacity - length));
+    lengths[at] = int(length + min(tokens, push.capacity - length));
 }

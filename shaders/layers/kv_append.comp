@@ -20,6 +20,7 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 #include "common/push.glsl"
 #include "common/quantise.glsl"
 #include "common/quantised.glsl"
+#include "layers/packed.glsl"
 #include "layers/rotation.glsl"
 
 #define TENSOR source
@@ -132,9 +133,7 @@ uint page_of(uint batch, uint position) {
 uvec2 source_rows(uint batch) {
     if (PACKED == PACKED_NONE) return uvec2(0, 0xffffffffu);
     uint element = base_bytes(BINDING_APPEND_CU_SEQLENS) / 4 + batch;
-    int total = int(push.source_total);
-    int begin = clamp(cu_seqlens[element], 0, total);
-    return uvec2(begin, clamp(cu_seqlens[element + 1], begin, total) - begin);
+    return packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.source_total);
 }
 
 void main() {

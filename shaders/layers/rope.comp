@@ -1,6 +1,6 @@
 // Rotary position embedding: rotates each pair of a vector by position * frequency (Su et al., 2021).
 //
-// input [B,H,L,D] f32 -> output [B,H,L,D] f32, which may be the input; frequencies [D/2]: turns per position, as 64-bit
+// input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input; frequencies [D/2]: turns per position, as 64-bit
 // fixed point (low word, high word), and the factor that lengthens or shortens the rotated vector
 // grid: (tiles of L * D/2, H, B), one pair an invocation
 #version 460
@@ -14,24 +14,34 @@ ROPE_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH RopePush
 #include "common/push.glsl"
+#include "layers/packed.glsl"
 #include "layers/rotation.glsl"
 
 layout(set = 0, binding = BINDING_ROPE_INPUT, std430) readonly buffer InputBuffer { float input_values[]; };
 layout(set = 0, binding = BINDING_ROPE_OUTPUT, std430) writeonly buffer OutputBuffer { float output_values[]; };
 layout(set = 0, binding = BINDING_ROPE_FREQUENCIES, std430) readonly buffer FrequencyBuffer { uint frequency_words[]; };
 layout(set = 0, binding = BINDING_ROPE_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
+layout(set = 0, binding = BINDING_ROPE_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 
-uint start_of(uint strides[3], uint token) {
-    return gl_WorkGroupID.z * strides[0] + gl_WorkGroupID.y * strides[1] + token * strides[2];
+// row: of which batch entry, and which of its rows
+uint start_of(uint strides[3], uvec2 row) {
+    return row.x * strides[0] + gl_WorkGroupID.y * strides[1] + row.y * strides[2];
 }
 
 void main() {
     uint token = gl_GlobalInvocationID.x / push.pairs;
     uint pair = gl_GlobalInvocationID.x % push.pairs;
     if (token >= push.positions) return;
+    uint sequence = gl_WorkGroupID.z;
+    uvec2 row = uvec2(sequence, token);
+    if (HAS_CU_SEQLENS != 0u) {
+        uint element = base_bytes(BINDING_ROPE_CU_SEQLENS) / 4 + sequence;
+        uvec2 packed = packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.total);
+        if (token >= packed.y) return;
+        row = uvec2(0, packed.x + token);
+    }
     uint past = push.offset;
-    if (HAS_PAST_LENGTHS != 0u)
-        past = uint(max(past_lengths[base_bytes(BINDING_ROPE_PAST_LENGTHS) / 4 + gl_WorkGroupID.z], 0));
+    if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_ROPE_PAST_LENGTHS) / 4 + sequence], 0));
 
     uint frequency = base_bytes(BINDING_ROPE_FREQUENCIES) / 4 + 3 * pair;
     vec2 rotation = rotation_of(past + token, uvec3(frequency_words[frequency], frequency_words[frequency + 1],
@@ -39,8 +49,8 @@ void main() {
 
     uint first = INTERLEAVED != 0u ? 2 * pair : pair;
     uint second = INTERLEAVED != 0u ? 2 * pair + 1 : pair + push.pairs;
-    uint from = base_bytes(BINDING_ROPE_INPUT) / 4 + start_of(push.input_strides, token);
-    uint to = base_bytes(BINDING_ROPE_OUTPUT) / 4 + start_of(push.output_strides, token);
+    uint from = base_bytes(BINDING_ROPE_INPUT) / 4 + start_of(push.input_strides, row);
+    uint to = base_bytes(BINDING_ROPE_OUTPUT) / 4 + start_of(push.output_strides, row);
     vec2 x = vec2(input_values[from + first], input_values[from + second]);
     output_values[to + first] = x.x * rotation.x - x.y * rotation.y;
     output_values[to + second] = x.x * rotation.y + x.y * rotation.x;

@@ -265,7 +265,7 @@ struct Objects {
     vkattn_context context = nullptr;
     vkattn_plan attention = nullptr, append = nullptr, step = nullptr;
     vkattn_layer layer = nullptr;
-    vkattn_cache cache = nullptr;
+    vkattn_cache cache = nullptr, paged = nullptr;
     std::array<vkattn_buffer, 4> buffers{};
 
     Objects() = default;
@@ -275,6 +275,7 @@ struct Objects {
         for (const vkattn_plan plan : {attention, append, step}) vkattn_plan_destroy(plan);
         for (const vkattn_buffer buffer : buffers) vkattn_buffer_destroy(buffer);
         vkattn_cache_destroy(cache);
+        vkattn_cache_destroy(paged);
         vkattn_layer_destroy(layer);
         vkattn_context_destroy(context);
     }
@@ -344,6 +345,43 @@ void make_layer_and_step(Objects &o, Caller &call) {
     call("cache_rewind", [&] { return vkattn_cache_rewind(o.cache, 0, 0); });
 }
 
+void append_and_share_pages(Objects &o, Caller &call) {
+    vkattn_cache_info info{};
+    info.kv_heads = kKvHeads;
+    info.head_dim = info.v_head_dim = kSize;
+    info.batch = 2;
+    info.capacity = 16;
+    info.key_type = info.value_type = VKATTN_TYPE_F16;
+    info.page_len = 8;
+    info.page_count = 4;
+    call("paged cache_create", [&] { return vkattn_cache_create(o.context, &info, &o.paged); });
+    vkattn_cache_append_desc desc{};
+    desc.cache = o.paged;
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F32, {1, kKvHeads, 4, kSize});
+    desc.cu_seqlens = vkattn::tensor(VKATTN_TYPE_I32, {3});
+    call("cache_append_plan", [&] { return vkattn_cache_append_plan(o.context, &desc, &o.append); });
+    const std::array<std::int32_t, 3> cu_seqlens = {0, 4, 4};
+    call("buffer_write", [&] { return vkattn_buffer_write(o.buffers[0], 0, cu_seqlens.data(), sizeof cu_seqlens); });
+    const std::array<vkattn_binding, 3> bindings = {
+        {{VKATTN_ROLE_KEY, vkattn_buffer_handle(o.buffers[1]), 0, 0, nullptr},
+         {VKATTN_ROLE_VALUE, vkattn_buffer_handle(o.buffers[2]), 0, 0, nullptr},
+         {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_handle(o.buffers[0]), 0, 0, nullptr}}};
+    const auto reserve = [&](std::array<std::uint32_t, 2> tokens) {
+        call("cache_reserve", [&] { return vkattn_cache_reserve(o.paged, 2, tokens.data()); });
+    };
+    reserve({4, 0});
+    call("append run", [&] { return vkattn_run(o.append, bindings.data(), 3, nullptr); });
+    CHECK(vkattn_cache_free_pages(o.paged) == 3);
+    call("cache_share_prefix", [&] { return vkattn_cache_share_prefix(o.paged, 0, 1, 4); });
+    CHECK(vkattn_cache_free_pages(o.paged) == 3);
+    reserve({1, 0}); // the page is copied
+    CHECK(vkattn_cache_free_pages(o.paged) == 2);
+    call("cache_rewind", [&] { return vkattn_cache_rewind(o.paged, 0, 0); });
+    CHECK(vkattn_cache_free_pages(o.paged) == 3);
+    call("cache_copy_sequence", [&] { return vkattn_cache_copy_sequence(o.paged, 1, o.paged, 0); });
+    CHECK(vkattn_cache_free_pages(o.paged) == 2);
+}
+
 void make_context(Objects &o, Caller &call) {
     load_vulkan();
     ContextRequest request("self_test=0");
@@ -362,6 +400,7 @@ void compute(Objects &o, Caller &call, bool real) {
     if (real)
         for (const float value : output) CHECK(std::abs(value - 0.5f) < 1e-5f);
     make_layer_and_step(o, call);
+    append_and_share_pages(o, call);
     std::uint64_t bytes = 0;
     call("context_save", [&] { return vkattn_context_save(o.context, &bytes, nullptr); });
 }

@@ -17,13 +17,15 @@ constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_
                                   VKATTN_TYPE_Q4_0};
 
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
-                         vkattn_type values) {
+                         vkattn_type values, std::uint32_t pages = 0) {
     vkattn_cache_info info{};
     info.layer = layer.get();
     info.batch = batch;
     info.capacity = capacity;
     info.key_type = keys;
     info.value_type = values;
+    info.page_len = pages != 0 ? 8 : 0;
+    info.page_count = pages;
     return test_device().context().cache(info);
 }
 
@@ -171,14 +173,17 @@ TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals on
             CAPTURE(c.name);
             CAPTURE(type_name(type));
             const vkattn::Cache whole = make_cache(layer, 2, 16, type, type),
-                                stepped = make_cache(layer, 2, 16, type, type);
+                                stepped = make_cache(layer, 2, 16, type, type),
+                                paged = make_cache(layer, 2, 16, type, type, 4);
             const HostTensor expected = append(layer, whole, input);
             if (type == VKATTN_TYPE_F32) check_equal("with a cache", expected, uncached, 1e-10);
             if (type == VKATTN_TYPE_F16) check_equal("with a cache", expected, uncached, 1e-6);
-            const HostTensor start = append(layer, stepped, tokens_of(input, 0, 3));
-            check_equal("start", start, tokens_of(expected, 0, 3), 1e-10);
-            check_equal("steps", replay(layer, stepped, input, 3), tokens_of(expected, 3, 8), 1e-9);
-            CHECK(lengths_of(stepped, 2) == std::vector<std::uint32_t>{11, 11});
+            for (const vkattn::Cache *cache : {&stepped, &paged}) {
+                const HostTensor start = append(layer, *cache, tokens_of(input, 0, 3));
+                check_equal("start", start, tokens_of(expected, 0, 3), 1e-10);
+                check_equal("steps", replay(layer, *cache, input, 3), tokens_of(expected, 3, 8), 1e-9);
+                CHECK(lengths_of(*cache, 2) == std::vector<std::uint32_t>{11, 11});
+            }
         }
     }
 }
