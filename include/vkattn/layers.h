@@ -160,7 +160,7 @@ typedef struct vkattn_cache_opaque *vkattn_cache;
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
  * batch       sequences; capacity: tokens of each, at most 2^29
  * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32
- * page_len, page_count   0: every sequence has memory for its capacity. Else the memory is a pool of page_count pages of
+ * page_len, page_count   0: every sequence has memory for its capacity. Else it is a pool of page_count pages of
  *             page_len tokens each, a power of two and at least 8; sequences get pages as tokens are reserved, and
  *             may share them */
 typedef struct vkattn_cache_info {
@@ -210,11 +210,11 @@ VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *coun
  * nothing must then be submitted. vkattn_run and vkattn_submit call it themselves where every sequence gets as many
  * tokens; with cu_seqlens, whose numbers are on the device, call it before each of them with just these numbers. After
  * vkattn_record, call it before each submission. A page that other sequences share is copied before it is written.
- * Where pages are given out or copied, it waits for what is pending on the context's queue; elsewhere no commands of the
- * cache may be pending then. Whatever the host says, kernels never write beyond the capacity, nor to pages of others. */
+ * Where pages are given out or copied, it waits for the context's queue; on others no commands of the
+ * cache may be pending then. Whatever is counted, kernels write within the capacity, to pages that the sequence has. */
 VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t count, const uint32_t *tokens);
 
-/* Forgets all tokens of a sequence but its first `length`, and gives back the pages that it needs no more. No commands of
+/* Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more. No commands of
  * the cache may be pending, here and below. */
 VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
 
@@ -223,7 +223,7 @@ VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequen
 VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
                                                     uint32_t to_sequence);
 
-/* Makes an empty sequence of a cache with pages hold the first `length` tokens of another, in the same pages: nothing is
+/* Makes an empty sequence of a cache with pages hold the first `length` tokens of another, in its pages: nothing is
  * copied before one of the two writes to a page that both hold. Waits. */
 VKATTN_API vkattn_result vkattn_cache_share_prefix(vkattn_cache cache, uint32_t from_sequence, uint32_t to_sequence,
                                                    uint32_t length);
@@ -241,7 +241,7 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  * key         [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_KEY
  * value       [B,H,L,Dv], the same; bound as VKATTN_ROLE_VALUE. Absent where the values are a part of the keys
  * cu_seqlens  I32 [B+1], optional: key and value are packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc
- *             says, so that sequences may get different numbers of tokens; L is max_seqlen (0: total), and what is longer
+ *             says, so that sequences may get different numbers of tokens; L is max_seqlen (0: total); what is longer
  *             is cut off; bound as VKATTN_ROLE_CU_SEQLENS_Q
  * Tokens beyond the capacity, or that no pages are reserved for, are dropped. */
 typedef struct vkattn_cache_append_desc {

@@ -184,7 +184,7 @@ HostTensor rows_of(const std::vector<const HostTensor *> &sequences, const Count
 // The operators around a cache object: an append that counts, and attention that reads what is counted.
 class Operators {
   public:
-    Operators(const vkattn_cache_info &info, std::uint64_t total) : info_(info), total_(total) {
+    Operators(const vkattn_cache_info &info, std::uint64_t total) : info_(info) {
         const vkattn::Context &context = test_device().context();
         cache_ = context.cache(info);
         vkattn_cache_append_desc append{};
@@ -210,27 +210,26 @@ class Operators {
 
     const vkattn::Cache &cache() const { return cache_; }
 
+    // Appends, whether it was reserved or not.
+    void append(const HostTensor &key, const HostTensor &value, const Counts &count) {
+        const vkattn::Buffer keys = uploaded(key), values = uploaded(value), sequences = uploaded(cu_seqlens_of(count));
+        std::vector<vkattn_binding> bindings{vkattn::bind(VKATTN_ROLE_KEY, keys),
+                                             vkattn::bind(VKATTN_ROLE_CU_SEQLENS_Q, sequences)};
+        if (info_.v_head_dim != 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_VALUE, values));
+        append_.run(bindings);
+    }
+
     // Appends and attends; the output [1,heads,total,size].
     HostTensor run(const HostTensor &query, const HostTensor &key, const HostTensor &value, const Counts &count) {
-        const HostTensor cu_seqlens = cu_seqlens_of(count);
-        const vkattn::Context &context = test_device().context();
-        const auto uploaded = [&](const HostTensor &tensor) {
-            vkattn::Buffer buffer = context.buffer(tensor.bytes().size());
-            buffer.write(tensor.bytes());
-            return buffer;
-        };
-        const vkattn::Buffer queries = uploaded(query), new_keys = uploaded(key), new_values = uploaded(value),
-                             sequences = uploaded(cu_seqlens);
-        HostTensor output(VKATTN_TYPE_F32, query.shape());
-        const vkattn::Buffer result = context.buffer(output.bytes().size());
         cache_.reserve(count);
-        std::vector<vkattn_binding> bindings{vkattn::bind(VKATTN_ROLE_KEY, new_keys),
-                                             vkattn::bind(VKATTN_ROLE_CU_SEQLENS_Q, sequences)};
-        if (info_.v_head_dim != 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_VALUE, new_values));
-        append_.run(bindings);
-        bindings = {vkattn::bind(VKATTN_ROLE_QUERY, queries), vkattn::bind(VKATTN_ROLE_OUTPUT, result),
-                    vkattn::bind(VKATTN_ROLE_KEY, keys_), vkattn::bind(VKATTN_ROLE_KEY_LENGTHS, lengths_),
-                    vkattn::bind(VKATTN_ROLE_CU_SEQLENS_Q, sequences)};
+        append(key, value, count);
+        const vkattn::Buffer queries = uploaded(query), sequences = uploaded(cu_seqlens_of(count));
+        HostTensor output(VKATTN_TYPE_F32, query.shape());
+        const vkattn::Buffer result = test_device().context().buffer(output.bytes().size());
+        std::vector<vkattn_binding> bindings = {
+            vkattn::bind(VKATTN_ROLE_QUERY, queries), vkattn::bind(VKATTN_ROLE_OUTPUT, result),
+            vkattn::bind(VKATTN_ROLE_KEY, keys_), vkattn::bind(VKATTN_ROLE_KEY_LENGTHS, lengths_),
+            vkattn::bind(VKATTN_ROLE_CU_SEQLENS_Q, sequences)};
         if (info_.v_head_dim != 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_VALUE, values_));
         if (info_.page_len != 0) bindings.push_back(vkattn::bind(VKATTN_ROLE_BLOCK_TABLE, block_table_));
         attend_.run(bindings);
@@ -246,8 +245,13 @@ class Operators {
     }
 
   private:
+    static vkattn::Buffer uploaded(const HostTensor &tensor) {
+        vkattn::Buffer buffer = test_device().context().buffer(tensor.bytes().size());
+        buffer.write(tensor.bytes());
+        return buffer;
+    }
+
     vkattn_cache_info info_;
-    std::uint64_t total_;
     vkattn::Cache cache_;
     vkattn::Plan append_, attend_;
     vkattn::CacheTensor keys_{}, values_{}, lengths_{}, block_table_{};
@@ -490,6 +494,51 @@ TEST_CASE_FIXTURE(DeviceTest, "a pool that is too small refuses before anything 
     steps.step({1, 4}, 1e-10);
     steps.rewind(1, 5);
     steps.step({0, 3}, 1e-10);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "steps that are submitted without a wait find the pages that they are given meanwhile") {
+    const Batch batch(cached_layers().front(), 2, 20);
+    const vkattn::Context &context = test_device().context();
+    const vkattn::Cache cache = make_cache(batch, 2, 24, 6);
+    const std::uint64_t width = batch.c.config.embed_dim;
+    vkattn_layer_call call{};
+    call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 1, width});
+    call.mask_flags = VKATTN_MASK_CAUSAL;
+    call.cache = cache.get();
+    const vkattn::Plan plan = batch.layer.plan(call);
+    std::vector<vkattn::Buffer> outputs;
+    for (std::uint32_t step = 0; step < 20; ++step) {
+        vkattn::Buffer query = context.buffer(call.query);
+        query.write(batch.packed({step, step}, {1, 1}, 2).bytes());
+        outputs.push_back(context.buffer(call.output));
+        plan.submit({vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_OUTPUT, outputs.back())});
+        outputs.push_back(std::move(query)); // it must outlive the submission
+    }
+    context.wait();
+    CHECK(cache.lengths() == Counts{20, 20});
+    CHECK(cache.free_pages() == 0);
+    for (std::uint32_t step = 0; step < 20; ++step) {
+        HostTensor output(VKATTN_TYPE_F32, {1, 2, width});
+        outputs[std::size_t{2} * step].read(output.bytes());
+        batch.check(output, {step, step}, {1, 1}, 1e-10);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what was not reserved is not written to the pages of others") {
+    const vkattn_cache_info info = operator_info(VKATTN_TYPE_F32, 2, 2);
+    std::mt19937 random(66);
+    const HostTensor query = normal_tensor(VKATTN_TYPE_F32, {1, kQueryHeads, 8, kSize}, random);
+    const HostTensor key = normal_tensor(VKATTN_TYPE_F32, {1, kKvHeads, 8, kSize}, random);
+    Operators operators(info, 8);
+    operators.run(query, key, key, {8, 0});
+    const std::vector<float> held = operators.held(VKATTN_CACHE_KEYS, 0, 8).floats();
+    CHECK(held == key.floats());
+    operators.append(key, query, {0, 8});
+    CHECK(operators.held(VKATTN_CACHE_KEYS, 0, 8).floats() == held);
+    CHECK(operators.cache().lengths() == Counts{8, 0});
+    operators.cache().rewind(1, 0); // what the device has counted
+    operators.run(query, key, key, {0, 8});
+    CHECK(operators.held(VKATTN_CACHE_KEYS, 1, 8).floats() == held);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "sequences are copied between pages of other lengths, and memory without pages") {
