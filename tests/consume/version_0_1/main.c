@@ -161,6 +161,46 @@ static void decode(vkattn_context context, vkattn_buffer buffer) {
     vkattn_layer_destroy(layer);
 }
 
+/* A cache of pages without a layer: two sequences get one token each, and share no page. */
+static void append(vkattn_context context, vkattn_buffer buffer) {
+    const uint32_t tokens = 1;
+    vkattn_cache_info info = {0};
+    vkattn_cache cache = NULL;
+    vkattn_cache_append_desc desc = {0};
+    vkattn_plan plan = NULL;
+    vkattn_binding bindings[2];
+    vkattn_tensor pages;
+    VkBuffer pool = VK_NULL_HANDLE;
+    uint32_t lengths[2] = {0}, count = 2;
+
+    info.kv_heads = 1;
+    info.head_dim = info.v_head_dim = kDim;
+    info.batch = 2;
+    info.capacity = 16;
+    info.key_type = info.value_type = VKATTN_TYPE_F16;
+    info.page_len = 8;
+    info.page_count = 3;
+    if (!right(vkattn_cache_create(context, &info, &cache), "cache_create of pages")) return;
+    desc.cache = cache;
+    desc.key = desc.value = contiguous(VKATTN_TYPE_F32, 4, 2, 1, 1, kDim);
+    if (right(vkattn_cache_append_plan(context, &desc, &plan), "cache_append_plan")) {
+        bindings[0] = bind(VKATTN_ROLE_KEY, buffer, 0, 2 * kDim * sizeof(float));
+        bindings[1] = bind(VKATTN_ROLE_VALUE, buffer, 0, 2 * kDim * sizeof(float));
+        right(vkattn_run(plan, bindings, 2, NULL), "append");
+    }
+    right(vkattn_cache_lengths(cache, &count, lengths), "cache_lengths");
+    check(count == 2 && lengths[0] == 1 && lengths[1] == 1, "each sequence holds its token");
+    check(vkattn_cache_free_pages(cache) == 1, "one page is left");
+    right(vkattn_cache_reserve(cache, 1, &tokens), "cache_reserve");
+    right(vkattn_cache_rewind(cache, 0, 0), "rewind");
+    right(vkattn_cache_share_prefix(cache, 1, 0, 1), "share_prefix");
+    check(vkattn_cache_free_pages(cache) == 2, "a shared page is one");
+    right(vkattn_cache_tensor(cache, VKATTN_CACHE_KEYS, &pages, &pool), "cache_tensor");
+    check(pages.shape[0] == 3 && pages.shape[2] == 8 && pool != VK_NULL_HANDLE, "the pool of pages");
+    vkattn_plan_destroy(plan);
+    vkattn_cache_destroy(cache);
+}
+
 static void arithmetic(void) {
     vkattn_layer_config config;
     vkattn_estimate_info info = {0};
@@ -191,6 +231,7 @@ int main(void) {
     right(vkattn_buffer_create(context, 3 * kBytes, &buffer), "buffer_create");
     attend(context, buffer);
     decode(context, buffer);
+    append(context, buffer);
     arithmetic();
     vkattn_buffer_destroy(buffer);
     vkattn_context_destroy(context);

@@ -64,7 +64,7 @@ typedef enum vkattn_block_state {
  * log_sum_exp [B,Hq,Lq] F32 contiguous: natural log, sink included, -inf for a query that sees no key (sink or not)
  * attn_mask  BOOL (non-zero = attend), F32 or F16 (added to the scores); [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
  *        [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk: keys from Lm on are hidden; the last stride must be 1. An additive value
- *        of -inf, or below -1e38, hides the key
+ *        of -inf, or below -6e37, hides the key
  * block_mask  I32 of vkattn_block_state (any other number counts as PARTIAL), a number for every block of block_q_len
  *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq /
  *        block_q_len) and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones

@@ -149,8 +149,9 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 /* ------------------------------------------------------------------------------------------------ caches */
 
 /* Keys and values of earlier tokens on the device, with room for a fixed number of them, and the number that each
- * sequence holds. A call of a layer that names a cache reads those numbers on the device, appends its tokens there and
- * counts them as its last step: a recorded command buffer, submitted again, goes on with the next token. */
+ * sequence holds. A call of a layer that names a cache, and vkattn_cache_append_plan, read those numbers on the device,
+ * append their tokens there and count them as their last step: a recorded command buffer, submitted again, goes on with
+ * the next token. */
 typedef struct vkattn_cache_opaque *vkattn_cache;
 
 /* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
@@ -158,7 +159,10 @@ typedef struct vkattn_cache_opaque *vkattn_cache;
  *             keep no cache. NULL: from the next three
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
  * batch       sequences; capacity: tokens of each, at most 2^29
- * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32 */
+ * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32
+ * page_len, page_count   0: every sequence has memory for its capacity. Else it is a pool of page_count pages of
+ *             page_len tokens each, a power of two and at least 8; sequences get pages as tokens are reserved, and
+ *             may share them */
 typedef struct vkattn_cache_info {
     vkattn_layer layer;
     uint32_t kv_heads;
@@ -168,13 +172,16 @@ typedef struct vkattn_cache_info {
     uint32_t capacity;
     vkattn_type key_type;
     vkattn_type value_type;
+    uint32_t page_len;
+    uint32_t page_count;
     const void *next; /* NULL */
 } vkattn_cache_info;
 
 typedef enum vkattn_cache_part {
-    VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim] */
-    VKATTN_CACHE_VALUES = 1,  /* [batch, heads, capacity, v_head_dim] */
-    VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: past_lengths of the operators */
+    VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim]; of pages [page_count, heads, page_len, head_dim] */
+    VKATTN_CACHE_VALUES = 1,  /* the same with v_head_dim */
+    VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: the tokens that each sequence holds */
+    VKATTN_CACHE_BLOCK_TABLE = 3, /* I32 [batch, pages of the capacity]; only with pages */
     VKATTN_CACHE_PART_MAX_ENUM = 0x7fffffff
 } vkattn_cache_part;
 
@@ -183,29 +190,43 @@ typedef enum vkattn_cache_part {
 VKATTN_API vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info,
                                              vkattn_cache *cache);
 
-/* Destroys a cache. NULL is ignored. Destroy the plans of calls that name it first; nothing may be pending. */
+/* Destroys a cache. NULL is ignored. Destroy the plans that name it first; nothing may be pending. */
 VKATTN_API void vkattn_cache_destroy(vkattn_cache cache);
 
 /* Returns the bytes of device memory. 0 for NULL. */
 VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
 
+/* Returns the pages that no sequence holds. 0 for NULL, and without pages. */
+VKATTN_API uint32_t vkattn_cache_free_pages(vkattn_cache cache);
+
 /* Writes the tokens that each sequence holds as far as the host has counted.
  * count: in, the room in lengths; out, the number of sequences. lengths may be NULL */
 VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths);
 
-/* Counts an append of so many tokens to every sequence, before the commands that make it are submitted.
- * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and counts nothing, if a sequence has no room: nothing must then be
- * submitted. vkattn_run calls it; after vkattn_record, call it before each submission. Whatever the host says, kernels
- * never write beyond the capacity. */
-VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t tokens);
+/* Counts an append, and gives pages to the sequences that need them, before the commands that make it are submitted.
+ * count, tokens: how many tokens each sequence gets, 0 for none; count 1: all of them as many. If the commands are not
+ * submitted then, vkattn_cache_rewind takes it back
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and changes nothing, if a sequence has no room or too few pages are free:
+ * nothing must then be submitted. vkattn_run and vkattn_submit call it themselves where every sequence gets as many
+ * tokens; with cu_seqlens, whose numbers are on the device, call it before each of them with just these numbers. After
+ * vkattn_record, call it before each submission. A page that other sequences share is copied before it is written.
+ * Where pages are given out or copied, it waits for the context's queue; on others no commands of the
+ * cache may be pending then. Whatever is counted, kernels write within the capacity, to pages that the sequence has. */
+VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t count, const uint32_t *tokens);
 
-/* Forgets all tokens of a sequence but its first `length`. No commands of the cache may be pending, here and below. */
+/* Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more. No commands of
+ * the cache may be pending, here and below. */
 VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
 
 /* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the
- * same context. Waits. */
+ * same context; their pages may differ. Waits. */
 VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
                                                     uint32_t to_sequence);
+
+/* Makes an empty sequence of a cache with pages hold the first `length` tokens of another, in its pages: nothing is
+ * copied before one of the two writes to a page that both hold. Waits. */
+VKATTN_API vkattn_result vkattn_cache_share_prefix(vkattn_cache cache, uint32_t from_sequence, uint32_t to_sequence,
+                                                   uint32_t length);
 
 /* Reads KEYS or VALUES of a sequence as f32, dequantised: [heads, length, size], count numbers in all. Waits. */
 VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
@@ -214,6 +235,29 @@ VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part
 /* Gives the layout and the buffer of a part, at offset 0, to bind it in plans of the operators. Owned by the cache. */
 VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
                                              VkBuffer *buffer);
+
+/* Tokens to append to a cache behind what each sequence holds, without a layer.
+ *
+ * key         [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_KEY
+ * value       [B,H,L,Dv], the same; bound as VKATTN_ROLE_VALUE. Absent where the values are a part of the keys
+ * cu_seqlens  I32 [B+1], optional: key and value are packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc
+ *             says, so that sequences may get different numbers of tokens; L is max_seqlen (0: total); what is longer
+ *             is cut off; bound as VKATTN_ROLE_CU_SEQLENS_Q
+ * Tokens beyond the capacity, or that no pages are reserved for, are dropped. */
+typedef struct vkattn_cache_append_desc {
+    vkattn_cache cache;
+    vkattn_tensor key;
+    vkattn_tensor value;
+    vkattn_tensor cu_seqlens;
+    uint32_t max_seqlen;
+    const void *next; /* NULL */
+} vkattn_cache_append_desc;
+
+/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan must be destroyed before the
+ * cache. Attention behind it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
+ * NULL. */
+VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
+                                                  vkattn_plan *plan);
 
 /* ------------------------------------------------------------------------------------------------ calls of layers */
 
@@ -234,6 +278,11 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
  *   beyond the tokens held are hidden, and its lengths are the positions; past_len must be 0 and key and value absent.
  *   The plan must be destroyed before the cache
+ * cu_seqlens [B+1] I32, optional: query is packed, [1,total,width], and output and residual are, as cu_seqlens_q of
+ *   vkattn_attention_desc says; Lq is max_seqlen, the longest sequence (0: total). With a cache, whose batch is B, each
+ *   sequence appends its own tokens: vkattn_cache_reserve. Without one each attends to itself. key, value, past_* and
+ *   present_* must be absent. Tokens of no sequence, and those beyond max_seqlen, get any output. Bound as
+ *   VKATTN_ROLE_CU_SEQLENS_Q. LATENT_QUERY takes none
  * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
  *   given (or be 0: taken from it) */
 typedef struct vkattn_layer_call {
@@ -260,6 +309,8 @@ typedef struct vkattn_layer_call {
     uint32_t past_len;
     vkattn_kernel kernel;
     vkattn_cache cache;
+    vkattn_tensor cu_seqlens;
+    uint32_t max_seqlen;
     const void *next; /* NULL */
 } vkattn_layer_call;
 

@@ -14,7 +14,7 @@
  * Thread safety: the library has no shared mutable globals. A context may be used from many threads at once. A plan
  * and a layer are immutable after creation and may be recorded from many threads at once. Externally synchronised, by
  * the caller: destroying an object, with every use of it; a cache, in every call that changes it
- * (vkattn_cache_reserve, rewind, copy_sequence, and vkattn_run of a plan that appends to it), with every other call on
+ * (vkattn_cache_reserve, rewind, copy_sequence, share_prefix, a run of a plan that appends), with every other call on
  * it; the contents of a buffer, as any memory; a VkCommandBuffer and its pool, as Vulkan demands. Destroy plans,
  * layers, caches and buffers before their context. A library built without NDEBUG checks what is said here of objects and caches, and ends the
  * program with a line on the standard error stream where it is not so.
