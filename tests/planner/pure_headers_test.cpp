@@ -1,5 +1,4 @@
 // Problems, devices and kernels are plain data: their headers compile where Vulkan's functions may not even be named.
-#define VK_NO_PROTOTYPES
 #include "vkattn/vkattn.h"
 
 #pragma GCC poison vkCreateDevice vkCreateComputePipelines vkCmdDispatch vkAllocateMemory vkQueueSubmit
