@@ -1,7 +1,4 @@
 // Problems, devices and kernels are plain data: their headers compile where Vulkan's functions may not even be named.
-#ifndef VK_NO_PROTOTYPES // as volk has it
-#define VK_NO_PROTOTYPES
-#endif
 #include "vkattn/vkattn.h"
 
 #pragma GCC poison vkCreateDevice vkCreateComputePipelines vkCmdDispatch vkAllocateMemory vkQueueSubmit
