@@ -22,7 +22,7 @@ const AttentionKernel &kernel_named(vkattn_kernel kernel) {
 }
 
 std::string why_off(const AttentionKernel &kernel, const DeviceCaps &caps) {
-    if (const std::string missing = kernel.missing(caps); !missing.empty()) return missing;
+    if (const std::string_view missing = kernel.missing(caps); !missing.empty()) return std::string(missing);
     const KernelVerdict &verdict = caps.verdicts[static_cast<size_t>(kernel.kernel)];
     return verdict.passed ? "" : verdict.told;
 }

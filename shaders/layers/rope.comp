@@ -1,7 +1,8 @@
 // Rotary position embedding: rotates each pair of a vector by position * frequency (Su et al., 2021).
 //
-// input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input; frequencies [D/2]: turns per position, as 64-bit
-// fixed point (low word, high word), and the factor that lengthens or shortens the rotated vector
+// input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input
+// frequencies [D/2]: turns per position, as 64-bit fixed point (low word, high word), and the factor that lengthens or
+// shortens the rotated vector
 // grid: (tiles of L * D/2, H, B), one pair an invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
