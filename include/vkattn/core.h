@@ -409,9 +409,8 @@ typedef struct vkattn_trait {
 /* How to make a context: on a device of its own, or around yours.
  *
  * Own device (device is VK_NULL_HANDLE): every optional feature that the kernels can use is enabled where present, and
- * timelineSemaphore from Vulkan 1.2 on. If
- * the facts then say buffers_have_addresses, buffers of your own making that plans bind need
- * VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
+ * timelineSemaphore from Vulkan 1.2 on. If the facts then say buffers_have_addresses, buffers of your own making that
+ * plans bind need VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT.
  *   device_selector   NULL or "": the first discrete, else integrated, else virtual GPU, else CPU, devices without
  *                     memory last; digits: that index of vkattn_enumerate_devices; otherwise: the first device whose
  *                     name contains it, ignoring case
