@@ -47,12 +47,20 @@ uint32_t keys_of(const Liking &liking, bool halves, uint32_t rows) {
     return rows == 1 ? liking.keys_of_one_row : liking.keys_of_rows;
 }
 
+// The size of subgroups that a pipeline has: 32 or the nearest to it, where it can be asked for; 0: it is not known.
+uint32_t subgroup_size_of(const DeviceCaps &caps) {
+    constexpr uint32_t kLiked = 32;
+    const bool is_known = caps.min_subgroup_size != 0;
+    if (is_known && caps.min_subgroup_size == caps.max_subgroup_size) return caps.min_subgroup_size;
+    const bool takes_wishes = caps.features.subgroup_size_control && caps.subgroup_size_control != 0;
+    return is_known && takes_wishes ? std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size) : 0;
+}
+
 // Whether groups of invocations can lie in subgroups of one known size.
 bool has_subgroups(const DeviceCaps &caps) {
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-    const bool one_size = caps.min_subgroup_size != 0 && caps.min_subgroup_size == caps.max_subgroup_size;
-    return (caps.subgroup_features & kNeeded) == kNeeded && (caps.subgroup_size_control != 0 || one_size) &&
-           kWorkgroup % caps.subgroup_size == 0;
+    const uint32_t size = subgroup_size_of(caps);
+    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0;
 }
 
 Module module_of(bool halves, bool subgroups) {
@@ -114,10 +122,12 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
     const bool halves = is_in_halves(problem);
     const bool subgroups = liking.subgroups && has_subgroups(caps);
-    const uint32_t most_columns = subgroups ? std::min(kMostColumns, caps.subgroup_size) : kMostColumns;
+    const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
+    const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost));
     DecodeTile tile{.module = module_of(halves, subgroups),
                     .workgroup = kWorkgroup,
+                    .subgroup_size = subgroup_size,
                     .columns = columns_of(problem, most_columns),
                     .rows = rows,
                     .keys = keys_of(liking, halves, rows),
@@ -140,6 +150,7 @@ AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const 
                                       constants_of(problem, tile.workgroup),
                                       {tiles(rows_of(problem), tile.rows) * parts, problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
+    if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;
     dispatch.constants.KEYS_OF_INVOCATION = tile.keys;
     dispatch.constants.QUERY_STAGED = tile.query_staged ? 1 : 0;

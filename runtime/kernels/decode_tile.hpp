@@ -7,11 +7,12 @@ namespace vkattn {
 // How shaders/kernels/decode.comp divides a problem.
 struct DecodeTile {
     Module module;
-    uint32_t workgroup; // invocations
-    uint32_t columns;   // invocations that read a row of K together: a group
-    uint32_t rows;      // query rows of a workgroup
-    uint32_t keys;      // of a group at a time
-    bool query_staged;  // in shared memory, and not in registers
+    uint32_t workgroup;     // invocations
+    uint32_t subgroup_size; // to ask for, where sums go through subgroups
+    uint32_t columns;       // invocations that read a row of K together: a group
+    uint32_t rows;          // query rows of a workgroup
+    uint32_t keys;          // of a group at a time
+    bool query_staged;      // in shared memory, and not in registers
 };
 
 // Whether a dispatch of the shader's is meant.

@@ -107,11 +107,20 @@ std::span<const std::uint32_t> words_of(const Constants &constants) {
     return {reinterpret_cast<const std::uint32_t *>(&constants), sizeof constants / sizeof(std::uint32_t)};
 }
 
+// The shader's subgroups have the size that it counts on: the device's one, or one that it can be asked for.
+void check_subgroups(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
+    CHECK(c.SUBGROUP_SIZE >= caps.min_subgroup_size);
+    CHECK(c.SUBGROUP_SIZE <= caps.max_subgroup_size);
+    CHECK((c.SUBGROUP_SIZE == caps.subgroup_size || caps.subgroup_size_control != 0));
+    CHECK(c.WORKGROUP_SIZE % c.SUBGROUP_SIZE == 0);
+}
+
 void check_dispatch(const vkattn::AttentionShape::Dispatch &dispatch, const vkattn::DeviceCaps &caps) {
     INFO("module ", std::string(vkattn::module_name(dispatch.module)));
     CHECK(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
     CHECK(vkattn::fits(dispatch.groups, caps));
     REQUIRE(vkattn::module_is_built(dispatch.module));
+    if (vkattn::module_layout(dispatch.module).full_subgroups) check_subgroups(dispatch.constants, caps);
     CHECK(shared_memory_bytes(vkattn::module_code(dispatch.module), words_of(dispatch.constants)) <=
           caps.max_shared_memory_bytes);
 }
@@ -121,9 +130,6 @@ void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::Devi
     CHECK(std::ranges::any_of(shapes, [&](const vkattn_matrix_shape &shape) {
         return shape.m == c.MATRIX_M && shape.n == c.MATRIX_N && shape.k == c.MATRIX_K;
     }));
-    CHECK((c.SUBGROUP_SIZE == caps.subgroup_size ||
-           (caps.subgroup_size_control != 0 && c.SUBGROUP_SIZE >= caps.min_subgroup_size &&
-            c.SUBGROUP_SIZE <= caps.max_subgroup_size)));
     CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.DIM_SUBGROUPS) == 0);
 }
 
