@@ -41,12 +41,13 @@ struct Trait {
     const char *name;
     std::uint32_t vkattn::DeviceTraits::*member;
 };
-// Of what is fast, and for how long a system lets a device work. What the simulating driver needs for itself stays.
+// Of what is fast, of the tiles that are taken, and for how long a system lets a device work. What the simulating driver needs for itself stays.
 constexpr Trait kTraits[] = {{"scalar_address_loads", &vkattn::DeviceTraits::scalar_address_loads},
                              {"most_addressed_linear_rows", &vkattn::DeviceTraits::most_addressed_linear_rows},
                              {"parallel_workgroups", &vkattn::DeviceTraits::parallel_workgroups},
                              {"max_dispatch_megaflops", &vkattn::DeviceTraits::max_dispatch_megaflops},
-                             {"self_test", &vkattn::DeviceTraits::self_test}};
+                             {"self_test", &vkattn::DeviceTraits::self_test},
+                             {"gpu_class", &vkattn::DeviceTraits::gpu_class}};
 
 // A limit is lowered where the simulator has more, a feature taken away wherever the device lacks it.
 std::string traits_of(const vkattn::DeviceCaps &device, const vkattn::DeviceCaps &simulator) {
