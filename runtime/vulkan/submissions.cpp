@@ -228,8 +228,14 @@ void Submissions::finish(Owned submission) {
     give_back(std::move(submission));
 }
 
+bool Submissions::has_pending() {
+    const std::lock_guard lock(mutex_);
+    return !pending_.empty();
+}
+
 // Finishes what the device is done with, unless somebody is at it.
 void Submissions::sweep() {
+    if (!has_pending()) return;
     const std::unique_lock finishing(finishing_, std::try_to_lock);
     if (!finishing.owns_lock()) return;
     std::vector<Owned> done;

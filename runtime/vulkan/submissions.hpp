@@ -43,6 +43,7 @@ class Submissions {
     Owned take_free(Lane lane);
     void give_back(Owned submission);
     void finish(Owned submission);
+    bool has_pending();
     void sweep();
 
     Context &context_;
