@@ -86,6 +86,18 @@ void require_given(Pointer pointer, const char *name) {
     require(pointer != nullptr, name, ": NULL, expected a pointer");
 }
 
+// The same of a description, which has no extensions.
+template <class Desc>
+void require_desc(const Desc *desc) {
+    require_given(desc, "desc");
+    require_no_extensions(desc->next, "desc");
+}
+
+std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
+    require(bindings != nullptr || count == 0, "bindings: NULL, expected ", count, " entries");
+    return {bindings, count};
+}
+
 // Creates through a unique_ptr, so that *out is set only when all has gone well.
 template <class Object, class Make>
 vkattn_result create(Object **out, const char *name, Make &&make) {
@@ -100,13 +112,6 @@ template <class Object>
 void destroy(Object *object) {
     if (object != nullptr) InChange{object->usage};
     delete object;
-}
-
-// The same of a description, which has no extensions.
-template <class Desc>
-void require_desc(const Desc *desc) {
-    require_given(desc, "desc");
-    require_no_extensions(desc->next, "desc");
 }
 
 // Creates the plan that build(PlanBuilder &) makes of a description.
@@ -362,9 +367,9 @@ vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
 vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count, double *gpu_ms) {
     return guard([&] {
         require_given(plan, "plan");
-        require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const std::span<const vkattn_binding> given = given_bindings(bindings, binding_count);
         const InUse use(plan->usage);
-        const double milliseconds = plan->plan->run({bindings, binding_count});
+        const double milliseconds = plan->plan->run(given);
         if (gpu_ms != nullptr) *gpu_ms = milliseconds;
     });
 }
@@ -373,9 +378,9 @@ vkattn_result vkattn_submit(vkattn_plan plan, const vkattn_binding *bindings, ui
                             const vkattn_sync *sync) {
     return guard([&] {
         require_given(plan, "plan");
-        require(bindings != nullptr || binding_count == 0, "bindings: NULL, expected ", binding_count, " entries");
+        const std::span<const vkattn_binding> given = given_bindings(bindings, binding_count);
         const InUse use(plan->usage);
-        plan->plan->submit({bindings, binding_count}, sync);
+        plan->plan->submit(given, sync);
     });
 }
 

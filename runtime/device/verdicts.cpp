@@ -2,15 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <string_view>
 
 namespace vkattn {
-namespace {
-
-constexpr std::string_view kSelfTest = "self-test: ";
-
-} // namespace
-
 bool Verdicts::test_before_use(vkattn_kernel kernel) {
     const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
     if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return false;
@@ -39,21 +32,21 @@ void Verdicts::pass(vkattn_kernel kernel) {
     applied_.reset();
 }
 
-void Verdicts::rule_out(vkattn_kernel kernel, const std::string &reason) {
+void Verdicts::rule_out(vkattn_kernel kernel, const std::string &told) {
     const std::lock_guard lock(mutex_);
     KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
     applied_.reset();
     verdict.judged = true;
     verdict.passed = false;
-    verdict.told = std::string(kSelfTest) + reason;
+    verdict.told = told;
 }
 
-void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &reason) {
+void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &told) {
     const std::lock_guard lock(mutex_);
     KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
     applied_.reset();
     verdict.failed_shapes |= 1U << index;
-    verdict.told = std::string(kSelfTest) + reason;
+    verdict.told = told;
 }
 
 void Verdicts::rule_out_addresses() {
@@ -82,14 +75,13 @@ void Verdicts::load(std::span<const SavedVerdict> saved) {
         if (verdict.kernel >= VKATTN_KERNEL_COUNT) continue;
         const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
         const std::string told(verdict.told, std::find(verdict.told, std::end(verdict.told), '\0'));
-        const std::string reason = told.substr(std::min(told.size(), kSelfTest.size()));
         if (verdict.without_addresses != 0) rule_out_addresses();
         for (uint32_t index = 0; index < 32; ++index)
-            if ((verdict.failed_shapes >> index & 1) != 0) rule_out_matrix_shape(kernel, index, reason);
+            if ((verdict.failed_shapes >> index & 1) != 0) rule_out_matrix_shape(kernel, index, told);
         if (verdict.passed != 0)
             pass(kernel);
         else
-            rule_out(kernel, reason.empty() ? "failed" : reason);
+            rule_out(kernel, told.empty() ? "self-test: failed" : told);
     }
 }
 

@@ -37,10 +37,11 @@ class Verdicts {
     bool test_before_use(vkattn_kernel kernel);
 
     void pass(vkattn_kernel kernel);
-    void rule_out(vkattn_kernel kernel, const std::string &reason);
+    // told: why, as the facts tell it.
+    void rule_out(vkattn_kernel kernel, const std::string &told);
     void rule_out_addresses();
     // Of a kernel, the shape at this index of the device's list.
-    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &reason);
+    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &told);
 
     std::vector<SavedVerdict> save() const;
     // Takes over what is saved; kernels of it need no test.

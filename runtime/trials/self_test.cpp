@@ -17,6 +17,8 @@ namespace vkattn {
 namespace {
 
 // NMSE, of all contracts of numbers for the type.
+const std::string kTold = "self-test: "; // what verdicts begin with
+
 double most_error(vkattn_type type) { return type == VKATTN_TYPE_BF16 ? 5e-5 : 1e-6; }
 
 // A tensor of random numbers on the host, and as f16 or bf16 on the device.
@@ -186,7 +188,7 @@ const Check *first_failure(const std::vector<Check> &checks) {
 
 void judge(Verdicts &verdicts, vkattn_kernel kernel, const std::vector<Check> &checks) {
     if (const Check *failure = first_failure(checks); failure != nullptr)
-        verdicts.rule_out(kernel, failure->reason);
+        verdicts.rule_out(kernel, kTold + failure->reason);
     else
         verdicts.pass(kernel);
 }
@@ -241,7 +243,7 @@ std::vector<Check> check_shapes(Context &context, vkattn_kernel kernel, vkattn_t
         all.insert(all.end(), checks.begin(), checks.end());
         const Check *failure = first_failure(checks);
         if (failure != nullptr)
-            context.verdicts().rule_out_matrix_shape(kernel, index, failure->name + ": " + failure->reason);
+            context.verdicts().rule_out_matrix_shape(kernel, index, kTold + failure->name + ": " + failure->reason);
         else if (!every_shape)
             break;
     }

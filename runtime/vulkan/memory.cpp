@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <span>
 
 namespace vkattn {
 namespace {
@@ -80,15 +81,18 @@ std::vector<uint64_t> free_memory(const Context &context) {
 }
 
 // "1024 of 8192 MiB of device memory"
-std::string free_memory_text(const Context &context) {
-    const VkPhysicalDeviceMemoryProperties memory = memory_properties(context);
-    const std::vector<uint64_t> free = free_memory(context);
+std::string free_memory_text(const VkPhysicalDeviceMemoryProperties &memory, std::span<const uint64_t> free) {
     std::string heaps;
     for (uint32_t heap = 0; heap < memory.memoryHeapCount; ++heap)
         heaps += text(heap == 0 ? "" : ", ", free[heap] >> 20, " of ", memory.memoryHeaps[heap].size >> 20, " MiB of ",
                       (memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0 ? "device" : "host",
                       " memory");
     return heaps;
+}
+
+// What records the copy of a part of one buffer into another.
+std::function<void(VkCommandBuffer)> copying(const Functions &vk, VkBuffer from, VkBuffer to, VkBufferCopy part) {
+    return [&vk, from, to, part](VkCommandBuffer commands) { vk.vkCmdCopyBuffer(commands, from, to, 1, &part); };
 }
 
 bool is_shortage(VkResult result) {
@@ -173,16 +177,17 @@ void Buffer::ask_application(vkattn_memory_request request) {
 }
 
 void Buffer::allocate_own(const VkMemoryRequirements &requirements, vkattn_memory_use use) {
-    for (const VkMemoryPropertyFlags wanted : wishes(memory_properties(context_), use))
-        if (try_allocate(requirements, wanted)) return;
-    fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ", context_.caps().name,
-         ", expected at most what is free there: ", free_memory_text(context_));
-}
-
-bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted) {
-    const Functions &vk = context_.vk();
     const VkPhysicalDeviceMemoryProperties memory = memory_properties(context_);
     const std::vector<uint64_t> free = free_memory(context_);
+    for (const VkMemoryPropertyFlags wanted : wishes(memory, use))
+        if (try_allocate(requirements, wanted, memory, free)) return;
+    fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ", context_.caps().name,
+         ", expected at most what is free there: ", free_memory_text(memory, free));
+}
+
+bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted,
+                          const VkPhysicalDeviceMemoryProperties &memory, std::span<const uint64_t> free) {
+    const Functions &vk = context_.vk();
     for (uint32_t type = 0; type < memory.memoryTypeCount; ++type) {
         const VkMemoryPropertyFlags flags = memory.memoryTypes[type].propertyFlags;
         if ((requirements.memoryTypeBits & (1u << type)) == 0 || (flags & wanted) != wanted) continue;
@@ -220,10 +225,7 @@ void Buffer::write(uint64_t offset, const void *data, uint64_t bytes) {
         const uint64_t part = std::min(kLargestStaging, bytes - done);
         const std::shared_ptr<Buffer> staging = context_.staging().take(part, VKATTN_MEMORY_UPLOAD);
         std::memcpy(staging->mapped(), from + done, part);
-        context_.submissions().run([&](VkCommandBuffer commands) {
-            const VkBufferCopy region{0, offset + done, part};
-            context_.vk().vkCmdCopyBuffer(commands, staging->handle(), buffer_, 1, &region);
-        });
+        context_.submissions().run(copying(context_.vk(), staging->handle(), buffer_, {0, offset + done, part}));
         done += part;
     }
 }
@@ -237,10 +239,7 @@ void Buffer::read(uint64_t offset, void *data, uint64_t bytes) {
     for (uint64_t done = 0; done < bytes;) {
         const uint64_t part = std::min(kLargestStaging, bytes - done);
         const std::shared_ptr<Buffer> staging = context_.staging().take(part, VKATTN_MEMORY_READBACK);
-        context_.submissions().run([&](VkCommandBuffer commands) {
-            const VkBufferCopy region{offset + done, 0, part};
-            context_.vk().vkCmdCopyBuffer(commands, buffer_, staging->handle(), 1, &region);
-        });
+        context_.submissions().run(copying(context_.vk(), buffer_, staging->handle(), {offset + done, 0, part}));
         std::memcpy(to + done, staging->mapped(), part);
         done += part;
     }
@@ -252,10 +251,7 @@ void Buffer::upload(uint64_t offset, const void *data, uint64_t bytes, const vka
         const std::shared_ptr<Buffer> staging = context_.staging().take(bytes, VKATTN_MEMORY_UPLOAD);
         std::memcpy(staging->mapped(), data, bytes);
         work.kept.push_back(staging);
-        work.record = [&, staging](VkCommandBuffer commands) {
-            const VkBufferCopy region{0, offset, bytes};
-            context_.vk().vkCmdCopyBuffer(commands, staging->handle(), buffer_, 1, &region);
-        };
+        work.record = copying(context_.vk(), staging->handle(), buffer_, {0, offset, bytes});
     }
     context_.submissions().submit(Submissions::Lane::kTransfer, std::move(work), sync);
 }
@@ -265,10 +261,7 @@ void Buffer::download(uint64_t offset, void *data, uint64_t bytes, const vkattn_
     if (bytes != 0) {
         const std::shared_ptr<Buffer> staging = context_.staging().take(bytes, VKATTN_MEMORY_READBACK);
         work.kept.push_back(staging);
-        work.record = [&, staging](VkCommandBuffer commands) {
-            const VkBufferCopy region{offset, 0, bytes};
-            context_.vk().vkCmdCopyBuffer(commands, buffer_, staging->handle(), 1, &region);
-        };
+        work.record = copying(context_.vk(), buffer_, staging->handle(), {offset, 0, bytes});
         work.done = [staging = staging.get(), data, bytes] { std::memcpy(data, staging->mapped(), bytes); };
     }
     context_.submissions().submit(Submissions::Lane::kTransfer, std::move(work), sync);

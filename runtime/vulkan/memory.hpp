@@ -3,6 +3,7 @@
 #include "runtime/vulkan/context.hpp"
 
 #include <cstddef>
+#include <span>
 
 namespace vkattn {
 
@@ -34,7 +35,9 @@ class Buffer {
     void allocate(vkattn_memory_use use);
     void ask_application(vkattn_memory_request request);
     void allocate_own(const VkMemoryRequirements &requirements, vkattn_memory_use use);
-    bool try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted);
+    // free: bytes that may be allocated yet, by heap.
+    bool try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted,
+                      const VkPhysicalDeviceMemoryProperties &memory, std::span<const uint64_t> free);
     void map();
     void destroy() noexcept;
 

@@ -141,7 +141,7 @@ typedef struct vkattn_attention_desc {
     int32_t window_right;
     uint32_t past_len;
     vkattn_kv_head_mapping kv_head_mapping;
-    vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or one to insist on: an error if it cannot serve */
+    vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
     const void *next;     /* NULL */
 } vkattn_attention_desc;
 
