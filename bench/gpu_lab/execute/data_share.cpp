@@ -1,0 +1,227 @@
+// DS: the workgroup's shared memory, and moves between lanes by its crossbar.
+#include "atomics.hpp"
+#include "findings.hpp"
+#include "instruction_table.hpp"
+#include "operands.hpp"
+#include "settings.hpp"
+
+#include <algorithm>
+
+namespace execute {
+namespace {
+
+void check_word(const Wave &wave, const Instruction &instruction, uint32_t index, bool is_write) {
+    Workgroup &group = *wave.workgroup;
+    LdsWord &word = group.lds_words[index];
+    const bool is_written_now = word.write_epoch == group.epoch && word.writer != wave.id;
+    if (is_write) {
+        if (is_written_now) find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
+        if (word.read_epoch == group.epoch && (word.readers & ~(1ull << wave.id)))
+            find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte", index * 4);
+        word.write_epoch = group.epoch;
+        word.writer = uint16_t(wave.id);
+        word.is_written = true;
+        return;
+    }
+    if (is_written_now) find(wave, instruction, "LDS race: read, written by another wave with no barrier between, byte", index * 4);
+    if (!word.is_written) find(wave, instruction, "LDS is read where nobody wrote, byte", index * 4);
+    if (word.read_epoch != group.epoch) word.readers = 0;
+    word.read_epoch = group.epoch;
+    word.readers |= 1ull << wave.id;
+}
+
+// Null beyond the workgroup's allocation.
+uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, uint32_t bytes, bool is_write, bool is_atomic = false) {
+    auto &lds = wave.workgroup->lds;
+    if (uint64_t(address) + bytes > lds.size()) {
+        find(wave, instruction, "an access beyond the workgroup's LDS, byte", address);
+        return nullptr;
+    }
+    if (address % std::min(bytes, 4u)) find(wave, instruction, "LDS is misaligned, byte", address);
+    if (settings().lds && !is_atomic)
+        for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++) check_word(wave, instruction, index, is_write);
+    return lds.data() + address;
+}
+
+void note_load(Wave &wave, const Instruction &instruction, int registers) {
+    wave.add_pending(Counter::shared, instruction, registers ? &instruction.operands[0] : nullptr, registers);
+}
+
+template <int words> void load(Wave &wave, const Instruction &instruction) {
+    const uint32_t *addresses = wave.vectors[instruction.operands[1].index];
+    const int destination = instruction.operands[0].index;
+    for_each_lane(wave, [&](int lane) {
+        uint32_t values[words] = {};
+        if (const uint8_t *host = at(wave, instruction, addresses[lane] + instruction.offset, words * 4, false))
+            memcpy(values, host, sizeof values);
+        for (int k = 0; k < words; k++) wave.vectors[destination + k][lane] = values[k];
+    });
+    note_load(wave, instruction, words);
+}
+
+template <int words> void store(Wave &wave, const Instruction &instruction) {
+    const int data = instruction.operands[1].index;
+    for_each_lane(wave, [&](int lane) {
+        const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
+        uint8_t *host = at(wave, instruction, address, words * 4, true);
+        for (int k = 0; host && k < words; k++) memcpy(host + 4 * k, &wave.vectors[data + k][lane], 4);
+    });
+    note_load(wave, instruction, 0);
+}
+
+template <int words, uint32_t scale> void load_two(Wave &wave, const Instruction &instruction) {
+    const int destination = instruction.operands[0].index;
+    for_each_lane(wave, [&](int lane) {
+        const uint32_t address = wave.vectors[instruction.operands[1].index][lane];
+        uint32_t values[2 * words] = {};
+        for (int half = 0; half < 2; half++)
+            if (const uint8_t *host = at(wave, instruction, address + instruction.offsets[half] * scale, words * 4, false))
+                memcpy(values + half * words, host, words * 4);
+        for (int k = 0; k < 2 * words; k++) wave.vectors[destination + k][lane] = values[k];
+    });
+    note_load(wave, instruction, 2 * words);
+}
+
+template <int words, uint32_t scale> void store_two(Wave &wave, const Instruction &instruction) {
+    for_each_lane(wave, [&](int lane) {
+        for (int half = 0; half < 2; half++) {
+            const int data = instruction.operands[size_t(1 + half)].index;
+            const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offsets[half] * scale;
+            uint8_t *host = at(wave, instruction, address, words * 4, true);
+            for (int k = 0; host && k < words; k++) memcpy(host + 4 * k, &wave.vectors[data + k][lane], 4);
+        }
+    });
+    note_load(wave, instruction, 0);
+}
+
+template <class Small, Half half> void load_small(Wave &wave, const Instruction &instruction) {
+    const Operand &destination = instruction.operands[0];
+    for_each_lane(wave, [&](int lane) {
+        const uint32_t address = wave.vectors[instruction.operands[1].index][lane] + instruction.offset;
+        Small value = 0;
+        if (const uint8_t *host = at(wave, instruction, address, sizeof value, false)) memcpy(&value, host, sizeof value);
+        put_small(wave.vectors[destination.index][lane], uint32_t(value), destination, half);
+    });
+    note_load(wave, instruction, 1);
+}
+
+template <class Small, bool upper> void store_small(Wave &wave, const Instruction &instruction) {
+    const Operand &data = instruction.operands[1];
+    for_each_lane(wave, [&](int lane) {
+        const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
+        const bool takes_upper = upper || (data.is_half && data.is_high);
+        const auto value = Small(wave.vectors[data.index][lane] >> (takes_upper ? 16 : 0));
+        if (uint8_t *host = at(wave, instruction, address, sizeof value, true)) memcpy(host, &value, sizeof value);
+    });
+    note_load(wave, instruction, 0);
+}
+
+template <auto operation, bool returns> void atomic(Wave &wave, const Instruction &instruction) {
+    const size_t first = returns ? 1 : 0;
+    for_each_lane(wave, [&](int lane) {
+        const uint32_t address = wave.vectors[instruction.operands[first].index][lane] + instruction.offset;
+        uint8_t *host = at(wave, instruction, address, 4, true, true);
+        if (!host) return;
+        if (settings().lds && !wave.workgroup->lds_words[address / 4].is_written)
+            find(wave, instruction, "LDS is read where nobody wrote, byte", address);
+        uint32_t old;
+        memcpy(&old, host, 4);
+        const uint32_t value = operation(old, wave.vectors[instruction.operands[first + 1].index][lane]);
+        memcpy(host, &value, 4);
+        if (returns) wave.vectors[instruction.operands[0].index][lane] = old;
+    });
+    note_load(wave, instruction, returns);
+}
+
+// A lane among all 64 of GCN, among the 32 of its half since RDNA.
+int crossbar_lane(const Wave &wave, uint32_t address, int lane) {
+    const int to = int(address / 4);
+    return wave.lanes == 64 && wave.generation < kRdna2 ? to & 63 : (to & 31) | (lane & 32);
+}
+
+void permute_backward(Wave &wave, const Instruction &instruction) {
+    const uint64_t exec = wave.exec();
+    Lanes result;
+    for_each_lane(wave, [&](int lane) {
+        const int from = crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
+        result[lane] = exec >> from & 1 ? wave.vectors[instruction.operands[2].index][from] : 0;
+    });
+    for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
+    note_load(wave, instruction, 1);
+}
+
+void permute_forward(Wave &wave, const Instruction &instruction) {
+    Lanes result = {};
+    for_each_lane(wave, [&](int lane) {
+        const int to = crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
+        result[to] = wave.vectors[instruction.operands[2].index][lane];
+    });
+    for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
+    note_load(wave, instruction, 1);
+}
+
+void swizzle(Wave &wave, const Instruction &instruction) {
+    const uint32_t offset = instruction.offset;
+    const uint64_t exec = wave.exec();
+    Lanes result;
+    for_each_lane(wave, [&](int lane) {
+        const int from = offset & 0x8000 ? (lane & ~3) | int(offset >> (2 * (lane & 3)) & 3)
+                                         : (lane & 32) | int(((uint32_t(lane) & offset & 31) | (offset >> 5 & 31)) ^ (offset >> 10 & 31));
+        result[lane] = exec >> from & 1 ? wave.vectors[instruction.operands[1].index][from] : 0;
+    });
+    for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
+    note_load(wave, instruction, 1);
+}
+
+#define ATOMIC(name, type, operation) {"ds_" name "_" type, atomic<operation, false>}, {"ds_" name "_rtn_" type, atomic<operation, true>}
+
+constexpr Entry kEntries[] = {
+    {"ds_load_b32", load<1>},
+    {"ds_load_b64", load<2>},
+    {"ds_load_b96", load<3>},
+    {"ds_load_b128", load<4>},
+    {"ds_store_b32", store<1>},
+    {"ds_store_b64", store<2>},
+    {"ds_store_b96", store<3>},
+    {"ds_store_b128", store<4>},
+    {"ds_load_2addr_b32", load_two<1, 4>},
+    {"ds_load_2addr_b64", load_two<2, 8>},
+    {"ds_load_2addr_stride64_b32", load_two<1, 256>},
+    {"ds_load_2addr_stride64_b64", load_two<2, 512>},
+    {"ds_store_2addr_b32", store_two<1, 4>},
+    {"ds_store_2addr_b64", store_two<2, 8>},
+    {"ds_store_2addr_stride64_b32", store_two<1, 256>},
+    {"ds_store_2addr_stride64_b64", store_two<2, 512>},
+    {"ds_load_u8", load_small<uint8_t, Half::whole>},
+    {"ds_load_i8", load_small<int8_t, Half::whole>},
+    {"ds_load_u16", load_small<uint16_t, Half::whole>},
+    {"ds_load_i16", load_small<int16_t, Half::whole>},
+    {"ds_load_u8_d16", load_small<uint8_t, Half::low>},
+    {"ds_load_i8_d16", load_small<int8_t, Half::low>},
+    {"ds_load_u16_d16", load_small<uint16_t, Half::low>},
+    {"ds_load_u8_d16_hi", load_small<uint8_t, Half::high>},
+    {"ds_load_i8_d16_hi", load_small<int8_t, Half::high>},
+    {"ds_load_u16_d16_hi", load_small<uint16_t, Half::high>},
+    {"ds_store_b8", store_small<uint8_t, false>},
+    {"ds_store_b16", store_small<uint16_t, false>},
+    {"ds_store_b8_d16_hi", store_small<uint8_t, true>},
+    {"ds_store_b16_d16_hi", store_small<uint16_t, true>},
+    ATOMIC("add", "u32", kAdd),
+    ATOMIC("sub", "u32", kSubtract),
+    ATOMIC("and", "b32", kAnd),
+    ATOMIC("or", "b32", kOr),
+    ATOMIC("xor", "b32", kXor),
+    ATOMIC("min", "i32", kMinSigned),
+    ATOMIC("max", "i32", kMaxSigned),
+    ATOMIC("min", "u32", kMinUnsigned),
+    ATOMIC("max", "u32", kMaxUnsigned),
+    {"ds_bpermute_b32", permute_backward},
+    {"ds_permute_b32", permute_forward},
+    {"ds_swizzle_b32", swizzle},
+};
+
+} // namespace
+
+std::span<const Entry> data_share_instructions() { return kEntries; }
+
+} // namespace execute

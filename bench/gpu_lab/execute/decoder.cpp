@@ -1,0 +1,166 @@
+#include "decoder.hpp"
+
+#include "assembly_text.hpp"
+#include "findings.hpp"
+#include "llvm.hpp"
+#include "memory_map.hpp"
+#include "settings.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace execute {
+namespace {
+
+constexpr size_t kTextBytes = 512;
+constexpr uint64_t kMostCodeBytes = 4u << 20;
+
+struct Code {
+    std::array<uint8_t, 20> bytes{};
+    size_t length = 0;
+    std::string text;
+};
+
+std::string features(int lanes) {
+    const int generation = settings().generation;
+    if (generation < kRdna2) return "";
+    const std::string size = lanes == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
+    return generation < kRdna3 ? size : size + ",+real-true16";
+}
+
+void *disassembler(int lanes) {
+    static const bool initialised = [] {
+        LLVMInitializeAMDGPUTargetInfo();
+        LLVMInitializeAMDGPUTarget();
+        LLVMInitializeAMDGPUTargetMC();
+        LLVMInitializeAMDGPUDisassembler();
+        return true;
+    }();
+    static void *contexts[2];
+    void *&context = contexts[lanes == 64];
+    if (!context && initialised)
+        context = LLVMCreateDisasmCPUFeatures("amdgcn-mesa-mesa3d", settings().processor.c_str(), features(lanes).c_str(), nullptr,
+                                              0, nullptr, nullptr);
+    if (!context) stop("LLVM has no disassembler for " + settings().processor);
+    return context;
+}
+
+void disassemble(Code &code, uint64_t address, int lanes) {
+    char text[kTextBytes];
+    code.length = LLVMDisasmInstruction(disassembler(lanes), code.bytes.data(), code.bytes.size(), address, text, sizeof text);
+    code.text = code.length ? text : "";
+}
+
+// LLVM 21 does not decode GCN's v_cmpx in 64 bits: decoded as v_cmp.
+bool disassemble_gcn_cmpx(Code &code, uint64_t address) {
+    if (settings().generation >= kRdna2 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
+    code.bytes[2] ^= 0x10;
+    disassemble(code, address, 64);
+    code.bytes[2] ^= 0x10;
+    const size_t at = code.text.find("v_cmp_");
+    if (at == std::string::npos) return false;
+    code.text.replace(at, 6, "v_cmpx_");
+    return true;
+}
+
+// LLVM has no name for s[92:107], into which RADV loads.
+bool disassemble_wide_scalar_load(Code &code) {
+    uint32_t words[2];
+    memcpy(words, code.bytes.data(), sizeof words);
+    const int generation = settings().generation;
+    if (generation < kRdna2 || words[0] >> 26 != 0x3d) return false;
+    const bool is_rdna4 = generation >= kRdna4;
+    const uint32_t operation = is_rdna4 ? words[0] >> 13 & 0x3f : words[0] >> 18 & 0xff;
+    const bool is_buffer = operation >= (is_rdna4 ? 16u : 8u);
+    const uint32_t size = operation & (is_rdna4 ? 15 : 7);
+    if (size > 4) return false;
+    const uint32_t destination = words[0] >> 6 & 0x7f, base = (words[0] & 0x3f) * 2, offset_register = words[1] >> 25;
+    const int32_t offset = is_rdna4 ? int32_t(words[1] << 8) >> 8 : int32_t(words[1] << 11) >> 11;
+    const std::string offset_name = offset_register < kVcc ? "s" + std::to_string(offset_register) : "null";
+    const auto range = [](uint32_t first, uint32_t count) {
+        return "s[" + std::to_string(first) + ":" + std::to_string(first + count - 1) + "]";
+    };
+    code.text = std::string("\ts_") + (is_buffer ? "buffer_" : "") + "load_b" + std::to_string(32u << size) + " " +
+                range(destination, 1u << size) + ", " + range(base, is_buffer ? 4 : 2) + ", " + offset_name +
+                " offset:" + std::to_string(offset);
+    code.length = 8;
+    return true;
+}
+
+Code read_code(uint64_t address, int lanes) {
+    Code code;
+    size_t bytes = code.bytes.size();
+    while (bytes && !memory().at(address, bytes)) bytes -= 4;
+    if (!bytes) stop("code runs on outside of memory");
+    memcpy(code.bytes.data(), memory().at(address, bytes), bytes);
+    disassemble(code, address, lanes);
+    if (code.length || disassemble_gcn_cmpx(code, address) || disassemble_wide_scalar_load(code)) return code;
+    char line[80];
+    uint32_t words[2];
+    memcpy(words, code.bytes.data(), sizeof words);
+    snprintf(line, sizeof line, "LLVM does not know the instruction %08x %08x of %s", words[0], words[1], settings().processor.c_str());
+    stop(line);
+}
+
+// LLVM prints the low half of a literal of f32.
+void set_mixed_literal(Instruction &instruction) {
+    if (instruction.name.find("fma_mix") == std::string::npos || instruction.length != 12) return;
+    for (Operand &operand : instruction.operands)
+        if (operand.source == Source::constant && !operand.is_float && operand.constant > 64 && int32_t(operand.constant) > 0) {
+            uint32_t literal;
+            memcpy(&literal, instruction.code.data() + 8, sizeof literal);
+            operand.constant = literal;
+        }
+}
+
+// Barriers and waits that a test leaves out, to see what notices.
+void leave_out(Instruction &instruction) {
+    static int64_t barriers = 0, waits = 0;
+    if (instruction.is_barrier && barriers++ == settings().skip_barrier) instruction.is_barrier = false;
+    if (instruction.kind == Kind::wait && waits++ == settings().skip_wait) instruction.wait_for.fill(255);
+}
+
+std::map<std::pair<uint64_t, int>, std::unique_ptr<Program>> programs;
+
+} // namespace
+
+const Instruction &Program::decode(uint64_t address, size_t index) {
+    if (index * 4 >= kMostCodeBytes) stop("a jump leaves the program");
+    const Code code = read_code(address, lanes_);
+    auto instruction = std::make_unique<Instruction>();
+    instruction->address = address;
+    instruction->length = uint8_t(code.length);
+    instruction->next = address + code.length;
+    instruction->code = code.bytes;
+    const std::string unknown = read_assembly(*instruction, code.text, settings().generation);
+    if (!unknown.empty()) stop("'" + unknown + "' of" + code.text + " is not known on " + settings().processor);
+    set_mixed_literal(*instruction);
+    leave_out(*instruction);
+    if (index >= instructions_.size()) instructions_.resize(index + 256);
+    instructions_[index] = std::move(instruction);
+    return *instructions_[index];
+}
+
+bool Program::matches_memory() const {
+    return std::all_of(instructions_.begin(), instructions_.end(), [](const auto &instruction) {
+        if (!instruction) return true;
+        const uint8_t *code = memory().at(instruction->address, instruction->length);
+        return code && memcmp(code, instruction->code.data(), instruction->length) == 0;
+    });
+}
+
+Program &program(uint64_t base, int lanes) {
+    auto &slot = programs[{base, lanes}];
+    if (!slot || !slot->matches_memory()) slot = std::make_unique<Program>(base, lanes);
+    return *slot;
+}
+
+void forget_programs(uint64_t address, uint64_t bytes) {
+    address = MemoryMap::canonical(address);
+    std::erase_if(programs, [&](const auto &entry) {
+        const uint64_t base = MemoryMap::canonical(entry.first.first);
+        return base >= address && base < address + bytes;
+    });
+}
+
+} // namespace execute

@@ -1,0 +1,36 @@
+// Machine code, decoded by LLVM as it is reached.
+#pragma once
+#include "instruction.hpp"
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+namespace execute {
+
+class Program {
+public:
+    Program(uint64_t base, int lanes) : base_(base), lanes_(lanes) {}
+    // Ends the executing program if the instruction is not known.
+    const Instruction &at(uint64_t address) {
+        const size_t index = size_t(address - base_) / 4;
+        if (index < instructions_.size() && instructions_[index]) return *instructions_[index];
+        return decode(address, index);
+    }
+    bool matches_memory() const; // of all that was decoded
+    uint64_t base() const { return base_; }
+
+private:
+    const Instruction &decode(uint64_t address, size_t index);
+    uint64_t base_;
+    int lanes_;
+    std::vector<std::unique_ptr<Instruction>> instructions_; // a slot each 4 bytes
+};
+
+// The program at an address; what was decoded is kept while memory holds the same code.
+Program &program(uint64_t base, int lanes);
+
+// Drops what was decoded from this memory, which goes.
+void forget_programs(uint64_t address, uint64_t bytes);
+
+} // namespace execute

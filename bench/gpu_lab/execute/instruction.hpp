@@ -1,0 +1,85 @@
+// An instruction as it was decoded: operands, modifiers, and the function that executes it for a wave.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace execute {
+
+struct Wave;
+struct Instruction;
+using Execute = void (*)(Wave &, const Instruction &);
+
+// GCN 4 is gfx8, GCN 5 gfx9, RDNA 2, 3, 4 are gfx10, 11, 12.
+enum Generation : int { kGcn4 = 8, kGcn5 = 9, kRdna2 = 10, kRdna3 = 11, kRdna4 = 12 };
+
+// Scalar registers beyond s105 have these indices in every generation here.
+enum ScalarRegister : uint16_t { kVcc = 106, kTrap = 108, kNull = 124, kM0 = 125, kExec = 126, kScc = 128, kFlatScratch = 130 };
+
+enum class Source : uint8_t { none, vector, scalar, constant };
+
+struct Operand {
+    Source source = Source::none; // none: "off"
+    uint16_t index = 0;           // the first register
+    uint8_t count = 1;            // registers
+    bool negate = false, absolute = false, sign_extend = false;
+    bool is_half = false, is_high = false; // v0.l and v0.h
+    bool is_float = false;                 // a constant printed as a float
+    uint64_t constant = 0;                 // its bits; of a float, those of f32
+    double number = 0;                     // a float's value
+
+    bool is_register() const { return source == Source::scalar && index != kNull; }
+};
+
+// Data-parallel primitives: from which lane source 0 is read.
+enum class LaneMove : uint8_t {
+    none, quad, shift_left, shift_right, rotate, mirror, half_mirror, broadcast_15, broadcast_31, share, xor_mask, eight
+};
+
+enum class Counter : uint8_t { loads, stores, shared, scalar, count }; // vmcnt, vscnt, lgkmcnt, kmcnt and their successors
+
+enum class Kind : uint8_t {
+    vector, dual, transcendental, packed, matrix, slow, scalar, scalar_load, load, store, atomic, scratch, shared, lanes, barrier,
+    wait, branch, hint, count
+};
+const char *kind_name(Kind kind);
+
+struct Instruction {
+    Execute execute = nullptr;
+    std::unique_ptr<Instruction> inner; // the second half of a dual instruction; what SDWA executes
+    std::string text, name;             // as LLVM prints it; the name of today's generation
+    uint64_t address = 0, next = 0, target = 0;
+    std::array<uint8_t, 20> code{}; // the first length bytes
+    uint8_t length = 4;
+    std::array<Operand, 8> operands;
+    uint8_t operand_count = 0;
+
+    uint32_t offset = 0, offsets[2] = {};
+    bool has_offset_register = false, has_index_register = false, returns = false, clamps = false;
+    uint8_t output_scale = 0; // 1: times 2, 2: times 4, 3: halved
+    bool has_op_sel = false;
+    uint8_t op_sel = 0, op_sel_hi = 0xff, neg_lo = 0, neg_hi = 0; // a bit a source
+
+    LaneMove move = LaneMove::none;
+    uint32_t move_by = 0;
+    std::array<uint8_t, 8> permutation{};
+    uint8_t row_mask = 15, bank_mask = 15;
+    bool bound_control = false, fetch_inactive = false;
+
+    bool is_sub_dword = false;                // SDWA
+    std::array<uint8_t, 3> select = {6, 6, 6}; // of the destination and two sources: a byte, 4 or 5 a word, 6 the whole
+    enum class Unused : uint8_t { zeros, sign, preserve } unused = Unused::zeros;
+    uint8_t first_source = 1; // operands before are written
+
+    // Vector memory: indices of operands; kNoOperand where there is none.
+    static constexpr uint8_t kNoOperand = 255;
+    uint8_t memory_data = 0, memory_result = 0, memory_address = 1, memory_base = 2;
+
+    Kind kind = Kind::vector;
+    std::array<uint8_t, size_t(Counter::count)> wait_for = {255, 255, 255, 255}; // how many may be left; 255: any
+    bool ends = false, is_barrier = false;
+    uint8_t bytes = 4; // of a lane's access
+};
+
+} // namespace execute

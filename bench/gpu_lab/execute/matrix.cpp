@@ -1,0 +1,123 @@
+// WMMA: D = A B + C of 16 by 16 by 16, by the whole wave.
+#include "findings.hpp"
+#include "instruction_table.hpp"
+#include "operands.hpp"
+
+namespace execute {
+namespace {
+
+using Matrix = float[16][16];
+
+// Where an element lies: of A by row and k, of B by k and column.
+//   RDNA 3: a lane of the first 16 holds a row of A or a column of B, two elements a register; the other lanes hold copies.
+//   RDNA 4: a row lies in 2 lanes, or in 4 of a wave of 64, in pieces of 8 or 4 elements.
+// Of C and D an element a register, or of 16 bits: RDNA 3 in the half that op_sel chooses, RDNA 4 two a register.
+struct Layout {
+    bool is_rdna4, is_wide; // wide: a wave of 64
+
+    int source_elements() const { return is_rdna4 ? (is_wide ? 4 : 8) : 16; }
+    int source_lanes() const { return is_rdna4 ? (is_wide ? 64 : 32) : 16; }
+    int source_k(int lane, int element) const {
+        if (!is_rdna4) return element;
+        return is_wide ? lane / 32 * 4 + lane / 16 % 2 * 8 + element : lane / 16 * 8 + element;
+    }
+    int result_registers() const { return is_wide ? 4 : 8; }
+    int result_row(int lane, int element) const {
+        if (is_rdna4) return source_k(lane, element);
+        return is_wide ? 4 * element + lane / 16 : 2 * element + lane / 16;
+    }
+};
+
+template <bool is_bfloat> float to_float(uint32_t bits) { return is_bfloat ? bfloat_to_float(bits) : half_to_float(bits & 0xffff); }
+
+uint32_t half_of(uint32_t bits, bool high) { return high ? bits >> 16 : bits & 0xffff; }
+
+void check_copies(const Wave &wave, const Instruction &instruction) {
+    for (int k = 0; k < 2; k++)
+        for (int r = 0; r < 8; r++)
+            for (int lane = 16; lane < wave.lanes; lane++) {
+                const uint32_t *values = wave.vectors[instruction.operands[size_t(1 + k)].index + r];
+                if (values[lane] == values[lane % 16]) continue;
+                find(wave, instruction, "a matrix's lane is no copy of the first 16 lanes, lane", uint64_t(lane));
+                return;
+            }
+}
+
+template <bool is_bfloat> void load_source(const Wave &wave, const Instruction &instruction, int k, Layout layout, Matrix &rows) {
+    const int first = instruction.operands[size_t(1 + k)].index;
+    for (int lane = 0; lane < layout.source_lanes(); lane++)
+        for (int element = 0; element < layout.source_elements(); element++) {
+            const bool high = element & 1;
+            const float value = to_float<is_bfloat>(half_of(wave.vectors[first + element / 2][lane], high));
+            const bool is_negated = (high ? instruction.neg_hi : instruction.neg_lo) >> k & 1;
+            rows[lane % 16][layout.source_k(lane, element)] = is_negated ? -value : value;
+        }
+}
+
+template <bool is_bfloat, bool is_short>
+float load_sum(const Wave &wave, const Instruction &instruction, Layout layout, int element, int lane) {
+    const Operand &operand = instruction.operands[3];
+    float value;
+    if (operand.source != Source::vector) {
+        const uint32_t bits = read_scalar(wave, operand);
+        value = operand.is_float ? float(operand.number) : is_short ? to_float<is_bfloat>(bits) : as_float(bits);
+    } else if (is_short) {
+        const uint32_t bits = wave.vectors[operand.index + (layout.is_rdna4 ? element / 2 : element)][lane];
+        value = to_float<is_bfloat>(half_of(bits, layout.is_rdna4 ? element & 1 : instruction.op_sel >> 2 & 1));
+    } else {
+        value = as_float(wave.vectors[operand.index + element][lane]);
+    }
+    if (instruction.neg_hi >> 2 & 1 && operand.source == Source::vector) value = value < 0 ? -value : value;
+    return instruction.neg_lo >> 2 & 1 ? -value : value;
+}
+
+template <bool is_bfloat, bool is_short>
+void store_result(Wave &wave, const Instruction &instruction, Layout layout, int element, int lane, float value) {
+    const int first = instruction.operands[0].index;
+    if (!is_short) {
+        wave.vectors[first + element][lane] = as_bits(value);
+        return;
+    }
+    const uint32_t bits = is_bfloat ? float_to_bfloat(value) : float_to_half(value);
+    uint32_t &target = wave.vectors[first + (layout.is_rdna4 ? element / 2 : element)][lane];
+    const bool high = layout.is_rdna4 ? element & 1 : instruction.op_sel >> 2 & 1;
+    target = high ? (target & 0xffff) | bits << 16 : (target & 0xffff0000) | bits;
+}
+
+template <bool is_bfloat, bool is_short> void multiply(Wave &wave, const Instruction &instruction) {
+    const Layout layout{wave.generation >= kRdna4, wave.lanes == 64};
+    if (wave.exec() != wave.all_lanes()) find(wave, instruction, "a matrix product with lanes off, exec", wave.exec());
+    if (!layout.is_rdna4) check_copies(wave, instruction);
+    Matrix a, b, result;
+    load_source<is_bfloat>(wave, instruction, 0, layout, a);
+    load_source<is_bfloat>(wave, instruction, 1, layout, b); // by columns
+    const auto for_each_element = [&](auto function) {
+        for (int element = 0; element < layout.result_registers(); element++)
+            for (int lane = 0; lane < wave.lanes; lane++) function(element, lane, layout.result_row(lane, element), lane % 16);
+    };
+    for_each_element([&](int element, int lane, int row, int column) {
+        result[row][column] = load_sum<is_bfloat, is_short>(wave, instruction, layout, element, lane);
+    });
+    float by_k[16][16];
+    for (int k = 0; k < 16; k++)
+        for (int column = 0; column < 16; column++) by_k[k][column] = b[column][k];
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 16; column++) result[row][column] += a[row][k] * by_k[k][column];
+    for_each_element([&](int element, int lane, int row, int column) {
+        store_result<is_bfloat, is_short>(wave, instruction, layout, element, lane, result[row][column]);
+    });
+}
+
+constexpr Entry kEntries[] = {
+    {"v_wmma_f32_16x16x16_f16", multiply<false, false>},
+    {"v_wmma_f32_16x16x16_bf16", multiply<true, false>},
+    {"v_wmma_f16_16x16x16_f16", multiply<false, true>},
+    {"v_wmma_bf16_16x16x16_bf16", multiply<true, true>},
+};
+
+} // namespace
+
+std::span<const Entry> matrix_instructions() { return kEntries; }
+
+} // namespace execute

@@ -1,0 +1,97 @@
+#include "settings.hpp"
+
+#include "findings.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+
+namespace execute {
+namespace {
+
+struct Gpu {
+    const char *name, *processor;
+    int generation;
+};
+constexpr Gpu kGpus[] = {
+    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},    {"navi21", "gfx1030", 10},
+    {"navi31", "gfx1100", 11},  {"strix1", "gfx1150", 11},  {"gfx1201", "gfx1201", 12},
+};
+
+int64_t number(const std::string &name, const std::string &value) {
+    int64_t result = 0;
+    const char *end = value.data() + value.size();
+    const auto [last, error] = std::from_chars(value.data(), end, result);
+    if (error != std::errc() || last != end || result < 0)
+        stop("VKATTN_EXECUTE: " + name + " is '" + value + "', expected a number of at least 0");
+    return result;
+}
+
+bool flag(const std::string &name, const std::string &value) {
+    if (value != "0" && value != "1") stop("VKATTN_EXECUTE: " + name + " is '" + value + "', expected 0 or 1");
+    return value == "1";
+}
+
+Order order(const std::string &value) {
+    if (value == "forward") return Order::forward;
+    if (value == "reversed") return Order::reversed;
+    if (value == "random") return Order::random;
+    stop("VKATTN_EXECUTE: order is '" + value + "', expected forward, reversed or random");
+}
+
+void set(Settings &result, const std::string &name, const std::string &value) {
+    if (name == "order") result.order = order(value);
+    else if (name == "seed") result.seed = uint64_t(number(name, value));
+    else if (name == "switch") result.switch_after = uint64_t(number(name, value));
+    else if (name == "poison") result.poison = flag(name, value);
+    else if (name == "poison_buffers") result.poison_buffers = flag(name, value);
+    else if (name == "lds") result.lds = flag(name, value);
+    else if (name == "memory") result.memory = flag(name, value);
+    else if (name == "bounds") result.bounds = flag(name, value);
+    else if (name == "waits") result.waits = flag(name, value);
+    else if (name == "skip_barrier") result.skip_barrier = number(name, value);
+    else if (name == "skip_wait") result.skip_wait = number(name, value);
+    else if (name == "counters") result.counters = value;
+    else if (name == "log") result.log = flag(name, value);
+    else
+        stop("VKATTN_EXECUTE: '" + name + "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
+             "bounds, waits, skip_barrier, skip_wait, counters, log");
+}
+
+void choose_gpu(Settings &result, const std::string &gpu) {
+    std::string names;
+    for (const Gpu &known : kGpus) {
+        if (gpu == known.name) {
+            result.processor = known.processor;
+            result.generation = known.generation;
+            return;
+        }
+        names += std::string(" ") + known.name;
+    }
+    stop("the GPU '" + gpu + "' is unknown, expected one of" + names);
+}
+
+Settings read() {
+    Settings result;
+    if (const char *gpu = getenv("AMDGPU_GPU_ID")) choose_gpu(result, gpu);
+    std::istringstream words(getenv("VKATTN_EXECUTE") ? getenv("VKATTN_EXECUTE") : "");
+    for (std::string word; std::getline(words, word, ',');) {
+        const size_t equals = word.find('=');
+        if (equals == std::string::npos) stop("VKATTN_EXECUTE: '" + word + "' has no value, expected NAME=VALUE by commas");
+        set(result, word.substr(0, equals), word.substr(equals + 1));
+    }
+    return result;
+}
+
+Settings &mutable_settings() {
+    static Settings result = read();
+    return result;
+}
+
+} // namespace
+
+const Settings &settings() { return mutable_settings(); }
+
+void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
+
+} // namespace execute

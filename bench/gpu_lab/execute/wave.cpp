@@ -1,0 +1,55 @@
+#include "wave.hpp"
+
+#include "findings.hpp"
+
+#include <algorithm>
+
+namespace execute {
+
+void Wave::reset(bool poison) {
+    const uint32_t value = poison ? kPoison : 0;
+    std::fill(std::begin(scalars), std::end(scalars), value);
+    std::fill(&vectors[0][0], &vectors[0][0] + sizeof vectors / sizeof(uint32_t), value);
+    scalars[kNull] = 0;
+    scc = 0;
+    done = waits_at_barrier = false;
+    executed = 0;
+    for (auto &queue : pending) queue.clear();
+    pending_registers = 0;
+}
+
+void Wave::add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers) {
+    const PendingLoad load{destination ? destination->source : Source::none, destination ? destination->index : uint16_t(0),
+                           uint16_t(registers), &instruction};
+    pending[size_t(counter)].push_back(load);
+    pending_registers += destination != nullptr;
+}
+
+// Scalar loads return in any order, so that only a wait for all of a counter's is one for them.
+void Wave::wait(const Instruction &instruction) {
+    for (size_t counter = 0; counter < size_t(Counter::count); counter++) {
+        auto &queue = pending[counter];
+        const size_t left = instruction.wait_for[counter];
+        if (left == 255 || queue.size() <= left) continue;
+        const bool is_mixed =
+            std::any_of(queue.begin(), queue.end(), [](const PendingLoad &load) { return load.source == Source::scalar; });
+        if (left && is_mixed) continue;
+        const auto end = queue.end() - std::ptrdiff_t(left);
+        for (auto load = queue.begin(); load != end; ++load) pending_registers -= load->source != Source::none;
+        queue.erase(queue.begin(), end);
+    }
+}
+
+void Wave::check_pending(const Instruction &instruction) {
+    for (const auto &queue : pending)
+        for (const PendingLoad &load : queue)
+            for (int k = 0; k < instruction.operand_count; k++) {
+                const Operand &operand = instruction.operands[size_t(k)];
+                if (load.source != operand.source || load.source == Source::none) continue;
+                if (operand.index < load.first + load.count && load.first < operand.index + operand.count)
+                    find(*this, instruction, "a register is used before the wait for its load", operand.index,
+                         load.instruction->text.c_str());
+            }
+}
+
+} // namespace execute

@@ -1,0 +1,83 @@
+// What a wave and its workgroup hold.
+#pragma once
+#include "instruction.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace execute {
+
+constexpr int kMostLanes = 64;
+constexpr int kTemporaryRegisters = 256; // three vector registers beyond the wave's own, for SDWA
+constexpr uint32_t kPoison = 0x7fc0fe00; // a quiet NaN that no computation gives
+
+// A word of LDS: who touched it in which barrier epoch.
+struct LdsWord {
+    uint32_t write_epoch = 0, read_epoch = 0;
+    uint64_t readers = 0; // a bit a wave
+    uint16_t writer = 0;
+    bool is_written = false;
+};
+
+struct Wave;
+struct Workgroup {
+    std::array<uint32_t, 3> id{};
+    uint32_t number = 0; // in the program's life
+    uint32_t epoch = 1;
+    std::vector<uint8_t> lds;
+    std::vector<LdsWord> lds_words;
+    std::vector<Wave *> waves;
+};
+
+// Registers that loads will deliver, in the order in which a counter counts down.
+struct PendingLoad {
+    Source source;
+    uint16_t first, count;
+    const Instruction *instruction;
+};
+
+struct Wave {
+    uint32_t scalars[160];
+    uint32_t scc = 0;
+    uint64_t pc = 0;
+    int lanes = 64; // of the wave: 32 or 64
+    int generation = kRdna3;
+    uint64_t move_lanes = ~0ull; // that DPP writes
+    Workgroup *workgroup = nullptr;
+    int id = 0;
+    bool done = false, waits_at_barrier = false;
+    uint64_t executed = 0;
+    uint8_t *scratch = nullptr;
+    uint32_t scratch_bytes = 0;
+    std::vector<PendingLoad> pending[size_t(Counter::count)];
+    uint32_t pending_registers = 0; // loads in flight that have a destination
+    alignas(64) uint32_t vectors[kTemporaryRegisters + 8][kMostLanes];
+
+    uint64_t all_lanes() const { return lanes == 64 ? ~0ull : 0xffffffffull; }
+    uint64_t pair(int index) const { return uint64_t(scalars[index + 1]) << 32 | scalars[index]; }
+    void set_pair(int index, uint64_t value) {
+        scalars[index] = uint32_t(value);
+        scalars[index + 1] = uint32_t(value >> 32);
+    }
+    uint64_t mask(int index) const { return lanes == 64 ? pair(index) : scalars[index]; }
+    void set_mask(int index, uint64_t value) {
+        if (index == kNull) return;
+        if (lanes == 64)
+            set_pair(index, value);
+        else
+            scalars[index] = uint32_t(value);
+    }
+    uint64_t exec() const { return mask(kExec); }
+
+    void reset(bool poison);
+    void wait(const Instruction &instruction);
+    void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
+    void check_pending(const Instruction &instruction);
+};
+
+// Calls function(lane) for the lanes that exec has on.
+template <class Function> void for_each_lane(const Wave &wave, Function function) {
+    for (uint64_t left = wave.exec(); left; left &= left - 1) function(__builtin_ctzll(left));
+}
+
+} // namespace execute
