@@ -25,25 +25,31 @@ void Wave::add_pending(Counter counter, const Instruction &instruction, const Op
     pending_registers += destination != nullptr;
 }
 
-// Scalar loads return in any order, so that only a wait for all of a counter's is one for them.
+// Scalar loads return in any order, also before others: only a wait for all is one for them, and each may be one of those that
+// are done in the place of an older access.
 void Wave::wait(const Instruction &instruction) {
     for (size_t counter = 0; counter < size_t(Counter::count); counter++) {
         auto &queue = pending[counter];
         const size_t left = instruction.wait_for[counter];
         if (left == 255 || queue.size() <= left) continue;
-        const bool is_mixed =
-            std::any_of(queue.begin(), queue.end(), [](const PendingLoad &load) { return load.source == Source::scalar; });
-        if (left && is_mixed) continue;
-        const auto end = queue.end() - std::ptrdiff_t(left);
-        for (auto load = queue.begin(); load != end; ++load) pending_registers -= load->source != Source::none;
-        queue.erase(queue.begin(), end);
+        const auto is_scalar = [](const PendingLoad &load) { return load.source == Source::scalar; };
+        const auto scalars = size_t(std::count_if(queue.begin(), queue.end(), is_scalar));
+        size_t done = queue.size() - left;
+        if (left) done = done > scalars ? done - scalars : 0;
+        std::erase_if(queue, [&](const PendingLoad &load) { // the oldest first
+            if (done == 0 || (left && is_scalar(load))) return false;
+            done--;
+            pending_registers -= load.source != Source::none;
+            return true;
+        });
     }
 }
 
 void Wave::check_pending(const Instruction &instruction) {
     for (const auto &queue : pending)
         for (const PendingLoad &load : queue)
-            for (int k = 0; k < instruction.operand_count; k++) {
+            // loads of one kind arrive in order: the later may have the earlier's destination
+            for (int k = instruction.kind == load.instruction->kind && load.source == Source::vector; k < instruction.operand_count; k++) {
                 const Operand &operand = instruction.operands[size_t(k)];
                 if (load.source != operand.source || load.source == Source::none) continue;
                 if (operand.index < load.first + load.count && load.first < operand.index + operand.count)
