@@ -13,8 +13,8 @@ void LLVMInitializeAMDGPUTargetMC(void);
 void LLVMInitializeAMDGPUAsmParser(void);
 void LLVMInitializeAMDGPUAsmPrinter(void);
 int LLVMGetTargetFromTriple(const char *triple, void **target, char **message);
-void *LLVMCreateTargetMachine(void *target, const char *triple, const char *processor, const char *features, int optimisation,
-                              int relocation, int code_model);
+void *LLVMCreateTargetMachine(void *target, const char *triple, const char *processor, const char *features,
+                              int optimisation, int relocation, int code_model);
 void *LLVMModuleCreateWithName(const char *name);
 void LLVMSetTarget(void *module, const char *triple);
 void LLVMSetModuleInlineAsm2(void *module, const char *text, size_t length);
@@ -59,7 +59,8 @@ std::vector<uint8_t> code_of(const uint8_t *object) { // the section .text of an
     for (size_t k = 0; k < header.e_shnum; k++) {
         const Elf64_Shdr candidate = section(k);
         const char *name = reinterpret_cast<const char *>(object + names.sh_offset + candidate.sh_name);
-        if (strcmp(name, ".text") == 0) return {object + candidate.sh_offset, object + candidate.sh_offset + candidate.sh_size};
+        if (strcmp(name, ".text") == 0)
+            return {object + candidate.sh_offset, object + candidate.sh_offset + candidate.sh_size};
     }
     throw std::runtime_error("the object file has no code");
 }

@@ -66,10 +66,19 @@ bool read_named_register(const string &text, Operand &operand) {
         uint8_t count;
     };
     static constexpr Name kNames[] = {
-        {"vcc", kVcc, 2},   {"vcc_lo", kVcc, 1},   {"vcc_hi", kVcc + 1, 1},   {"exec", kExec, 2},
-        {"exec_lo", kExec, 1}, {"exec_hi", kExec + 1, 1}, {"m0", kM0, 1},      {"null", kNull, 1},
-        {"scc", kScc, 1},   {"src_scc", kScc, 1},  {"flat_scratch", kFlatScratch, 2},
-        {"flat_scratch_lo", kFlatScratch, 1}, {"flat_scratch_hi", kFlatScratch + 1, 1},
+        {"vcc", kVcc, 2},
+        {"vcc_lo", kVcc, 1},
+        {"vcc_hi", kVcc + 1, 1},
+        {"exec", kExec, 2},
+        {"exec_lo", kExec, 1},
+        {"exec_hi", kExec + 1, 1},
+        {"m0", kM0, 1},
+        {"null", kNull, 1},
+        {"scc", kScc, 1},
+        {"src_scc", kScc, 1},
+        {"flat_scratch", kFlatScratch, 2},
+        {"flat_scratch_lo", kFlatScratch, 1},
+        {"flat_scratch_hi", kFlatScratch + 1, 1},
     };
     for (const Name &name : kNames)
         if (text == name.name) {
@@ -164,9 +173,9 @@ bool read_swizzle(const string &value, uint32_t &offset) {
 bool read_sub_dword(Instruction &instruction, const string &name, const string &value) {
     const size_t which = name == "dst_sel" ? 0 : name == "src0_sel" ? 1 : 2;
     instruction.is_sub_dword = true;
-    instruction.select[which] = value == "DWORD"                     ? uint8_t(6)
+    instruction.select[which] = value == "DWORD"                    ? uint8_t(6)
                                 : value.compare(0, 5, "BYTE_") == 0 ? uint8_t(value[5] - '0')
-                                                                     : uint8_t(4 + value[5] - '0');
+                                                                    : uint8_t(4 + value[5] - '0');
     return true;
 }
 
@@ -176,8 +185,8 @@ bool read_move(Instruction &instruction, const string &name, const string &value
         LaneMove move;
     };
     static constexpr Move kMoves[] = {
-        {"row_shl", LaneMove::shift_left},   {"row_shr", LaneMove::shift_right},        {"row_ror", LaneMove::rotate},
-        {"row_mirror", LaneMove::mirror},    {"row_half_mirror", LaneMove::half_mirror}, {"row_share", LaneMove::share},
+        {"row_shl", LaneMove::shift_left}, {"row_shr", LaneMove::shift_right},         {"row_ror", LaneMove::rotate},
+        {"row_mirror", LaneMove::mirror},  {"row_half_mirror", LaneMove::half_mirror}, {"row_share", LaneMove::share},
         {"row_xmask", LaneMove::xor_mask},
     };
     const auto number = uint32_t(strtoul(value.c_str(), nullptr, 0));
@@ -187,14 +196,22 @@ bool read_move(Instruction &instruction, const string &name, const string &value
             instruction.move_by = number;
             return true;
         }
-    if (name == "quad_perm") read_permutation(instruction, LaneMove::quad, value);
-    else if (name == "dpp8") read_permutation(instruction, LaneMove::eight, value);
-    else if (name == "row_bcast") instruction.move = number == 15 ? LaneMove::broadcast_15 : LaneMove::broadcast_31;
-    else if (name == "row_mask") instruction.row_mask = uint8_t(number);
-    else if (name == "bank_mask") instruction.bank_mask = uint8_t(number);
-    else if (name == "bound_ctrl") instruction.bound_control = true;
-    else if (name == "fi") instruction.fetch_inactive = number != 0;
-    else return false;
+    if (name == "quad_perm")
+        read_permutation(instruction, LaneMove::quad, value);
+    else if (name == "dpp8")
+        read_permutation(instruction, LaneMove::eight, value);
+    else if (name == "row_bcast")
+        instruction.move = number == 15 ? LaneMove::broadcast_15 : LaneMove::broadcast_31;
+    else if (name == "row_mask")
+        instruction.row_mask = uint8_t(number);
+    else if (name == "bank_mask")
+        instruction.bank_mask = uint8_t(number);
+    else if (name == "bound_ctrl")
+        instruction.bound_control = true;
+    else if (name == "fi")
+        instruction.fetch_inactive = number != 0;
+    else
+        return false;
     return true;
 }
 
@@ -208,22 +225,38 @@ bool read_modifier(Instruction &instruction, const string &word) {
         instruction.unused = value == "UNUSED_PAD"    ? Instruction::Unused::zeros
                              : value == "UNUSED_SEXT" ? Instruction::Unused::sign
                                                       : Instruction::Unused::preserve;
-    else if (name == "offset") instruction.offset = number;
-    else if (name == "offset0") instruction.offsets[0] = number;
-    else if (name == "offset1") instruction.offsets[1] = number;
-    else if (name == "offen") instruction.has_offset_register = true;
-    else if (name == "idxen") instruction.has_index_register = true;
-    else if (name == "glc") instruction.returns = true;
-    else if (name == "th") instruction.returns = value.find("RETURN") != string::npos;
-    else if (name == "clamp") instruction.clamps = true;
-    else if (name == "mul") instruction.output_scale = value == "2" ? 1 : 2;
-    else if (name == "div") instruction.output_scale = 3;
-    else if (name == "op_sel") instruction.op_sel = read_bits(value), instruction.has_op_sel = true;
-    else if (name == "op_sel_hi") instruction.op_sel_hi = read_bits(value);
-    else if (name == "neg_lo") instruction.neg_lo = read_bits(value);
-    else if (name == "neg_hi") instruction.neg_hi = read_bits(value);
-    else if (name == "slc" || name == "dlc" || name == "scope" || name == "nv") return true; // caches: coherent here
-    else return read_move(instruction, name, value);
+    else if (name == "offset")
+        instruction.offset = number;
+    else if (name == "offset0")
+        instruction.offsets[0] = number;
+    else if (name == "offset1")
+        instruction.offsets[1] = number;
+    else if (name == "offen")
+        instruction.has_offset_register = true;
+    else if (name == "idxen")
+        instruction.has_index_register = true;
+    else if (name == "glc")
+        instruction.returns = true;
+    else if (name == "th")
+        instruction.returns = value.find("RETURN") != string::npos;
+    else if (name == "clamp")
+        instruction.clamps = true;
+    else if (name == "mul")
+        instruction.output_scale = value == "2" ? 1 : 2;
+    else if (name == "div")
+        instruction.output_scale = 3;
+    else if (name == "op_sel")
+        instruction.op_sel = read_bits(value), instruction.has_op_sel = true;
+    else if (name == "op_sel_hi")
+        instruction.op_sel_hi = read_bits(value);
+    else if (name == "neg_lo")
+        instruction.neg_lo = read_bits(value);
+    else if (name == "neg_hi")
+        instruction.neg_hi = read_bits(value);
+    else if (name == "slc" || name == "dlc" || name == "scope" || name == "nv")
+        return true; // caches: coherent here
+    else
+        return read_move(instruction, name, value);
     return true;
 }
 
@@ -247,7 +280,8 @@ bool has(const string &text, const char *part) { return text.find(part) != strin
 
 // Where the destination is a source as well, it is the third source too.
 void add_accumulator(Instruction &instruction) {
-    for (const char *part : {"v_fmac_", "v_mac_", "v_dual_fmac_", "v_dot2acc_", "v_dual_dot2acc_", "v_dot2c_", "v_dot4c_", "v_pk_fmac_"})
+    for (const char *part :
+         {"v_fmac_", "v_mac_", "v_dual_fmac_", "v_dot2acc_", "v_dual_dot2acc_", "v_dot2c_", "v_dot4c_", "v_pk_fmac_"})
         if (instruction.name.compare(0, strlen(part), part) == 0) {
             instruction.operands[3] = instruction.operands[0];
             instruction.operand_count = 4;
@@ -260,7 +294,8 @@ bool does_nothing(Kind kind) { return kind == Kind::hint || kind == Kind::wait |
 string finish(Instruction &instruction, int generation) {
     instruction.execute = find_instruction(instruction.name);
     if (!instruction.execute) return instruction.name;
-    instruction.op_sel_hi = has(instruction.name, "fma_mix") && instruction.op_sel_hi == 0xff ? uint8_t(0) : instruction.op_sel_hi;
+    instruction.op_sel_hi =
+        has(instruction.name, "fma_mix") && instruction.op_sel_hi == 0xff ? uint8_t(0) : instruction.op_sel_hi;
     add_accumulator(instruction);
     const bool writes_carry = has(instruction.name, "_co_");
     const bool writes_nothing = has(instruction.name, "v_cmpx") && generation >= kRdna2;

@@ -16,15 +16,39 @@ namespace {
 
 // Operations, as AMD's packet headers name them.
 enum Operation : uint32_t {
-    kNop = 0x10, kSetBase = 0x11, kClearState = 0x12, kDispatchDirect = 0x15, kDispatchIndirect = 0x16, kCondExec = 0x22,
-    kContextControl = 0x28, kWriteData = 0x37, kWaitRegMem = 0x3C, kIndirectBuffer = 0x3F, kCopyData = 0x40,
-    kPfpSyncMe = 0x42, kEventWrite = 0x46, kEventWriteEop = 0x47, kReleaseMem = 0x49, kDmaData = 0x50, kAcquireMem = 0x58,
-    kRewind = 0x59, kSetConfigReg = 0x68, kSetContextReg = 0x69, kSetShReg = 0x76, kSetUconfigReg = 0x79, kSetShRegIndex = 0x9B,
-    kDispatchDirectInterleaved = 0xA7, kSetShRegPairs = 0xBA, kSetShRegPairsPacked = 0xBB, kSetShRegPairsPackedN = 0xBD,
+    kNop = 0x10,
+    kSetBase = 0x11,
+    kClearState = 0x12,
+    kDispatchDirect = 0x15,
+    kDispatchIndirect = 0x16,
+    kCondExec = 0x22,
+    kContextControl = 0x28,
+    kWriteData = 0x37,
+    kWaitRegMem = 0x3C,
+    kIndirectBuffer = 0x3F,
+    kCopyData = 0x40,
+    kPfpSyncMe = 0x42,
+    kEventWrite = 0x46,
+    kEventWriteEop = 0x47,
+    kReleaseMem = 0x49,
+    kDmaData = 0x50,
+    kAcquireMem = 0x58,
+    kRewind = 0x59,
+    kSetConfigReg = 0x68,
+    kSetContextReg = 0x69,
+    kSetShReg = 0x76,
+    kSetUconfigReg = 0x79,
+    kSetShRegIndex = 0x9B,
+    kDispatchDirectInterleaved = 0xA7,
+    kSetShRegPairs = 0xBA,
+    kSetShRegPairsPacked = 0xBB,
+    kSetShRegPairsPackedN = 0xBD,
 };
-constexpr uint32_t kWithoutEffect[] = {kNop, kClearState, kCondExec, kContextControl, kWaitRegMem, kPfpSyncMe, kAcquireMem,
-                                       kRewind, kSetConfigReg, kSetContextReg, kSetUconfigReg, 0x13, 0x1E, 0x1F, 0x43, 0x9D, 0x9E,
-                                       0xB8, 0xB9, 0xBE};
+constexpr uint32_t kWithoutEffect[] = {kNop,          kClearState,    kCondExec,      kContextControl,
+                                       kWaitRegMem,   kPfpSyncMe,     kAcquireMem,    kRewind,
+                                       kSetConfigReg, kSetContextReg, kSetUconfigReg, 0x13,
+                                       0x1E,          0x1F,           0x43,           0x9D,
+                                       0x9E,          0xB8,           0xB9,           0xBE};
 
 constexpr uint32_t kShaderRegisters = 0xB000; // by byte address
 constexpr uint32_t kOneWordNop = 0xffff1000;
@@ -36,7 +60,7 @@ uint64_t clock_value() { // at 100 MHz
 }
 
 class CommandProcessor {
-public:
+  public:
     void run(uint64_t address, uint32_t words) {
         for (uint32_t at = 0; at < words;) {
             address_ = address + 4ull * at;
@@ -59,7 +83,7 @@ public:
         }
     }
 
-private:
+  private:
     static uint32_t word_at(uint64_t address) {
         const uint8_t *host = memory().at(address, 4);
         if (!host) stop("commands lie outside of memory");
@@ -101,20 +125,35 @@ private:
             }
             return;
         case kDispatchDirect:
-        case kDispatchDirectInterleaved: dispatch({word(0), word(1), word(2)}, word(3)); return;
-        case kDispatchIndirect: dispatch_indirect(); return;
-        case kSetBase: indirect_base_ = pair(1); return;
-        case kWriteData: write_data(); return;
-        case kCopyData: copy_data(); return;
-        case kReleaseMem: write_fence(word(1) >> 29 & 7, pair(2), pair(4)); return;
+        case kDispatchDirectInterleaved:
+            dispatch({word(0), word(1), word(2)}, word(3));
+            return;
+        case kDispatchIndirect:
+            dispatch_indirect();
+            return;
+        case kSetBase:
+            indirect_base_ = pair(1);
+            return;
+        case kWriteData:
+            write_data();
+            return;
+        case kCopyData:
+            copy_data();
+            return;
+        case kReleaseMem:
+            write_fence(word(1) >> 29 & 7, pair(2), pair(4));
+            return;
         case kEventWriteEop:
             write_fence(word(2) >> 29 & 7, uint64_t(word(2) & 0xffff) << 32 | word(1), pair(3));
             return;
-        case kDmaData: copy_memory(); return;
+        case kDmaData:
+            copy_memory();
+            return;
         case kEventWrite:
             if ((word(0) & 0x3f) == kComputePartialFlush) note_barrier_between_dispatches();
             return;
-        default: break;
+        default:
+            break;
         }
         if (std::find(std::begin(kWithoutEffect), std::end(kWithoutEffect), operation_) == std::end(kWithoutEffect))
             stop("the packet " + std::to_string(operation_) + " is not known");
@@ -157,10 +196,14 @@ private:
     void copy_data() {
         const uint32_t from = word(0) & 15, to = word(0) >> 8 & 15, bytes = word(0) >> 16 & 1 ? 8 : 4;
         uint64_t value = 0;
-        if (from == 1 || from == 2) memcpy(&value, host_of(pair(1), bytes, "what a packet copies"), bytes);
-        else if (from == 5) value = pair(1);
-        else if (from == 9) value = clock_value();
-        if (std::find(std::begin(kToMemory), std::end(kToMemory), to) != std::end(kToMemory)) store(pair(3), value, bytes);
+        if (from == 1 || from == 2)
+            memcpy(&value, host_of(pair(1), bytes, "what a packet copies"), bytes);
+        else if (from == 5)
+            value = pair(1);
+        else if (from == 9)
+            value = clock_value();
+        if (std::find(std::begin(kToMemory), std::end(kToMemory), to) != std::end(kToMemory))
+            store(pair(3), value, bytes);
     }
 
     static void write_fence(uint32_t select, uint64_t address, uint64_t value) {
@@ -174,7 +217,8 @@ private:
         if (to == 2 || bytes == 0) return; // only waits
         uint8_t *target = host_of(pair(3), bytes, "what a copy writes");
         const uint32_t value = word(1);
-        if (from != 2) memmove(target, host_of(pair(1), bytes, "what a copy reads"), bytes);
+        if (from != 2)
+            memmove(target, host_of(pair(1), bytes, "what a copy reads"), bytes);
         else
             for (uint32_t k = 0; k + 4 <= bytes; k += 4) memcpy(target + k, &value, 4);
     }

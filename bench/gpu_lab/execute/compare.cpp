@@ -8,13 +8,15 @@ namespace {
 using U = uint32_t;
 using F = float;
 
-template <bool to_exec> void write_mask(Wave &wave, const Instruction &instruction, uint64_t mask) {
+template <bool to_exec>
+void write_mask(Wave &wave, const Instruction &instruction, uint64_t mask) {
     mask &= wave.exec();
     if (to_exec) wave.set_mask(kExec, mask);
     if (!to_exec || wave.generation < kRdna2) wave.set_mask(instruction.operands[0].index, mask);
 }
 
-template <auto f, class Element, Read read, bool to_exec> void compare(Wave &wave, const Instruction &instruction) {
+template <auto f, class Element, Read read, bool to_exec>
+void compare(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2];
     const uint32_t *a = read(wave, instruction, 0, buffers[0]), *b = read(wave, instruction, 1, buffers[1]);
     uint64_t mask = 0;
@@ -23,7 +25,8 @@ template <auto f, class Element, Read read, bool to_exec> void compare(Wave &wav
     write_mask<to_exec>(wave, instruction, mask);
 }
 
-template <auto f, bool to_exec> void compare_pairs(Wave &wave, const Instruction &instruction) {
+template <auto f, bool to_exec>
+void compare_pairs(Wave &wave, const Instruction &instruction) {
     uint64_t mask = 0;
     for_each_lane(wave, [&](int lane) {
         mask |= uint64_t(bool(f(read_pair(wave, instruction, 0, lane), read_pair(wave, instruction, 1, lane)))) << lane;
@@ -51,30 +54,51 @@ constexpr auto kIsClass16 = [](U a, U classes) { return class_of(a, {5, 10}) & c
 
 constexpr auto kSigned16 = [](U value) { return int16_t(value); };
 
-#define BOTH(name, ...) {"v_cmp_" name, __VA_ARGS__, false>}, {"v_cmpx_" name, __VA_ARGS__, true>}
+#define BOTH(name, ...)                                                                                                \
+    {"v_cmp_" name, __VA_ARGS__, false > }, { "v_cmpx_" name, __VA_ARGS__, true > }
 // Conditions of integers, by the type as which the bits are taken.
-#define INTEGERS(type, compare_function, as, ...)                                                                                 \
-    BOTH("lt_" type, compare_function<[](auto a, auto b) { return as(a) < as(b); } __VA_ARGS__),                                   \
-    BOTH("eq_" type, compare_function<[](auto a, auto b) { return as(a) == as(b); } __VA_ARGS__),                                  \
-    BOTH("le_" type, compare_function<[](auto a, auto b) { return as(a) <= as(b); } __VA_ARGS__),                                  \
-    BOTH("gt_" type, compare_function<[](auto a, auto b) { return as(a) > as(b); } __VA_ARGS__),                                   \
-    BOTH("ne_" type, compare_function<[](auto a, auto b) { return as(a) != as(b); } __VA_ARGS__),                                  \
-    BOTH("ge_" type, compare_function<[](auto a, auto b) { return as(a) >= as(b); } __VA_ARGS__)
-#define FLOATS(type, read)                                                                                                        \
-    BOTH("lt_" type, compare<[](F a, F b) { return a < b; }, F, read),                                                             \
-    BOTH("eq_" type, compare<[](F a, F b) { return a == b; }, F, read),                                                            \
-    BOTH("le_" type, compare<[](F a, F b) { return a <= b; }, F, read),                                                            \
-    BOTH("gt_" type, compare<[](F a, F b) { return a > b; }, F, read),                                                             \
-    BOTH("lg_" type, compare<[](F a, F b) { return a < b || a > b; }, F, read),                                                    \
-    BOTH("ge_" type, compare<[](F a, F b) { return a >= b; }, F, read),                                                            \
-    BOTH("o_" type, compare<[](F a, F b) { return a == a && b == b; }, F, read),                                                   \
-    BOTH("u_" type, compare<[](F a, F b) { return a != a || b != b; }, F, read),                                                   \
-    BOTH("nge_" type, compare<[](F a, F b) { return !(a >= b); }, F, read),                                                        \
-    BOTH("nlg_" type, compare<[](F a, F b) { return !(a < b || a > b); }, F, read),                                                \
-    BOTH("ngt_" type, compare<[](F a, F b) { return !(a > b); }, F, read),                                                         \
-    BOTH("nle_" type, compare<[](F a, F b) { return !(a <= b); }, F, read),                                                        \
-    BOTH("neq_" type, compare<[](F a, F b) { return !(a == b); }, F, read),                                                        \
-    BOTH("nlt_" type, compare<[](F a, F b) { return !(a < b); }, F, read)
+#define INTEGERS(type, compare_function, as, ...)                                                                      \
+    BOTH(                                                                                                              \
+        "lt_" type, compare_function < [](auto a, auto b) { return as(a) < as(b); } __VA_ARGS__),                      \
+        BOTH(                                                                                                          \
+            "eq_" type, compare_function < [](auto a, auto b) { return as(a) == as(b); } __VA_ARGS__),                 \
+        BOTH(                                                                                                          \
+            "le_" type, compare_function < [](auto a, auto b) { return as(a) <= as(b); } __VA_ARGS__),                 \
+        BOTH(                                                                                                          \
+            "gt_" type, compare_function < [](auto a, auto b) { return as(a) > as(b); } __VA_ARGS__),                  \
+        BOTH(                                                                                                          \
+            "ne_" type, compare_function < [](auto a, auto b) { return as(a) != as(b); } __VA_ARGS__),                 \
+        BOTH(                                                                                                          \
+            "ge_" type, compare_function < [](auto a, auto b) { return as(a) >= as(b); } __VA_ARGS__)
+#define FLOATS(type, read)                                                                                             \
+    BOTH(                                                                                                              \
+        "lt_" type, compare < [](F a, F b) { return a < b; }, F, read),                                                \
+        BOTH(                                                                                                          \
+            "eq_" type, compare < [](F a, F b) { return a == b; }, F, read),                                           \
+        BOTH(                                                                                                          \
+            "le_" type, compare < [](F a, F b) { return a <= b; }, F, read),                                           \
+        BOTH(                                                                                                          \
+            "gt_" type, compare < [](F a, F b) { return a > b; }, F, read),                                            \
+        BOTH(                                                                                                          \
+            "lg_" type, compare < [](F a, F b) { return a < b || a > b; }, F, read),                                   \
+        BOTH(                                                                                                          \
+            "ge_" type, compare < [](F a, F b) { return a >= b; }, F, read),                                           \
+        BOTH(                                                                                                          \
+            "o_" type, compare < [](F a, F b) { return a == a && b == b; }, F, read),                                  \
+        BOTH(                                                                                                          \
+            "u_" type, compare < [](F a, F b) { return a != a || b != b; }, F, read),                                  \
+        BOTH(                                                                                                          \
+            "nge_" type, compare < [](F a, F b) { return !(a >= b); }, F, read),                                       \
+        BOTH(                                                                                                          \
+            "nlg_" type, compare < [](F a, F b) { return !(a < b || a > b); }, F, read),                               \
+        BOTH(                                                                                                          \
+            "ngt_" type, compare < [](F a, F b) { return !(a > b); }, F, read),                                        \
+        BOTH(                                                                                                          \
+            "nle_" type, compare < [](F a, F b) { return !(a <= b); }, F, read),                                       \
+        BOTH(                                                                                                          \
+            "neq_" type, compare < [](F a, F b) { return !(a == b); }, F, read),                                       \
+        BOTH(                                                                                                          \
+            "nlt_" type, compare < [](F a, F b) { return !(a < b); }, F, read)
 
 constexpr Entry kEntries[] = {
     INTEGERS("u32", compare, U, , U, read_bits),
@@ -88,17 +112,19 @@ constexpr Entry kEntries[] = {
 };
 
 // The value keeps its format; the classes are a mask of bits.
-template <auto f, Read read, bool to_exec> void classify_lanes(Wave &wave, const Instruction &instruction) {
+template <auto f, Read read, bool to_exec>
+void classify_lanes(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2];
-    const uint32_t *value = read(wave, instruction, 0, buffers[0]), *classes = read_bits(wave, instruction, 1, buffers[1]);
+    const uint32_t *value = read(wave, instruction, 0, buffers[0]),
+                   *classes = read_bits(wave, instruction, 1, buffers[1]);
     uint64_t mask = 0;
     for (int lane = 0; lane < kMostLanes; lane++) mask |= uint64_t(f(value[lane], classes[lane]) != 0) << lane;
     write_mask<to_exec>(wave, instruction, mask);
 }
 
 constexpr Entry kClassEntries[] = {
-    BOTH("class_f32", classify_lanes<kIsClass32, read_f32),
-    BOTH("class_f16", classify_lanes<kIsClass16, read_u16),
+    BOTH("class_f32", classify_lanes < kIsClass32, read_f32),
+    BOTH("class_f16", classify_lanes < kIsClass16, read_u16),
 };
 
 } // namespace

@@ -19,15 +19,18 @@ uint64_t address_of(const Wave &wave, const Instruction &instruction, int lane) 
     const Operand &address = instruction.operands[instruction.memory_address];
     if (instruction.name.compare(0, 7, "buffer_") == 0) {
         const BufferDescriptor buffer(wave, instruction.operands[instruction.memory_base].index);
-        uint64_t at = buffer.base + instruction.offset + read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1]);
+        uint64_t at = buffer.base + instruction.offset +
+                      read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1]);
         int next = address.index;
         if (instruction.has_index_register) at += uint64_t(wave.vectors[next++][lane]) * buffer.stride;
         if (instruction.has_offset_register) at += wave.vectors[next][lane];
         return at;
     }
-    const bool has_base = instruction.memory_base != Instruction::kNoOperand && instruction.operands[instruction.memory_base].is_register();
+    const bool has_base = instruction.memory_base != Instruction::kNoOperand &&
+                          instruction.operands[instruction.memory_base].is_register();
     uint64_t at = uint64_t(int64_t(as_signed(instruction.offset)));
-    if (!has_base) return at + (uint64_t(wave.vectors[address.index + 1][lane]) << 32 | wave.vectors[address.index][lane]);
+    if (!has_base)
+        return at + (uint64_t(wave.vectors[address.index + 1][lane]) << 32 | wave.vectors[address.index][lane]);
     at += read_scalar_pair(wave, instruction.operands[instruction.memory_base]);
     return at + (address.source == Source::vector ? wave.vectors[address.index][lane] : 0);
 }
@@ -62,13 +65,14 @@ Counters::Counters() {
 void Counters::begin_dispatch(const Dispatch &dispatch) {
     number_++;
     if (settings().log)
-        fprintf(stderr, "execute: dispatch %" PRIu64 " of program %" PRIx64 ": %u %u %u workgroups of %u %u %u\n", number_, dispatch.code,
-                dispatch.groups[0], dispatch.groups[1], dispatch.groups[2], dispatch.group_size[0], dispatch.group_size[1],
-                dispatch.group_size[2]);
+        fprintf(stderr, "execute: dispatch %" PRIu64 " of program %" PRIx64 ": %u %u %u workgroups of %u %u %u\n",
+                number_, dispatch.code, dispatch.groups[0], dispatch.groups[1], dispatch.groups[2],
+                dispatch.group_size[0], dispatch.group_size[1], dispatch.group_size[2]);
     if (!file_) return;
     dispatch_ = dispatch;
     instructions_ = {};
-    active_lanes_ = lane_slots_ = shared_cycles_ = shared_fewest_cycles_ = requested_lines_ = lane_bytes_ = longest_wave_ = barriers_ = 0;
+    active_lanes_ = lane_slots_ = shared_cycles_ = shared_fewest_cycles_ = requested_lines_ = lane_bytes_ =
+        longest_wave_ = barriers_ = 0;
     lines_.clear();
 }
 
@@ -95,7 +99,8 @@ void Counters::count_shared(const Wave &wave, const Instruction &instruction) {
             std::vector<uint32_t> words;
             for (int lane = first; lane < first + lanes; lane++) {
                 if (!(wave.exec() >> lane & 1)) continue;
-                const uint32_t address = addresses[lane] + (has_two ? instruction.offsets[half] * scale : instruction.offset);
+                const uint32_t address =
+                    addresses[lane] + (has_two ? instruction.offsets[half] * scale : instruction.offset);
                 for (uint32_t k = 0; k < (bytes + 3) / 4; k++) words.push_back(address / 4 + k);
             }
             if (words.empty()) continue;
@@ -126,19 +131,22 @@ void Counters::end_dispatch() {
     if (!file_) return;
     const auto &groups = dispatch_.groups, &size = dispatch_.group_size;
     uint64_t total = 0;
-    fprintf(file_, "{\"dispatch\": %" PRIu64 ", \"program\": \"%" PRIx64 "\", \"workgroups\": [%u, %u, %u], \"workgroup_size\": [%u, %u, %u], ",
+    fprintf(file_,
+            "{\"dispatch\": %" PRIu64 ", \"program\": \"%" PRIx64
+            "\", \"workgroups\": [%u, %u, %u], \"workgroup_size\": [%u, %u, %u], ",
             number_, dispatch_.code, groups[0], groups[1], groups[2], size[0], size[1], size[2]);
-    fprintf(file_, "\"lanes\": %d, \"lds_bytes\": %u, \"vector_registers\": %u, \"instructions\": {", dispatch_.lanes, dispatch_.lds_bytes(),
-            dispatch_.vector_registers());
+    fprintf(file_, "\"lanes\": %d, \"lds_bytes\": %u, \"vector_registers\": %u, \"instructions\": {", dispatch_.lanes,
+            dispatch_.lds_bytes(), dispatch_.vector_registers());
     for (size_t k = 0; k < instructions_.size(); k++) {
         fprintf(file_, "\"%s\": %" PRIu64 ", ", kind_name(Kind(k)), instructions_[k]);
         total += instructions_[k];
     }
-    fprintf(file_, "\"total\": %" PRIu64 "}, \"longest_wave\": %" PRIu64 ", \"barriers\": %" PRIu64 ", ", total, longest_wave_, barriers_);
+    fprintf(file_, "\"total\": %" PRIu64 "}, \"longest_wave\": %" PRIu64 ", \"barriers\": %" PRIu64 ", ", total,
+            longest_wave_, barriers_);
     fprintf(file_, "\"active_lanes\": %.3f, \"lds_cycles\": %" PRIu64 ", \"lds_fewest_cycles\": %" PRIu64 ", ",
             double(active_lanes_) / double(std::max<uint64_t>(lane_slots_, 1)), shared_cycles_, shared_fewest_cycles_);
-    fprintf(file_, "\"requested_lines\": %" PRIu64 ", \"distinct_lines\": %zu, \"lane_bytes\": %" PRIu64 "}\n", requested_lines_, lines_.size(),
-            lane_bytes_);
+    fprintf(file_, "\"requested_lines\": %" PRIu64 ", \"distinct_lines\": %zu, \"lane_bytes\": %" PRIu64 "}\n",
+            requested_lines_, lines_.size(), lane_bytes_);
     fflush(file_);
 }
 

@@ -9,7 +9,7 @@
 namespace execute {
 
 class Counters {
-public:
+  public:
     Counters();
     bool is_on() const { return file_ != nullptr; }
     void begin_dispatch(const Dispatch &dispatch);
@@ -18,7 +18,7 @@ public:
     void end_workgroup(const Workgroup &group);
     void end_dispatch();
 
-private:
+  private:
     void count_shared(const Wave &wave, const Instruction &instruction);
     void count_memory(const Wave &wave, const Instruction &instruction);
 

@@ -15,15 +15,18 @@ void check_word(const Wave &wave, const Instruction &instruction, uint32_t index
     LdsWord &word = group.lds_words[index];
     const bool is_written_now = word.write_epoch == group.epoch && word.writer != wave.id;
     if (is_write) {
-        if (is_written_now) find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
+        if (is_written_now)
+            find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
         if (word.read_epoch == group.epoch && (word.readers & ~(1ull << wave.id)))
-            find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte", index * 4);
+            find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte",
+                 index * 4);
         word.write_epoch = group.epoch;
         word.writer = uint16_t(wave.id);
         word.is_written = true;
         return;
     }
-    if (is_written_now) find(wave, instruction, "LDS race: read, written by another wave with no barrier between, byte", index * 4);
+    if (is_written_now)
+        find(wave, instruction, "LDS race: read, written by another wave with no barrier between, byte", index * 4);
     if (!word.is_written) find(wave, instruction, "LDS is read where nobody wrote, byte", index * 4);
     if (word.read_epoch != group.epoch) word.readers = 0;
     word.read_epoch = group.epoch;
@@ -31,7 +34,8 @@ void check_word(const Wave &wave, const Instruction &instruction, uint32_t index
 }
 
 // Null beyond the workgroup's allocation.
-uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, uint32_t bytes, bool is_write, bool is_atomic = false) {
+uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, uint32_t bytes, bool is_write,
+            bool is_atomic = false) {
     auto &lds = wave.workgroup->lds;
     if (uint64_t(address) + bytes > lds.size()) {
         find(wave, instruction, "an access beyond the workgroup's LDS, byte", address);
@@ -39,7 +43,8 @@ uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, 
     }
     if (address % std::min(bytes, 4u)) find(wave, instruction, "LDS is misaligned, byte", address);
     if (settings().lds && !is_atomic)
-        for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++) check_word(wave, instruction, index, is_write);
+        for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++)
+            check_word(wave, instruction, index, is_write);
     return lds.data() + address;
 }
 
@@ -47,7 +52,8 @@ void note_load(Wave &wave, const Instruction &instruction, int registers) {
     wave.add_pending(Counter::shared, instruction, registers ? &instruction.operands[0] : nullptr, registers);
 }
 
-template <int words> void load(Wave &wave, const Instruction &instruction) {
+template <int words>
+void load(Wave &wave, const Instruction &instruction) {
     const uint32_t *addresses = wave.vectors[instruction.operands[1].index];
     const int destination = instruction.operands[0].index;
     for_each_lane(wave, [&](int lane) {
@@ -59,7 +65,8 @@ template <int words> void load(Wave &wave, const Instruction &instruction) {
     note_load(wave, instruction, words);
 }
 
-template <int words> void store(Wave &wave, const Instruction &instruction) {
+template <int words>
+void store(Wave &wave, const Instruction &instruction) {
     const int data = instruction.operands[1].index;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
@@ -69,24 +76,28 @@ template <int words> void store(Wave &wave, const Instruction &instruction) {
     note_load(wave, instruction, 0);
 }
 
-template <int words, uint32_t scale> void load_two(Wave &wave, const Instruction &instruction) {
+template <int words, uint32_t scale>
+void load_two(Wave &wave, const Instruction &instruction) {
     const int destination = instruction.operands[0].index;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[1].index][lane];
         uint32_t values[2 * words] = {};
         for (int half = 0; half < 2; half++)
-            if (const uint8_t *host = at(wave, instruction, address + instruction.offsets[half] * scale, words * 4, false))
+            if (const uint8_t *host =
+                    at(wave, instruction, address + instruction.offsets[half] * scale, words * 4, false))
                 memcpy(values + half * words, host, words * 4);
         for (int k = 0; k < 2 * words; k++) wave.vectors[destination + k][lane] = values[k];
     });
     note_load(wave, instruction, 2 * words);
 }
 
-template <int words, uint32_t scale> void store_two(Wave &wave, const Instruction &instruction) {
+template <int words, uint32_t scale>
+void store_two(Wave &wave, const Instruction &instruction) {
     for_each_lane(wave, [&](int lane) {
         for (int half = 0; half < 2; half++) {
             const int data = instruction.operands[size_t(1 + half)].index;
-            const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offsets[half] * scale;
+            const uint32_t address =
+                wave.vectors[instruction.operands[0].index][lane] + instruction.offsets[half] * scale;
             uint8_t *host = at(wave, instruction, address, words * 4, true);
             for (int k = 0; host && k < words; k++) memcpy(host + 4 * k, &wave.vectors[data + k][lane], 4);
         }
@@ -94,18 +105,21 @@ template <int words, uint32_t scale> void store_two(Wave &wave, const Instructio
     note_load(wave, instruction, 0);
 }
 
-template <class Small, Half half> void load_small(Wave &wave, const Instruction &instruction) {
+template <class Small, Half half>
+void load_small(Wave &wave, const Instruction &instruction) {
     const Operand &destination = instruction.operands[0];
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[1].index][lane] + instruction.offset;
         Small value = 0;
-        if (const uint8_t *host = at(wave, instruction, address, sizeof value, false)) memcpy(&value, host, sizeof value);
+        if (const uint8_t *host = at(wave, instruction, address, sizeof value, false))
+            memcpy(&value, host, sizeof value);
         put_small(wave.vectors[destination.index][lane], uint32_t(value), destination, half);
     });
     note_load(wave, instruction, 1);
 }
 
-template <class Small, bool upper> void store_small(Wave &wave, const Instruction &instruction) {
+template <class Small, bool upper>
+void store_small(Wave &wave, const Instruction &instruction) {
     const Operand &data = instruction.operands[1];
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
@@ -116,7 +130,8 @@ template <class Small, bool upper> void store_small(Wave &wave, const Instructio
     note_load(wave, instruction, 0);
 }
 
-template <auto operation, bool returns> void atomic(Wave &wave, const Instruction &instruction) {
+template <auto operation, bool returns>
+void atomic(Wave &wave, const Instruction &instruction) {
     const size_t first = returns ? 1 : 0;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[first].index][lane] + instruction.offset;
@@ -143,7 +158,8 @@ void permute_backward(Wave &wave, const Instruction &instruction) {
     const uint64_t exec = wave.exec();
     Lanes result;
     for_each_lane(wave, [&](int lane) {
-        const int from = crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
+        const int from =
+            crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
         result[lane] = exec >> from & 1 ? wave.vectors[instruction.operands[2].index][from] : 0;
     });
     for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
@@ -153,7 +169,8 @@ void permute_backward(Wave &wave, const Instruction &instruction) {
 void permute_forward(Wave &wave, const Instruction &instruction) {
     Lanes result = {};
     for_each_lane(wave, [&](int lane) {
-        const int to = crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
+        const int to =
+            crossbar_lane(wave, wave.vectors[instruction.operands[1].index][lane] + instruction.offset, lane);
         result[to] = wave.vectors[instruction.operands[2].index][lane];
     });
     for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
@@ -165,15 +182,18 @@ void swizzle(Wave &wave, const Instruction &instruction) {
     const uint64_t exec = wave.exec();
     Lanes result;
     for_each_lane(wave, [&](int lane) {
-        const int from = offset & 0x8000 ? (lane & ~3) | int(offset >> (2 * (lane & 3)) & 3)
-                                         : (lane & 32) | int(((uint32_t(lane) & offset & 31) | (offset >> 5 & 31)) ^ (offset >> 10 & 31));
+        const int from =
+            offset & 0x8000
+                ? (lane & ~3) | int(offset >> (2 * (lane & 3)) & 3)
+                : (lane & 32) | int(((uint32_t(lane) & offset & 31) | (offset >> 5 & 31)) ^ (offset >> 10 & 31));
         result[lane] = exec >> from & 1 ? wave.vectors[instruction.operands[1].index][from] : 0;
     });
     for_each_lane(wave, [&](int lane) { wave.vectors[instruction.operands[0].index][lane] = result[lane]; });
     note_load(wave, instruction, 1);
 }
 
-#define ATOMIC(name, type, operation) {"ds_" name "_" type, atomic<operation, false>}, {"ds_" name "_rtn_" type, atomic<operation, true>}
+#define ATOMIC(name, type, operation)                                                                                  \
+    {"ds_" name "_" type, atomic<operation, false>}, { "ds_" name "_rtn_" type, atomic<operation, true> }
 
 constexpr Entry kEntries[] = {
     {"ds_load_b32", load<1>},

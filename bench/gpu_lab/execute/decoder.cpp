@@ -39,15 +39,16 @@ void *disassembler(int lanes) {
     static void *contexts[2];
     void *&context = contexts[lanes == 64];
     if (!context && initialised)
-        context = LLVMCreateDisasmCPUFeatures("amdgcn-mesa-mesa3d", settings().processor.c_str(), features(lanes).c_str(), nullptr,
-                                              0, nullptr, nullptr);
+        context = LLVMCreateDisasmCPUFeatures("amdgcn-mesa-mesa3d", settings().processor.c_str(),
+                                              features(lanes).c_str(), nullptr, 0, nullptr, nullptr);
     if (!context) stop("LLVM has no disassembler for " + settings().processor);
     return context;
 }
 
 void disassemble(Code &code, uint64_t address, int lanes) {
     char text[kTextBytes];
-    code.length = LLVMDisasmInstruction(disassembler(lanes), code.bytes.data(), code.bytes.size(), address, text, sizeof text);
+    code.length =
+        LLVMDisasmInstruction(disassembler(lanes), code.bytes.data(), code.bytes.size(), address, text, sizeof text);
     code.text = code.length ? text : "";
 }
 
@@ -98,7 +99,8 @@ Code read_code(uint64_t address, int lanes) {
     char line[80];
     uint32_t words[2];
     memcpy(words, code.bytes.data(), sizeof words);
-    snprintf(line, sizeof line, "LLVM does not know the instruction %08x %08x of %s", words[0], words[1], settings().processor.c_str());
+    snprintf(line, sizeof line, "LLVM does not know the instruction %08x %08x of %s", words[0], words[1],
+             settings().processor.c_str());
     stop(line);
 }
 
@@ -106,7 +108,8 @@ Code read_code(uint64_t address, int lanes) {
 void set_mixed_literal(Instruction &instruction) {
     if (instruction.name.find("fma_mix") == std::string::npos || instruction.length != 12) return;
     for (Operand &operand : instruction.operands)
-        if (operand.source == Source::constant && !operand.is_float && operand.constant > 64 && int32_t(operand.constant) > 0) {
+        if (operand.source == Source::constant && !operand.is_float && operand.constant > 64 &&
+            int32_t(operand.constant) > 0) {
             uint32_t literal;
             memcpy(&literal, instruction.code.data() + 8, sizeof literal);
             operand.constant = literal;

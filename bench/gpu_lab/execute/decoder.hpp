@@ -9,7 +9,7 @@
 namespace execute {
 
 class Program {
-public:
+  public:
     Program(uint64_t base, int lanes) : base_(base), lanes_(lanes) {}
     // Ends the executing program if the instruction is not known.
     const Instruction &at(uint64_t address) {
@@ -20,7 +20,7 @@ public:
     bool matches_memory() const; // of all that was decoded
     uint64_t base() const { return base_; }
 
-private:
+  private:
     const Instruction &decode(uint64_t address, size_t index);
     uint64_t base_;
     int lanes_;

@@ -24,14 +24,15 @@ std::mt19937_64 &generator() {
     return result;
 }
 
-template <class T> void arrange(std::vector<T> &items) {
+template <class T>
+void arrange(std::vector<T> &items) {
     if (settings().order == Order::reversed) std::reverse(items.begin(), items.end());
     if (settings().order == Order::random) std::shuffle(items.begin(), items.end(), generator());
 }
 
 // f32's denormals are flushed where the program's mode says so.
 class FloatMode {
-public:
+  public:
     explicit FloatMode(uint32_t resources) : before_(_mm_getcsr()) {
         const uint32_t mode = resources >> 12 & 255;
         if (mode & 15) stop("a program does not round to nearest, which is not known here");
@@ -39,7 +40,7 @@ public:
     }
     ~FloatMode() { _mm_setcsr(before_); }
 
-private:
+  private:
     unsigned before_;
 };
 
@@ -57,8 +58,10 @@ void execute_dual(Wave &wave, const Instruction &first) {
 }
 
 class WorkgroupRun {
-public:
-    WorkgroupRun(const Dispatch &dispatch, Program &program) : dispatch_(dispatch), program_(program) { group_.lds.resize(dispatch.lds_bytes()); }
+  public:
+    WorkgroupRun(const Dispatch &dispatch, Program &program) : dispatch_(dispatch), program_(program) {
+        group_.lds.resize(dispatch.lds_bytes());
+    }
 
     void run(uint64_t index) {
         begin(index);
@@ -74,7 +77,7 @@ public:
         counters().end_workgroup(group_);
     }
 
-private:
+  private:
     void begin(uint64_t index) {
         const auto &groups = dispatch_.groups;
         const std::array<uint32_t, 3> place = {uint32_t(index % groups[0]), uint32_t(index / groups[0] % groups[1]),
@@ -181,11 +184,15 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
         const Instruction &instruction = program.at(wave.pc);
         wave.pc = instruction.next;
         wave.executed++;
-        if (instruction.kind == Kind::wait) wave.wait(instruction);
-        else if (checks_waits && wave.pending_registers) wave.check_pending(instruction);
+        if (instruction.kind == Kind::wait)
+            wave.wait(instruction);
+        else if (checks_waits && wave.pending_registers)
+            wave.check_pending(instruction);
         if (counts) counters().count(wave, instruction);
-        if (instruction.kind == Kind::dual) execute_dual(wave, instruction);
-        else instruction.execute(wave, instruction);
+        if (instruction.kind == Kind::dual)
+            execute_dual(wave, instruction);
+        else
+            instruction.execute(wave, instruction);
         if (instruction.ends) wave.done = true;
         if (instruction.is_barrier) wave.waits_at_barrier = true;
         if (instruction.ends || instruction.is_barrier || n == most_instructions) return;

@@ -8,8 +8,9 @@ namespace execute {
 // What the command processor's registers and the packet say.
 struct Dispatch {
     uint64_t code = 0;
-    int lanes = 64;                       // of a wave
-    std::array<uint32_t, 3> groups{}, first_group{}, group_size{}, last_size{}; // last_size: of the last group in each dimension
+    int lanes = 64; // of a wave
+    std::array<uint32_t, 3> groups{}, first_group{}, group_size{},
+        last_size{}; // last_size: of the last group in each dimension
     std::array<uint32_t, 16> user_data{};
     uint32_t resources[2] = {}; // COMPUTE_PGM_RSRC1 and 2
 

@@ -80,10 +80,14 @@ json answer(const json &problem) {
     while (!wave->done) run_wave(program(kCodeAddress, lanes), *wave, 0);
     _mm_setcsr(mode);
 
-    json result = {{"scc", wave->scc}, {"exec", wave->exec()}, {"vcc", wave->mask(kVcc)}, {"findings", findings() - findings_before}};
+    json result = {{"scc", wave->scc},
+                   {"exec", wave->exec()},
+                   {"vcc", wave->mask(kVcc)},
+                   {"findings", findings() - findings_before}};
     for (const int index : problem.value("want_v", std::vector<int>()))
         result["v"][std::to_string(index)] = std::vector<uint32_t>(wave->vectors[index], wave->vectors[index] + lanes);
-    for (const int index : problem.value("want_s", std::vector<int>())) result["s"][std::to_string(index)] = wave->scalars[index];
+    for (const int index : problem.value("want_s", std::vector<int>()))
+        result["s"][std::to_string(index)] = wave->scalars[index];
     if (!bytes.empty()) result["memory"] = words_of(bytes);
     if (!group.lds.empty()) result["lds"] = words_of(group.lds);
     return result;

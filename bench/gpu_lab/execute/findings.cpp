@@ -34,8 +34,9 @@ void find(const Wave &wave, const Instruction &instruction, const char *what, ui
     if (found++ == 0) atexit(fail_at_exit);
     if (!told.insert(current_program + what + instruction.text + std::to_string(instruction.address)).second) return;
     const auto &id = wave.workgroup->id;
-    fprintf(stderr, "execute: %s: %s %" PRIu64 "%s%s, wave %d of workgroup %u,%u,%u, at %" PRIx64 ":%s\n", current_program.c_str(),
-            what, value, *detail ? " " : "", detail, wave.id, id[0], id[1], id[2], instruction.address, instruction.text.c_str());
+    fprintf(stderr, "execute: %s: %s %" PRIu64 "%s%s, wave %d of workgroup %u,%u,%u, at %" PRIx64 ":%s\n",
+            current_program.c_str(), what, value, *detail ? " " : "", detail, wave.id, id[0], id[1], id[2],
+            instruction.address, instruction.text.c_str());
 }
 
 void stop(const std::string &line) {

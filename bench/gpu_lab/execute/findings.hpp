@@ -9,7 +9,8 @@ struct Wave;
 struct Instruction;
 
 // Notes a finding: its first occurrence at an instruction is a line on standard error, and the program fails at its end.
-void find(const Wave &wave, const Instruction &instruction, const char *what, uint64_t value = 0, const char *detail = "");
+void find(const Wave &wave, const Instruction &instruction, const char *what, uint64_t value = 0,
+          const char *detail = "");
 
 // Names the program whose instructions the next findings are of.
 void set_current_program(std::string name);

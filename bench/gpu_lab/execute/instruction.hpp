@@ -15,7 +15,15 @@ using Execute = void (*)(Wave &, const Instruction &);
 enum Generation : int { kGcn4 = 8, kGcn5 = 9, kRdna2 = 10, kRdna3 = 11, kRdna4 = 12 };
 
 // Scalar registers beyond s105 have these indices in every generation here.
-enum ScalarRegister : uint16_t { kVcc = 106, kTrap = 108, kNull = 124, kM0 = 125, kExec = 126, kScc = 128, kFlatScratch = 130 };
+enum ScalarRegister : uint16_t {
+    kVcc = 106,
+    kTrap = 108,
+    kNull = 124,
+    kM0 = 125,
+    kExec = 126,
+    kScc = 128,
+    kFlatScratch = 130
+};
 
 enum class Source : uint8_t { none, vector, scalar, constant };
 
@@ -34,14 +42,48 @@ struct Operand {
 
 // Data-parallel primitives: from which lane source 0 is read.
 enum class LaneMove : uint8_t {
-    none, quad, shift_left, shift_right, rotate, mirror, half_mirror, broadcast_15, broadcast_31, share, xor_mask, eight
+    none,
+    quad,
+    shift_left,
+    shift_right,
+    rotate,
+    mirror,
+    half_mirror,
+    broadcast_15,
+    broadcast_31,
+    share,
+    xor_mask,
+    eight
 };
 
-enum class Counter : uint8_t { loads, stores, shared, scalar, count }; // vmcnt, vscnt, lgkmcnt, kmcnt and their successors
+enum class Counter : uint8_t {
+    loads,
+    stores,
+    shared,
+    scalar,
+    count
+}; // vmcnt, vscnt, lgkmcnt, kmcnt and their successors
 
 enum class Kind : uint8_t {
-    vector, dual, transcendental, packed, matrix, slow, scalar, scalar_load, load, store, atomic, scratch, shared, lanes, barrier,
-    wait, branch, hint, count
+    vector,
+    dual,
+    transcendental,
+    packed,
+    matrix,
+    slow,
+    scalar,
+    scalar_load,
+    load,
+    store,
+    atomic,
+    scratch,
+    shared,
+    lanes,
+    barrier,
+    wait,
+    branch,
+    hint,
+    count
 };
 const char *kind_name(Kind kind);
 
@@ -67,7 +109,7 @@ struct Instruction {
     uint8_t row_mask = 15, bank_mask = 15;
     bool bound_control = false, fetch_inactive = false;
 
-    bool is_sub_dword = false;                // SDWA
+    bool is_sub_dword = false;                 // SDWA
     std::array<uint8_t, 3> select = {6, 6, 6}; // of the destination and two sources: a byte, 4 or 5 a word, 6 the whole
     enum class Unused : uint8_t { zeros, sign, preserve } unused = Unused::zeros;
     uint8_t first_source = 1; // operands before are written

@@ -23,35 +23,63 @@ void replace(string &name, const Rename &rename) {
 
 // RDNA 3 names memory's accesses by bits.
 constexpr Rename kMemory[] = {
-    {"dwordx16", "b512"}, {"dwordx8", "b256"}, {"dwordx4", "b128"}, {"dwordx3", "b96"}, {"dwordx2", "b64"}, {"dword", "b32"},
-    {"short_d16_hi", "d16_hi_b16"}, {"short_d16", "d16_b16"}, {"byte_d16_hi", "d16_hi_b8"},
+    {"dwordx16", "b512"},
+    {"dwordx8", "b256"},
+    {"dwordx4", "b128"},
+    {"dwordx3", "b96"},
+    {"dwordx2", "b64"},
+    {"dword", "b32"},
+    {"short_d16_hi", "d16_hi_b16"},
+    {"short_d16", "d16_b16"},
+    {"byte_d16_hi", "d16_hi_b8"},
 };
 constexpr Rename kLoads[] = {{"ubyte_d16", "d16_u8"}, {"sbyte_d16", "d16_i8"}, {"ubyte", "u8"},
                              {"sbyte", "i8"},         {"ushort", "u16"},       {"sshort", "i16"}};
 constexpr Rename kStores[] = {{"_byte", "_b8"}, {"_short", "_b16"}};
-constexpr Rename kAtomics[] = {{"_add", "_add_u32"},    {"_sub", "_sub_u32"},         {"_and", "_and_b32"},  {"_or", "_or_b32"},
-                               {"_xor", "_xor_b32"},    {"_cmpswap", "_cmpswap_b32"}, {"_swap", "_swap_b32"}, {"_smin", "_min_i32"},
-                               {"_smax", "_max_i32"},   {"_umin", "_min_u32"},        {"_umax", "_max_u32"}};
+constexpr Rename kAtomics[] = {{"_add", "_add_u32"},   {"_sub", "_sub_u32"},  {"_and", "_and_b32"},
+                               {"_or", "_or_b32"},     {"_xor", "_xor_b32"},  {"_cmpswap", "_cmpswap_b32"},
+                               {"_swap", "_swap_b32"}, {"_smin", "_min_i32"}, {"_smax", "_max_i32"},
+                               {"_umin", "_min_u32"},  {"_umax", "_max_u32"}};
 constexpr Rename kDataShare[] = {
-    {"ds_read2st64_", "ds_load_2addr_stride64_"}, {"ds_write2st64_", "ds_store_2addr_stride64_"}, {"ds_read2_", "ds_load_2addr_"},
-    {"ds_write2_", "ds_store_2addr_"}, {"ds_read_", "ds_load_"}, {"ds_write_", "ds_store_"},
+    {"ds_read2st64_", "ds_load_2addr_stride64_"},
+    {"ds_write2st64_", "ds_store_2addr_stride64_"},
+    {"ds_read2_", "ds_load_2addr_"},
+    {"ds_write2_", "ds_store_2addr_"},
+    {"ds_read_", "ds_load_"},
+    {"ds_write_", "ds_store_"},
 };
-constexpr Rename kScalar[] = {{"_andn2", "_and_not1"}, {"_orn2", "_or_not1"}, {"s_ff1_i32", "s_ctz_i32"}, {"s_flbit_i32_b", "s_clz_i32_u"}};
+constexpr Rename kScalar[] = {
+    {"_andn2", "_and_not1"}, {"_orn2", "_or_not1"}, {"s_ff1_i32", "s_ctz_i32"}, {"s_flbit_i32_b", "s_clz_i32_u"}};
 constexpr Rename kVector[] = {
-    {"v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"}, {"v_max_num_", "v_max_"}, {"v_min_num_", "v_min_"},
-    {"v_pk_max_num_", "v_pk_max_"}, {"v_pk_min_num_", "v_pk_min_"}, {"v_max3_num_", "v_max3_"}, {"v_min3_num_", "v_min3_"},
-    {"v_med3_num_", "v_med3_"}, {"v_dual_max_num_", "v_dual_max_"}, {"v_dual_min_num_", "v_dual_min_"},
-    {"v_minmax_num_", "v_minmax_"}, {"v_maxmin_num_", "v_maxmin_"},
+    {"v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"},
+    {"v_max_num_", "v_max_"},
+    {"v_min_num_", "v_min_"},
+    {"v_pk_max_num_", "v_pk_max_"},
+    {"v_pk_min_num_", "v_pk_min_"},
+    {"v_max3_num_", "v_max3_"},
+    {"v_min3_num_", "v_min3_"},
+    {"v_med3_num_", "v_med3_"},
+    {"v_dual_max_num_", "v_dual_max_"},
+    {"v_dual_min_num_", "v_dual_min_"},
+    {"v_minmax_num_", "v_minmax_"},
+    {"v_maxmin_num_", "v_maxmin_"},
 };
 constexpr Rename kRdna4Scalar[] = {
-    {"s_add_co_u32", "s_add_u32"}, {"s_sub_co_u32", "s_sub_u32"}, {"s_add_co_ci_u32", "s_addc_u32"}, {"s_sub_co_ci_u32", "s_subb_u32"},
-    {"s_add_co_i32", "s_add_i32"}, {"s_sub_co_i32", "s_sub_i32"}, {"s_addk_co_i32", "s_addk_i32"},
+    {"s_add_co_u32", "s_add_u32"},     {"s_sub_co_u32", "s_sub_u32"}, {"s_add_co_ci_u32", "s_addc_u32"},
+    {"s_sub_co_ci_u32", "s_subb_u32"}, {"s_add_co_i32", "s_add_i32"}, {"s_sub_co_i32", "s_sub_i32"},
+    {"s_addk_co_i32", "s_addk_i32"},
 };
 // GCN 4's additions all write a carry; later ones say so.
-constexpr Rename kGcn4Vector[] = {{"v_add_u32", "v_add_co_u32"}, {"v_sub_u32", "v_sub_co_u32"}, {"v_subrev_u32", "v_subrev_co_u32"},
-                                  {"v_addc_u32", "v_add_co_ci_u32"}, {"v_subb_u32", "v_sub_co_ci_u32"}};
-constexpr Rename kLaterVector[] = {{"v_add_u32", "v_add_nc_u32"}, {"v_sub_u32", "v_sub_nc_u32"}, {"v_subrev_u32", "v_subrev_nc_u32"},
-                                   {"v_addc_co_u32", "v_add_co_ci_u32"}, {"v_subb_co_u32", "v_sub_co_ci_u32"}};
+constexpr Rename kGcn4Vector[] = {{"v_add_u32", "v_add_co_u32"},
+                                  {"v_sub_u32", "v_sub_co_u32"},
+                                  {"v_subrev_u32", "v_subrev_co_u32"},
+                                  {"v_addc_u32", "v_add_co_ci_u32"},
+                                  {"v_subb_u32", "v_sub_co_ci_u32"}};
+constexpr Rename kLaterVector[] = {{"v_add_u32", "v_add_nc_u32"},
+                                   {"v_sub_u32", "v_sub_nc_u32"},
+                                   {"v_subrev_u32", "v_subrev_nc_u32"},
+                                   {"v_addc_co_u32", "v_add_co_ci_u32"},
+                                   {"v_subb_co_u32", "v_sub_co_ci_u32"}};
 constexpr Rename kShortVector[] = {{"v_add_u16", "v_add_nc_u16"}, {"v_sub_u16", "v_sub_nc_u16"}};
 
 void rename_memory(string &name) {
@@ -109,20 +137,24 @@ Kind vector_kind(const string &name) {
     for (const char *prefix : {"v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_", "v_s_"})
         if (begins(name, prefix)) return Kind::transcendental;
     if (begins(name, "v_pk_") || has(name, "_dot2") || has(name, "_dot4") || has(name, "fma_mix")) return Kind::packed;
-    if (begins(name, "v_mul_lo_u32") || begins(name, "v_mul_hi_") || has(name, "_u64_u32") || has(name, "_f64")) return Kind::slow;
+    if (begins(name, "v_mul_lo_u32") || begins(name, "v_mul_hi_") || has(name, "_u64_u32") || has(name, "_f64"))
+        return Kind::slow;
     return Kind::vector;
 }
 
 bool is_hint(const string &name) {
-    for (const char *prefix : {"s_nop", "s_delay", "s_clause", "s_endpgm", "s_setprio", "s_set_inst", "s_inst_prefetch", "s_sendmsg", "s_code", "s_sleep",
-                               "s_wait_alu", "s_prefetch", "s_barrier_signal", "s_version", "buffer_gl",
-                               "buffer_wb", "global_inv", "global_wb", "s_dcache", "s_icache", "s_gl1", "v_nop"})
+    for (const char *prefix :
+         {"s_nop",     "s_delay",   "s_clause",   "s_endpgm",   "s_setprio",  "s_set_inst",       "s_inst_prefetch",
+          "s_sendmsg", "s_code",    "s_sleep",    "s_wait_alu", "s_prefetch", "s_barrier_signal", "s_version",
+          "buffer_gl", "buffer_wb", "global_inv", "global_wb",  "s_dcache",   "s_icache",         "s_gl1",
+          "v_nop"})
         if (begins(name, prefix)) return true;
     return false;
 }
 
 Kind scalar_kind(const string &name) {
-    if (begins(name, "s_load") || begins(name, "s_buffer_load") || begins(name, "s_memtime") || begins(name, "s_memrealtime"))
+    if (begins(name, "s_load") || begins(name, "s_buffer_load") || begins(name, "s_memtime") ||
+        begins(name, "s_memrealtime"))
         return Kind::scalar_load;
     if (begins(name, "s_barrier")) return Kind::barrier;
     if (begins(name, "s_wait")) return Kind::wait;
@@ -147,8 +179,17 @@ uint8_t access_bytes(const string &name) {
         const char *part;
         uint8_t bytes;
     };
-    for (const Width &width : {Width{"b512", 64}, {"b256", 32}, {"b128", 16}, {"b96", 12}, {"b64", 8}, {"_u8", 1}, {"_i8", 1},
-                               {"_b8", 1}, {"u16", 2}, {"i16", 2}, {"b16", 2}})
+    for (const Width &width : {Width{"b512", 64},
+                               {"b256", 32},
+                               {"b128", 16},
+                               {"b96", 12},
+                               {"b64", 8},
+                               {"_u8", 1},
+                               {"_i8", 1},
+                               {"_b8", 1},
+                               {"u16", 2},
+                               {"i16", 2},
+                               {"b16", 2}})
         if (has(name, width.part)) return width.bytes;
     return 4;
 }
@@ -186,7 +227,9 @@ void read_wait(Instruction &instruction) {
 void set_memory_operands(Instruction &instruction) {
     const string &name = instruction.name;
     const auto set = [&](int result, int data, int address, int base) {
-        const auto index = [&](int k) { return k < 0 || k >= instruction.operand_count ? Instruction::kNoOperand : uint8_t(k); };
+        const auto index = [&](int k) {
+            return k < 0 || k >= instruction.operand_count ? Instruction::kNoOperand : uint8_t(k);
+        };
         instruction.memory_result = index(result), instruction.memory_data = index(data);
         instruction.memory_address = index(address), instruction.memory_base = index(base);
     };
@@ -216,8 +259,9 @@ void classify(Instruction &instruction) {
 }
 
 const char *kind_name(Kind kind) {
-    static constexpr const char *kNames[] = {"vector", "dual", "transcendental", "packed", "matrix", "slow", "scalar", "scalar_load",
-                                             "load", "store", "atomic", "scratch", "shared", "lanes", "barrier", "wait", "branch", "hint"};
+    static constexpr const char *kNames[] = {"vector", "dual",        "transcendental", "packed", "matrix", "slow",
+                                             "scalar", "scalar_load", "load",           "store",  "atomic", "scratch",
+                                             "shared", "lanes",       "barrier",        "wait",   "branch", "hint"};
     static_assert(std::size(kNames) == size_t(Kind::count));
     return kNames[size_t(kind)];
 }

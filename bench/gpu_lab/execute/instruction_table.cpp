@@ -10,9 +10,9 @@ using Table = std::unordered_map<std::string, Execute>;
 
 Table make_table() {
     Table table;
-    for (const auto entries : {scalar_instructions(), scalar_memory_instructions(), vector_instructions(), compare_instructions(), class_instructions(),
-                               packed_instructions(), matrix_instructions(), data_share_instructions(),
-                               vector_memory_instructions()})
+    for (const auto entries : {scalar_instructions(), scalar_memory_instructions(), vector_instructions(),
+                               compare_instructions(), class_instructions(), packed_instructions(),
+                               matrix_instructions(), data_share_instructions(), vector_memory_instructions()})
         for (const Entry &entry : entries) table[entry.name] = entry.execute;
     return table;
 }

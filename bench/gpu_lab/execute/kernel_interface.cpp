@@ -20,7 +20,13 @@ namespace execute {
 namespace {
 
 // Requests of the kernel's amdgpu driver, by number; their structures as its header has them.
-enum Request : uint32_t { kCloseBuffer = 0x09, kCreateBuffer = 0x40, kMapBuffer = 0x41, kSubmit = 0x44, kMapAddress = 0x48 };
+enum Request : uint32_t {
+    kCloseBuffer = 0x09,
+    kCreateBuffer = 0x40,
+    kMapBuffer = 0x41,
+    kSubmit = 0x44,
+    kMapAddress = 0x48
+};
 constexpr uint32_t kOperationMap = 1, kOperationUnmap = 2, kOperationClear = 3, kOperationReplace = 4;
 constexpr uint64_t kCreatedCleared = 1 << 3;
 constexpr uint32_t kCommandsChunk = 1, kLastEngineOfShaders = 1;
@@ -99,7 +105,8 @@ void close_buffer(int file, uint32_t handle) {
     if (found == buffers.end()) return;
     const Buffer &buffer = found->second;
     for (const auto &[address, bytes] : buffer.addresses)
-        if (memory().at(address, 1) >= buffer.host && memory().at(address, 1) < buffer.host + buffer.bytes) unmap(address, bytes);
+        if (memory().at(address, 1) >= buffer.host && memory().at(address, 1) < buffer.host + buffer.bytes)
+            unmap(address, bytes);
     if (buffer.host) munmap(buffer.host, buffer.bytes);
     buffers.erase(found);
 }

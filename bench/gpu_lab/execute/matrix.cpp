@@ -28,7 +28,10 @@ struct Layout {
     }
 };
 
-template <bool is_bfloat> float to_float(uint32_t bits) { return is_bfloat ? bfloat_to_float(bits) : half_to_float(bits & 0xffff); }
+template <bool is_bfloat>
+float to_float(uint32_t bits) {
+    return is_bfloat ? bfloat_to_float(bits) : half_to_float(bits & 0xffff);
+}
 
 uint32_t half_of(uint32_t bits, bool high) { return high ? bits >> 16 : bits & 0xffff; }
 
@@ -43,7 +46,8 @@ void check_copies(const Wave &wave, const Instruction &instruction) {
             }
 }
 
-template <bool is_bfloat> void load_source(const Wave &wave, const Instruction &instruction, int k, Layout layout, Matrix &rows) {
+template <bool is_bfloat>
+void load_source(const Wave &wave, const Instruction &instruction, int k, Layout layout, Matrix &rows) {
     const int first = instruction.operands[size_t(1 + k)].index;
     for (int lane = 0; lane < layout.source_lanes(); lane++)
         for (int element = 0; element < layout.source_elements(); element++) {
@@ -84,7 +88,8 @@ void store_result(Wave &wave, const Instruction &instruction, Layout layout, int
     target = high ? (target & 0xffff) | bits << 16 : (target & 0xffff0000) | bits;
 }
 
-template <bool is_bfloat, bool is_short> void multiply(Wave &wave, const Instruction &instruction) {
+template <bool is_bfloat, bool is_short>
+void multiply(Wave &wave, const Instruction &instruction) {
     const Layout layout{wave.generation >= kRdna4, wave.lanes == 64};
     if (wave.exec() != wave.all_lanes()) find(wave, instruction, "a matrix product with lanes off, exec", wave.exec());
     if (!layout.is_rdna4) check_copies(wave, instruction);
@@ -93,7 +98,8 @@ template <bool is_bfloat, bool is_short> void multiply(Wave &wave, const Instruc
     load_source<is_bfloat>(wave, instruction, 1, layout, b); // by columns
     const auto for_each_element = [&](auto function) {
         for (int element = 0; element < layout.result_registers(); element++)
-            for (int lane = 0; lane < wave.lanes; lane++) function(element, lane, layout.result_row(lane, element), lane % 16);
+            for (int lane = 0; lane < wave.lanes; lane++)
+                function(element, lane, layout.result_row(lane, element), lane % 16);
     };
     for_each_element([&](int element, int lane, int row, int column) {
         result[row][column] = load_sum<is_bfloat, is_short>(wave, instruction, layout, element, lane);

@@ -6,7 +6,7 @@
 namespace execute {
 
 class MemoryMap {
-public:
+  public:
     // host stays the caller's; what lay at these addresses is replaced.
     void map(uint64_t address, uint64_t bytes, uint8_t *host);
     void unmap(uint64_t address, uint64_t bytes);
@@ -19,7 +19,7 @@ public:
     }
     static uint64_t canonical(uint64_t address) { return address & 0xffffffffffffull; }
 
-private:
+  private:
     struct Range {
         uint64_t begin, end;
         uint8_t *host;

@@ -45,12 +45,15 @@ bool is_ordered(const Access &access, const Wave &wave) {
     return access.wave == wave.id || access.epoch < wave.workgroup->epoch;
 }
 
-Access access_of(const Wave &wave) { return {dispatch, wave.workgroup->number, wave.workgroup->epoch, uint16_t(wave.id)}; }
+Access access_of(const Wave &wave) {
+    return {dispatch, wave.workgroup->number, wave.workgroup->epoch, uint16_t(wave.id)};
+}
 
 void touch_word(const Wave &wave, const Instruction &instruction, uint64_t index, bool is_write) {
     Word &word = word_at(index);
     if (!is_ordered(word.write, wave))
-        find(wave, instruction, is_write ? "memory race: written twice, unordered, at" : "memory race: read, unordered after a write, at",
+        find(wave, instruction,
+             is_write ? "memory race: written twice, unordered, at" : "memory race: read, unordered after a write, at",
              index * 4, word.write.dispatch == dispatch ? "in a dispatch" : "between dispatches without a barrier");
     if (is_write) {
         const bool is_own = !word.has_many_readers && is_ordered(word.read, wave);
@@ -74,12 +77,14 @@ void note_barrier_between_dispatches() { done_dispatch = dispatch; }
 void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, bool is_write) {
     if (!settings().memory || bytes < 4) return; // smaller accesses of neighbours share a word
     address = MemoryMap::canonical(address);
-    for (uint64_t index = address / 4; index < (address + bytes + 3) / 4; index++) touch_word(wave, instruction, index, is_write);
+    for (uint64_t index = address / 4; index < (address + bytes + 3) / 4; index++)
+        touch_word(wave, instruction, index, is_write);
 }
 
 void forget_races(uint64_t address, uint64_t bytes) {
     address = MemoryMap::canonical(address);
-    for (uint64_t number = address / 4 / kPageWords; number <= (address + bytes) / 4 / kPageWords; number++) pages.erase(number);
+    for (uint64_t number = address / 4 / kPageWords; number <= (address + bytes) / 4 / kPageWords; number++)
+        pages.erase(number);
     last_number = ~0ull;
 }
 

@@ -40,18 +40,30 @@ namespace {
 int source_lane(const Instruction &instruction, int lane) { // -1: none
     const int row = lane & ~15, in_row = lane & 15, by = int(instruction.move_by);
     switch (instruction.move) {
-    case LaneMove::none: return lane;
-    case LaneMove::quad: return (lane & ~3) + instruction.permutation[size_t(lane & 3)];
-    case LaneMove::eight: return (lane & ~7) + instruction.permutation[size_t(lane & 7)];
-    case LaneMove::shift_left: return in_row + by < 16 ? lane + by : -1;
-    case LaneMove::shift_right: return in_row - by >= 0 ? lane - by : -1;
-    case LaneMove::rotate: return row + ((in_row - by) & 15);
-    case LaneMove::mirror: return row + 15 - in_row;
-    case LaneMove::half_mirror: return (lane & ~7) + 7 - (lane & 7);
-    case LaneMove::broadcast_15: return row ? row - 1 : -1;
-    case LaneMove::broadcast_31: return lane >= 32 ? 31 : -1;
-    case LaneMove::share: return row + by;
-    case LaneMove::xor_mask: return lane ^ by;
+    case LaneMove::none:
+        return lane;
+    case LaneMove::quad:
+        return (lane & ~3) + instruction.permutation[size_t(lane & 3)];
+    case LaneMove::eight:
+        return (lane & ~7) + instruction.permutation[size_t(lane & 7)];
+    case LaneMove::shift_left:
+        return in_row + by < 16 ? lane + by : -1;
+    case LaneMove::shift_right:
+        return in_row - by >= 0 ? lane - by : -1;
+    case LaneMove::rotate:
+        return row + ((in_row - by) & 15);
+    case LaneMove::mirror:
+        return row + 15 - in_row;
+    case LaneMove::half_mirror:
+        return (lane & ~7) + 7 - (lane & 7);
+    case LaneMove::broadcast_15:
+        return row ? row - 1 : -1;
+    case LaneMove::broadcast_31:
+        return lane >= 32 ? 31 : -1;
+    case LaneMove::share:
+        return row + by;
+    case LaneMove::xor_mask:
+        return lane ^ by;
     }
     return lane;
 }
@@ -59,14 +71,16 @@ int source_lane(const Instruction &instruction, int lane) { // -1: none
 // Reads through DPP, and sets the lanes that the instruction then writes.
 void move_lanes(Wave &wave, const Instruction &instruction, const uint32_t *values, Lanes &result) {
     const uint64_t exec = wave.exec();
-    const bool fetches_inactive = instruction.fetch_inactive || instruction.move == LaneMove::eight;
+    // lanes that may not be read: DPP8 has 0 of them, other moves leave the destination unless bound_ctrl says 0
+    const bool writes_zero = instruction.bound_control || instruction.move == LaneMove::eight;
     uint64_t written = 0;
     for (int lane = 0; lane < wave.lanes; lane++) {
         const int from = source_lane(instruction, lane);
-        const bool is_valid = from >= 0 && from < wave.lanes && (fetches_inactive || (exec >> from & 1));
-        const bool is_enabled = (instruction.row_mask >> (lane / 16) & 1) && (instruction.bank_mask >> (lane / 4 % 4) & 1);
+        const bool is_valid = from >= 0 && from < wave.lanes && (instruction.fetch_inactive || (exec >> from & 1));
+        const bool is_enabled =
+            (instruction.row_mask >> (lane / 16) & 1) && (instruction.bank_mask >> (lane / 4 % 4) & 1);
         result[lane] = is_valid ? values[from] : 0;
-        if (is_enabled && (is_valid || instruction.bound_control)) written |= 1ull << lane;
+        if (is_enabled && (is_valid || writes_zero)) written |= 1ull << lane;
     }
     for (int lane = wave.lanes; lane < kMostLanes; lane++) result[lane] = 0;
     wave.move_lanes = written;
@@ -165,7 +179,8 @@ void write_bits(Wave &wave, const Instruction &instruction, const uint32_t *valu
     if (written == ~0ull)
         memcpy(registers, values, sizeof(Lanes));
     else
-        for (int lane = 0; lane < kMostLanes; lane++) registers[lane] = (written >> lane & 1) ? values[lane] : registers[lane];
+        for (int lane = 0; lane < kMostLanes; lane++)
+            registers[lane] = (written >> lane & 1) ? values[lane] : registers[lane];
 }
 
 void write_u16(Wave &wave, const Instruction &instruction, const uint32_t *values) {
@@ -176,7 +191,8 @@ void write_u16(Wave &wave, const Instruction &instruction, const uint32_t *value
     const int shift = high ? 16 : 0;
     const uint32_t *registers = wave.vectors[operand.index];
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = (registers[lane] & kept) | (values[lane] & 0xffff) << shift;
+    for (int lane = 0; lane < kMostLanes; lane++)
+        result[lane] = (registers[lane] & kept) | (values[lane] & 0xffff) << shift;
     write_bits(wave, instruction, result);
 }
 

@@ -19,9 +19,9 @@ uint32_t with_sign(uint32_t bits, const Operand &operand); // an f32's negation 
 // Source k of an instruction, counted from 0. The result is either the registers themselves or buffer.
 const uint32_t *read_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
 const uint32_t *read_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
-const uint32_t *read_u16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);          // zero-extended
-const uint32_t *read_f16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);          // as bits of f32
-uint64_t read_pair(Wave &wave, const Instruction &instruction, int k, int lane);                     // 64 bits
+const uint32_t *read_u16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer); // zero-extended
+const uint32_t *read_f16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer); // as bits of f32
+uint64_t read_pair(Wave &wave, const Instruction &instruction, int k, int lane);            // 64 bits
 double read_f64(Wave &wave, const Instruction &instruction, int k, int lane);
 
 void write_bits(Wave &wave, const Instruction &instruction, const uint32_t *values);
@@ -33,16 +33,24 @@ inline const Operand &source(const Instruction &instruction, int k) {
     return instruction.operands[size_t(instruction.first_source + k)];
 }
 
-template <auto function, class Element> consteval int sources() {
-    if constexpr (std::invocable<decltype(function), Element, Element, Element>) return 3;
-    else if constexpr (std::invocable<decltype(function), Element, Element>) return 2;
-    else return 1;
+template <auto function, class Element>
+consteval int sources() {
+    if constexpr (std::invocable<decltype(function), Element, Element, Element>)
+        return 3;
+    else if constexpr (std::invocable<decltype(function), Element, Element>)
+        return 2;
+    else
+        return 1;
 }
 
-template <auto function, class Element> auto apply(Element a, Element b, Element c) {
-    if constexpr (sources<function, Element>() == 3) return function(a, b, c);
-    else if constexpr (sources<function, Element>() == 2) return function(a, b);
-    else return function(a);
+template <auto function, class Element>
+auto apply(Element a, Element b, Element c) {
+    if constexpr (sources<function, Element>() == 3)
+        return function(a, b, c);
+    else if constexpr (sources<function, Element>() == 2)
+        return function(a, b);
+    else
+        return function(a);
 }
 
 using Read = const uint32_t *(*)(Wave &, const Instruction &, int, Lanes &);
@@ -57,17 +65,19 @@ void map_lanes(Wave &wave, const Instruction &instruction, Lanes &result, Result
     const uint32_t *b = count > 1 ? read(wave, instruction, 1, buffers[1]) : a;
     const uint32_t *c = count > 2 ? read(wave, instruction, 2, buffers[2]) : a;
     for (int lane = 0; lane < kMostLanes; lane++)
-        result[lane] = make_result(apply<function, Element>(std::bit_cast<Element>(a[lane]), std::bit_cast<Element>(b[lane]),
-                                                            std::bit_cast<Element>(c[lane])));
+        result[lane] = make_result(apply<function, Element>(
+            std::bit_cast<Element>(a[lane]), std::bit_cast<Element>(b[lane]), std::bit_cast<Element>(c[lane])));
 }
 
-template <auto function> void on_bits(Wave &wave, const Instruction &instruction) {
+template <auto function>
+void on_bits(Wave &wave, const Instruction &instruction) {
     Lanes result;
     map_lanes<function, uint32_t, read_bits>(wave, instruction, result, [](uint32_t value) { return value; });
     write_bits(wave, instruction, result);
 }
 
-template <auto function> void on_f32(Wave &wave, const Instruction &instruction) {
+template <auto function>
+void on_f32(Wave &wave, const Instruction &instruction) {
     Lanes result;
     map_lanes<function, float, read_f32>(wave, instruction, result, [](float value) { return as_bits(value); });
     if (instruction.output_scale || instruction.clamps)
@@ -75,23 +85,28 @@ template <auto function> void on_f32(Wave &wave, const Instruction &instruction)
     write_bits(wave, instruction, result);
 }
 
-template <auto function> void on_f16(Wave &wave, const Instruction &instruction) {
+template <auto function>
+void on_f16(Wave &wave, const Instruction &instruction) {
     Lanes result;
     map_lanes<function, float, read_f16>(wave, instruction, result, [&](auto value) {
-        if (instruction.output_scale || instruction.clamps) return uint32_t(float_to_half(scaled(instruction, float(value))));
+        if (instruction.output_scale || instruction.clamps)
+            return uint32_t(float_to_half(scaled(instruction, float(value))));
         return uint32_t(double_to_half(double(value)));
     });
     write_u16(wave, instruction, result);
 }
 
-template <auto function> void on_u16(Wave &wave, const Instruction &instruction) {
+template <auto function>
+void on_u16(Wave &wave, const Instruction &instruction) {
     Lanes result;
-    map_lanes<function, uint32_t, read_u16>(wave, instruction, result, [](auto value) { return uint32_t(value) & 0xffff; });
+    map_lanes<function, uint32_t, read_u16>(wave, instruction, result,
+                                            [](auto value) { return uint32_t(value) & 0xffff; });
     write_u16(wave, instruction, result);
 }
 
 // From one format to another.
-template <auto function, class Element, Read read, Write write> void convert(Wave &wave, const Instruction &instruction) {
+template <auto function, class Element, Read read, Write write>
+void convert(Wave &wave, const Instruction &instruction) {
     Lanes result;
     map_lanes<function, Element, read>(wave, instruction, result, [](uint32_t value) { return value; });
     write(wave, instruction, result);

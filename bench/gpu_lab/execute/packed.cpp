@@ -15,9 +15,12 @@ using F = float;
 uint32_t half_bits(Wave &wave, const Instruction &instruction, int k, int lane, bool high) {
     const Operand &operand = source(instruction, k);
     uint32_t bits;
-    if (operand.source == Source::vector) bits = wave.vectors[operand.index][lane];
-    else if (operand.is_float) bits = float_to_half(F(operand.number)); // the upper half of a float is 0
-    else bits = read_scalar(wave, operand);
+    if (operand.source == Source::vector)
+        bits = wave.vectors[operand.index][lane];
+    else if (operand.is_float)
+        bits = float_to_half(F(operand.number)); // the upper half of a float is 0
+    else
+        bits = read_scalar(wave, operand);
     const bool takes_high = (high ? instruction.op_sel_hi : instruction.op_sel) >> k & 1;
     return takes_high ? bits >> 16 : bits & 0xffff;
 }
@@ -27,23 +30,27 @@ float half_value(Wave &wave, const Instruction &instruction, int k, int lane, bo
     return (high ? instruction.neg_hi : instruction.neg_lo) >> k & 1 ? -value : value;
 }
 
-template <class Half> void write_halves(Wave &wave, const Instruction &instruction, Half half) { // half(lane, high)
+template <class Half>
+void write_halves(Wave &wave, const Instruction &instruction, Half half) { // half(lane, high)
     Lanes result;
     for (int lane = 0; lane < kMostLanes; lane++) result[lane] = half(lane, false) | half(lane, true) << 16;
     write_bits(wave, instruction, result);
 }
 
-template <auto f> void on_f16_pairs(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void on_f16_pairs(Wave &wave, const Instruction &instruction) {
     constexpr int count = sources<f, float>();
     write_halves(wave, instruction, [&](int lane, bool high) {
         float values[3] = {};
         for (int k = 0; k < count; k++) values[k] = half_value(wave, instruction, k, lane, high);
         const auto result = apply<f, float>(values[0], values[1], values[2]);
-        return instruction.clamps ? U(float_to_half(scaled(instruction, F(result)))) : U(double_to_half(double(result)));
+        return instruction.clamps ? U(float_to_half(scaled(instruction, F(result))))
+                                  : U(double_to_half(double(result)));
     });
 }
 
-template <auto f> void on_u16_pairs(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void on_u16_pairs(Wave &wave, const Instruction &instruction) {
     constexpr int count = sources<f, uint32_t>();
     write_halves(wave, instruction, [&](int lane, bool high) {
         uint32_t values[3] = {};
@@ -60,7 +67,8 @@ float mixed_value(Wave &wave, const Instruction &instruction, int k, int lane) {
     if (operand.is_float) {
         value = F(operand.number);
     } else {
-        const uint32_t bits = operand.source == Source::vector ? wave.vectors[operand.index][lane] : read_scalar(wave, operand);
+        const uint32_t bits =
+            operand.source == Source::vector ? wave.vectors[operand.index][lane] : read_scalar(wave, operand);
         value = is_half ? half_to_float(instruction.op_sel >> k & 1 ? bits >> 16 : bits & 0xffff) : as_float(bits);
     }
     if (operand.absolute) value = std::fabs(value);
@@ -74,11 +82,13 @@ float mixed_product(Wave &wave, const Instruction &instruction, int lane) {
 
 void fma_mix(Wave &wave, const Instruction &instruction) {
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = as_bits(scaled(instruction, mixed_product(wave, instruction, lane)));
+    for (int lane = 0; lane < kMostLanes; lane++)
+        result[lane] = as_bits(scaled(instruction, mixed_product(wave, instruction, lane)));
     write_bits(wave, instruction, result);
 }
 
-template <bool high> void fma_mix_half(Wave &wave, const Instruction &instruction) {
+template <bool high>
+void fma_mix_half(Wave &wave, const Instruction &instruction) {
     Lanes result;
     const uint32_t *old = wave.vectors[instruction.operands[0].index];
     for (int lane = 0; lane < kMostLanes; lane++) {
@@ -95,7 +105,8 @@ void dot_of_halves(Wave &wave, const Instruction &instruction) {
         float sum = as_float(sums[lane]);
         if (instruction.neg_lo >> 2 & 1) sum = -sum;
         for (const bool high : {false, true})
-            sum = std::fma(half_value(wave, instruction, 0, lane, high), half_value(wave, instruction, 1, lane, high), sum);
+            sum = std::fma(half_value(wave, instruction, 0, lane, high), half_value(wave, instruction, 1, lane, high),
+                           sum);
         result[lane] = as_bits(scaled(instruction, sum));
     }
     write_bits(wave, instruction, result);
@@ -103,7 +114,8 @@ void dot_of_halves(Wave &wave, const Instruction &instruction) {
 
 enum class Signs { unsigned_bytes, signed_bytes, by_modifier };
 
-template <Signs signs> void dot_of_bytes(Wave &wave, const Instruction &instruction) {
+template <Signs signs>
+void dot_of_bytes(Wave &wave, const Instruction &instruction) {
     Lanes buffers[3], result;
     const uint32_t *a = read_bits(wave, instruction, 0, buffers[0]), *b = read_bits(wave, instruction, 1, buffers[1]),
                    *c = read_bits(wave, instruction, 2, buffers[2]);

@@ -13,48 +13,59 @@ using L = uint64_t;
 using S = int32_t;
 using F = float;
 
-uint32_t word(const Wave &wave, const Instruction &instruction, size_t k) { return read_scalar(wave, instruction.operands[k]); }
-uint64_t pair(const Wave &wave, const Instruction &instruction, size_t k) { return read_scalar_pair(wave, instruction.operands[k]); }
+uint32_t word(const Wave &wave, const Instruction &instruction, size_t k) {
+    return read_scalar(wave, instruction.operands[k]);
+}
+uint64_t pair(const Wave &wave, const Instruction &instruction, size_t k) {
+    return read_scalar_pair(wave, instruction.operands[k]);
+}
 float number(const Wave &wave, const Instruction &instruction, size_t k) {
     return as_float(with_sign(word(wave, instruction, k), instruction.operands[k]));
 }
 
 enum class Scc { keep, nonzero };
 
-template <auto f, Scc scc> void on_words(Wave &wave, const Instruction &instruction) {
+template <auto f, Scc scc>
+void on_words(Wave &wave, const Instruction &instruction) {
     const U result = U(apply<f, U>(word(wave, instruction, 1), word(wave, instruction, 2), 0u));
     write_scalar(wave, instruction.operands[0], result);
     if (scc == Scc::nonzero) wave.scc = result != 0;
 }
 
 // Also with a second source of 32 bits, as shifts and fields have: the upper half of a pair is then not read.
-template <auto f, Scc scc> void on_wide(Wave &wave, const Instruction &instruction) {
+template <auto f, Scc scc>
+void on_wide(Wave &wave, const Instruction &instruction) {
     const L result = L(apply<f, L>(pair(wave, instruction, 1), pair(wave, instruction, 2), L(0)));
     write_scalar_pair(wave, instruction.operands[0], result);
     if (scc == Scc::nonzero) wave.scc = result != 0;
 }
 
-template <auto f, Scc scc> void wide_to_word(Wave &wave, const Instruction &instruction) {
+template <auto f, Scc scc>
+void wide_to_word(Wave &wave, const Instruction &instruction) {
     const U result = U(f(pair(wave, instruction, 1)));
     write_scalar(wave, instruction.operands[0], result);
     if (scc == Scc::nonzero) wave.scc = result != 0;
 }
 
-template <auto f> void on_numbers(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void on_numbers(Wave &wave, const Instruction &instruction) {
     write_scalar(wave, instruction.operands[0],
                  as_bits(F(apply<f, F>(number(wave, instruction, 1), number(wave, instruction, 2), 0.f))));
 }
 
 // f(a, b, scc) is 33 bits wide: the carry into scc.
-template <auto f> void with_carry(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void with_carry(Wave &wave, const Instruction &instruction) {
     const L wide = f(L(word(wave, instruction, 1)), L(word(wave, instruction, 2)), L(wave.scc));
     wave.scc = wide >> 32 & 1;
     write_scalar(wave, instruction.operands[0], U(wide));
 }
 
 // Into scc, whether the sum leaves 32 bits.
-template <auto f> void with_overflow(Wave &wave, const Instruction &instruction) {
-    const int64_t wide = f(int64_t(as_signed(word(wave, instruction, 1))), int64_t(as_signed(word(wave, instruction, 2))));
+template <auto f>
+void with_overflow(Wave &wave, const Instruction &instruction) {
+    const int64_t wide =
+        f(int64_t(as_signed(word(wave, instruction, 1))), int64_t(as_signed(word(wave, instruction, 2))));
     wave.scc = wide != int64_t(as_signed(U(wide)));
     write_scalar(wave, instruction.operands[0], U(wide));
 }
@@ -70,45 +81,57 @@ void multiply_constant(Wave &wave, const Instruction &instruction) {
 }
 
 // The chosen of two, and into scc whether it is the first.
-template <auto is_first> void choose(Wave &wave, const Instruction &instruction) {
+template <auto is_first>
+void choose(Wave &wave, const Instruction &instruction) {
     const U a = word(wave, instruction, 1), b = word(wave, instruction, 2);
     wave.scc = is_first(a, b);
     write_scalar(wave, instruction.operands[0], wave.scc ? a : b);
 }
 
-template <auto f, bool is_wide> void on_exec(Wave &wave, const Instruction &instruction) { // old exec is the result
+template <auto f, bool is_wide>
+void on_exec(Wave &wave, const Instruction &instruction) { // old exec is the result
     const L old = is_wide ? wave.pair(kExec) : wave.scalars[kExec];
     const L source = is_wide ? pair(wave, instruction, 1) : word(wave, instruction, 1);
     const L result = is_wide ? f(source, old) : U(f(source, old));
-    if (is_wide) write_scalar_pair(wave, instruction.operands[0], old), wave.set_pair(kExec, result);
-    else write_scalar(wave, instruction.operands[0], U(old)), wave.scalars[kExec] = U(result);
+    if (is_wide)
+        write_scalar_pair(wave, instruction.operands[0], old), wave.set_pair(kExec, result);
+    else
+        write_scalar(wave, instruction.operands[0], U(old)), wave.scalars[kExec] = U(result);
     wave.scc = result != 0;
 }
 
-template <auto f, bool is_wide> void through_exec(Wave &wave, const Instruction &instruction) { // new exec is the result
+template <auto f, bool is_wide>
+void through_exec(Wave &wave, const Instruction &instruction) { // new exec is the result
     const L old = is_wide ? wave.pair(kExec) : wave.scalars[kExec];
     const L source = is_wide ? pair(wave, instruction, 1) : word(wave, instruction, 1);
     const L result = is_wide ? f(source, old) : U(f(source, old));
-    if (is_wide) wave.set_pair(kExec, result), write_scalar_pair(wave, instruction.operands[0], result);
-    else wave.scalars[kExec] = U(result), write_scalar(wave, instruction.operands[0], U(result));
+    if (is_wide)
+        wave.set_pair(kExec, result), write_scalar_pair(wave, instruction.operands[0], result);
+    else
+        wave.scalars[kExec] = U(result), write_scalar(wave, instruction.operands[0], U(result));
     wave.scc = result != 0;
 }
 
-template <auto f, class Element> void compare(Wave &wave, const Instruction &instruction) {
+template <auto f, class Element>
+void compare(Wave &wave, const Instruction &instruction) {
     wave.scc = f(Element(word(wave, instruction, 0)), Element(word(wave, instruction, 1)));
 }
-template <auto f> void compare_wide(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void compare_wide(Wave &wave, const Instruction &instruction) {
     wave.scc = f(pair(wave, instruction, 0), pair(wave, instruction, 1));
 }
-template <auto f> void compare_numbers(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void compare_numbers(Wave &wave, const Instruction &instruction) {
     wave.scc = f(number(wave, instruction, 0), number(wave, instruction, 1));
 }
-template <auto f, class Short> void compare_constant(Wave &wave, const Instruction &instruction) {
+template <auto f, class Short>
+void compare_constant(Wave &wave, const Instruction &instruction) {
     using Element = std::conditional_t<std::is_signed_v<Short>, S, U>;
     wave.scc = f(Element(word(wave, instruction, 0)), Element(Short(word(wave, instruction, 1))));
 }
 
-template <auto condition> void branch_if(Wave &wave, const Instruction &instruction) {
+template <auto condition>
+void branch_if(Wave &wave, const Instruction &instruction) {
     if (condition(wave)) wave.pc = instruction.target;
 }
 
@@ -128,22 +151,28 @@ void move_constant(Wave &wave, const Instruction &instruction) {
     write_scalar(wave, instruction.operands[0], U(int16_t(word(wave, instruction, 1))));
 }
 
-template <bool value> void set_bit(Wave &wave, const Instruction &instruction) {
+template <bool value>
+void set_bit(Wave &wave, const Instruction &instruction) {
     const U bit = 1u << (word(wave, instruction, 1) & 31), old = word(wave, instruction, 0);
     write_scalar(wave, instruction.operands[0], value ? old | bit : old & ~bit);
 }
-template <bool value> void set_bit_wide(Wave &wave, const Instruction &instruction) {
+template <bool value>
+void set_bit_wide(Wave &wave, const Instruction &instruction) {
     const L bit = 1ull << (word(wave, instruction, 1) & 63), old = pair(wave, instruction, 0);
     write_scalar_pair(wave, instruction.operands[0], value ? old | bit : old & ~bit);
 }
-template <bool value> void test_bit(Wave &wave, const Instruction &instruction) {
+template <bool value>
+void test_bit(Wave &wave, const Instruction &instruction) {
     wave.scc = (word(wave, instruction, 0) >> (word(wave, instruction, 1) & 31) & 1) == value;
 }
-template <bool value> void test_bit_wide(Wave &wave, const Instruction &instruction) {
+template <bool value>
+void test_bit_wide(Wave &wave, const Instruction &instruction) {
     wave.scc = (pair(wave, instruction, 0) >> (word(wave, instruction, 1) & 63) & 1) == value;
 }
 
-void get_pc(Wave &wave, const Instruction &instruction) { write_scalar_pair(wave, instruction.operands[0], instruction.next); }
+void get_pc(Wave &wave, const Instruction &instruction) {
+    write_scalar_pair(wave, instruction.operands[0], instruction.next);
+}
 void set_pc(Wave &wave, const Instruction &instruction) { wave.pc = pair(wave, instruction, 0); }
 void swap_pc(Wave &wave, const Instruction &instruction) {
     const L target = pair(wave, instruction, 1);
@@ -151,9 +180,11 @@ void swap_pc(Wave &wave, const Instruction &instruction) {
     wave.pc = target;
 }
 
-template <int accumulator> void fused(Wave &wave, const Instruction &instruction) {
+template <int accumulator>
+void fused(Wave &wave, const Instruction &instruction) {
     write_scalar(wave, instruction.operands[0],
-                 as_bits(std::fma(number(wave, instruction, 1), number(wave, instruction, 2), number(wave, instruction, accumulator))));
+                 as_bits(std::fma(number(wave, instruction, 1), number(wave, instruction, 2),
+                                  number(wave, instruction, accumulator))));
 }
 
 U reversed(U value) {
@@ -186,28 +217,37 @@ L wide_field(L value, L description) {
 }
 L mask_of(L width, L offset) { return ((1ull << (width & 63)) - 1) << (offset & 63); }
 
-#define LOGIC(name, expression)                                                                                                  \
-    {"s_" name "_b32", on_words<[](U a, U b) { return expression; }, Scc::nonzero>},                                             \
-        {"s_" name "_b64", on_wide<[](L a, L b) { return expression; }, Scc::nonzero>}
-#define SAVE_EXEC(name, expression)                                                                                              \
-    {"s_" name "_saveexec_b32", on_exec<[](L a, L exec) { return expression; }, false>},                                         \
-        {"s_" name "_saveexec_b64", on_exec<[](L a, L exec) { return expression; }, true>}
-#define WRITE_EXEC(name, expression)                                                                                             \
-    {"s_" name "_wrexec_b32", through_exec<[](L a, L exec) { return expression; }, false>},                                      \
-        {"s_" name "_wrexec_b64", through_exec<[](L a, L exec) { return expression; }, true>}
-#define COMPARE(name, operation)                                                                                                 \
-    {"s_cmp_" name "_u32", compare<[](U a, U b) { return a operation b; }, U>},                                                   \
-        {"s_cmp_" name "_i32", compare<[](S a, S b) { return a operation b; }, S>},                                               \
-        {"s_cmpk_" name "_u32", compare_constant<[](U a, U b) { return a operation b; }, uint16_t>},                              \
-        {"s_cmpk_" name "_i32", compare_constant<[](S a, S b) { return a operation b; }, int16_t>},                               \
-        {"s_cmp_" name "_u64", compare_wide<[](L a, L b) { return a operation b; }>}
-#define COMPARE_NUMBERS(name, expression) {"s_cmp_" name "_f32", compare_numbers<[](F a, F b) { return expression; }>}
-#define SHIFT_ADD(name, bits)                                                                                                    \
-    {"s_lshl" name "_add_u32", [](Wave &wave, const Instruction &instruction) {                                                  \
-         const L wide = (L(word(wave, instruction, 1)) << bits) + word(wave, instruction, 2);                                    \
-         wave.scc = wide >> 32 != 0;                                                                                             \
-         write_scalar(wave, instruction.operands[0], U(wide));                                                                   \
-     }}
+#define LOGIC(name, expression)                                                                                        \
+    {"s_" name "_b32", on_words<[](U a, U b) { return expression; }, Scc::nonzero>}, {                                 \
+        "s_" name "_b64", on_wide<[](L a, L b) { return expression; }, Scc::nonzero>                                   \
+    }
+#define SAVE_EXEC(name, expression)                                                                                    \
+    {"s_" name "_saveexec_b32", on_exec<[](L a, L exec) { return expression; }, false>}, {                             \
+        "s_" name "_saveexec_b64", on_exec<[](L a, L exec) { return expression; }, true>                               \
+    }
+#define WRITE_EXEC(name, expression)                                                                                   \
+    {"s_" name "_wrexec_b32", through_exec<[](L a, L exec) { return expression; }, false>}, {                          \
+        "s_" name "_wrexec_b64", through_exec<[](L a, L exec) { return expression; }, true>                            \
+    }
+#define COMPARE(name, operation)                                                                                       \
+    {"s_cmp_" name "_u32", compare<[](U a, U b) { return a operation b; }, U>},                                        \
+        {"s_cmp_" name "_i32", compare<[](S a, S b) { return a operation b; }, S>},                                    \
+        {"s_cmpk_" name "_u32", compare_constant<[](U a, U b) { return a operation b; }, uint16_t>},                   \
+        {"s_cmpk_" name "_i32", compare_constant<[](S a, S b) { return a operation b; }, int16_t>}, {                  \
+        "s_cmp_" name "_u64", compare_wide<[](L a, L b) { return a operation b; }>                                     \
+    }
+#define COMPARE_NUMBERS(name, expression)                                                                              \
+    {                                                                                                                  \
+        "s_cmp_" name "_f32", compare_numbers<[](F a, F b) { return expression; }>                                     \
+    }
+#define SHIFT_ADD(name, bits)                                                                                          \
+    {                                                                                                                  \
+        "s_lshl" name "_add_u32", [](Wave &wave, const Instruction &instruction) {                                     \
+            const L wide = (L(word(wave, instruction, 1)) << bits) + word(wave, instruction, 2);                       \
+            wave.scc = wide >> 32 != 0;                                                                                \
+            write_scalar(wave, instruction.operands[0], U(wide));                                                      \
+        }                                                                                                              \
+    }
 
 constexpr Entry kEntries[] = {
     {"s_mov_b32", on_words<[](U a) { return a; }, Scc::keep>},
@@ -220,25 +260,26 @@ constexpr Entry kEntries[] = {
     {"s_wqm_b64", on_wide<[](L a) {
          L quads = (a | a >> 1 | a >> 2 | a >> 3) & 0x1111111111111111ull;
          return quads * 15;
-     }, Scc::nonzero>},
-    LOGIC("and", a & b),
+     },
+                          Scc::nonzero>},
+    LOGIC("and", a &b),
     LOGIC("or", a | b),
     LOGIC("xor", a ^ b),
-    LOGIC("nand", ~(a & b)),
+    LOGIC("nand", ~(a &b)),
     LOGIC("nor", ~(a | b)),
     LOGIC("xnor", ~(a ^ b)),
     LOGIC("and_not1", a & ~b),
     LOGIC("or_not1", a | ~b),
-    SAVE_EXEC("and", a & exec),
+    SAVE_EXEC("and", a &exec),
     SAVE_EXEC("or", a | exec),
     SAVE_EXEC("xor", a ^ exec),
-    SAVE_EXEC("nand", ~(a & exec)),
+    SAVE_EXEC("nand", ~(a &exec)),
     SAVE_EXEC("nor", ~(a | exec)),
     SAVE_EXEC("and_not1", a & ~exec),
-    SAVE_EXEC("and_not0", ~a & exec),
+    SAVE_EXEC("and_not0", ~a &exec),
     SAVE_EXEC("or_not1", a | ~exec),
     WRITE_EXEC("and_not1", a & ~exec),
-    WRITE_EXEC("and_not0", ~a & exec),
+    WRITE_EXEC("and_not0", ~a &exec),
     {"s_lshl_b32", on_words<[](U a, U b) { return a << (b & 31); }, Scc::nonzero>},
     {"s_lshr_b32", on_words<[](U a, U b) { return a >> (b & 31); }, Scc::nonzero>},
     {"s_ashr_i32", on_words<[](U a, U b) { return U(as_signed(a) >> (b & 31)); }, Scc::nonzero>},
@@ -308,7 +349,7 @@ constexpr Entry kEntries[] = {
     COMPARE("gt", >),
     COMPARE("ge", >=),
     COMPARE_NUMBERS("eq", a == b),
-    COMPARE_NUMBERS("lg", a < b || a > b),
+    COMPARE_NUMBERS("lg", a<b || a> b),
     COMPARE_NUMBERS("lt", a < b),
     COMPARE_NUMBERS("le", a <= b),
     COMPARE_NUMBERS("gt", a > b),

@@ -12,7 +12,8 @@ namespace {
 
 int64_t offset_of(const Wave &wave, const Instruction &instruction) {
     int64_t offset = as_signed(instruction.offset);
-    for (size_t k = 2; k < instruction.operand_count; k++) offset += as_signed(read_scalar(wave, instruction.operands[k]));
+    for (size_t k = 2; k < instruction.operand_count; k++)
+        offset += as_signed(read_scalar(wave, instruction.operands[k]));
     return offset & ~3ll;
 }
 
@@ -35,20 +36,24 @@ void put(Wave &wave, const Instruction &instruction, const uint32_t *values, int
     wave.add_pending(wave.generation >= kRdna4 ? Counter::scalar : Counter::shared, instruction, &destination, words);
 }
 
-template <int words> void load(Wave &wave, const Instruction &instruction) {
+template <int words>
+void load(Wave &wave, const Instruction &instruction) {
     uint32_t values[words];
-    const uint64_t address = (read_scalar_pair(wave, instruction.operands[1]) & ~3ull) + uint64_t(offset_of(wave, instruction));
+    const uint64_t address =
+        (read_scalar_pair(wave, instruction.operands[1]) & ~3ull) + uint64_t(offset_of(wave, instruction));
     for (int k = 0; k < words; k++) values[k] = load_word(wave, instruction, address + 4 * uint64_t(k));
     put(wave, instruction, values, words);
 }
 
-template <int words> void load_buffer(Wave &wave, const Instruction &instruction) {
+template <int words>
+void load_buffer(Wave &wave, const Instruction &instruction) {
     const BufferDescriptor buffer(wave, instruction.operands[1].index);
     const uint64_t size = buffer.stride ? uint64_t(buffer.records) * buffer.stride : buffer.records;
     const auto first = uint64_t(offset_of(wave, instruction));
     uint32_t values[words];
     // a wider load may have words beyond the end, which the compiler fused; the first is what the shader asks for
-    if (settings().bounds && first + 4 > size) find(wave, instruction, "a scalar load beyond its buffer's end, at byte", first);
+    if (settings().bounds && first + 4 > size)
+        find(wave, instruction, "a scalar load beyond its buffer's end, at byte", first);
     for (int k = 0; k < words; k++) {
         const uint64_t offset = first + 4 * uint64_t(k);
         values[k] = offset + 4 > size ? 0 : load_word(wave, instruction, buffer.base + offset);
@@ -62,11 +67,20 @@ void read_clock(Wave &wave, const Instruction &instruction) {
 }
 
 constexpr Entry kEntries[] = {
-    {"s_load_b32", load<1>},         {"s_load_b64", load<2>},         {"s_load_b96", load<3>},
-    {"s_load_b128", load<4>},        {"s_load_b256", load<8>},        {"s_load_b512", load<16>},
-    {"s_buffer_load_b32", load_buffer<1>},  {"s_buffer_load_b64", load_buffer<2>},  {"s_buffer_load_b96", load_buffer<3>},
-    {"s_buffer_load_b128", load_buffer<4>}, {"s_buffer_load_b256", load_buffer<8>}, {"s_buffer_load_b512", load_buffer<16>},
-    {"s_memtime", read_clock},       {"s_memrealtime", read_clock},
+    {"s_load_b32", load<1>},
+    {"s_load_b64", load<2>},
+    {"s_load_b96", load<3>},
+    {"s_load_b128", load<4>},
+    {"s_load_b256", load<8>},
+    {"s_load_b512", load<16>},
+    {"s_buffer_load_b32", load_buffer<1>},
+    {"s_buffer_load_b64", load_buffer<2>},
+    {"s_buffer_load_b96", load_buffer<3>},
+    {"s_buffer_load_b128", load_buffer<4>},
+    {"s_buffer_load_b256", load_buffer<8>},
+    {"s_buffer_load_b512", load_buffer<16>},
+    {"s_memtime", read_clock},
+    {"s_memrealtime", read_clock},
 };
 
 } // namespace

@@ -14,8 +14,8 @@ struct Gpu {
     int generation;
 };
 constexpr Gpu kGpus[] = {
-    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},    {"navi21", "gfx1030", 10},
-    {"navi31", "gfx1100", 11},  {"strix1", "gfx1150", 11},  {"gfx1201", "gfx1201", 12},
+    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},   {"navi21", "gfx1030", 10},
+    {"navi31", "gfx1100", 11},  {"strix1", "gfx1150", 11}, {"gfx1201", "gfx1201", 12},
 };
 
 int64_t number(const std::string &name, const std::string &value) {
@@ -40,21 +40,35 @@ Order order(const std::string &value) {
 }
 
 void set(Settings &result, const std::string &name, const std::string &value) {
-    if (name == "order") result.order = order(value);
-    else if (name == "seed") result.seed = uint64_t(number(name, value));
-    else if (name == "switch") result.switch_after = uint64_t(number(name, value));
-    else if (name == "poison") result.poison = flag(name, value);
-    else if (name == "poison_buffers") result.poison_buffers = flag(name, value);
-    else if (name == "lds") result.lds = flag(name, value);
-    else if (name == "memory") result.memory = flag(name, value);
-    else if (name == "bounds") result.bounds = flag(name, value);
-    else if (name == "waits") result.waits = flag(name, value);
-    else if (name == "skip_barrier") result.skip_barrier = number(name, value);
-    else if (name == "skip_wait") result.skip_wait = number(name, value);
-    else if (name == "counters") result.counters = value;
-    else if (name == "log") result.log = flag(name, value);
+    if (name == "order")
+        result.order = order(value);
+    else if (name == "seed")
+        result.seed = uint64_t(number(name, value));
+    else if (name == "switch")
+        result.switch_after = uint64_t(number(name, value));
+    else if (name == "poison")
+        result.poison = flag(name, value);
+    else if (name == "poison_buffers")
+        result.poison_buffers = flag(name, value);
+    else if (name == "lds")
+        result.lds = flag(name, value);
+    else if (name == "memory")
+        result.memory = flag(name, value);
+    else if (name == "bounds")
+        result.bounds = flag(name, value);
+    else if (name == "waits")
+        result.waits = flag(name, value);
+    else if (name == "skip_barrier")
+        result.skip_barrier = number(name, value);
+    else if (name == "skip_wait")
+        result.skip_wait = number(name, value);
+    else if (name == "counters")
+        result.counters = value;
+    else if (name == "log")
+        result.log = flag(name, value);
     else
-        stop("VKATTN_EXECUTE: '" + name + "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
+        stop("VKATTN_EXECUTE: '" + name +
+             "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
              "bounds, waits, skip_barrier, skip_wait, counters, log");
 }
 
@@ -77,7 +91,8 @@ Settings read() {
     std::istringstream words(getenv("VKATTN_EXECUTE") ? getenv("VKATTN_EXECUTE") : "");
     for (std::string word; std::getline(words, word, ',');) {
         const size_t equals = word.find('=');
-        if (equals == std::string::npos) stop("VKATTN_EXECUTE: '" + word + "' has no value, expected NAME=VALUE by commas");
+        if (equals == std::string::npos)
+            stop("VKATTN_EXECUTE: '" + word + "' has no value, expected NAME=VALUE by commas");
         set(result, word.substr(0, equals), word.substr(equals + 1));
     }
     return result;

@@ -35,7 +35,8 @@ void execute_sub_dword(Wave &wave, const Instruction &instruction) {
         Lanes buffer;
         const uint32_t *values = read_bits(wave, instruction, k, buffer);
         for (int lane = 0; lane < kMostLanes; lane++)
-            wave.vectors[kTemporaryRegisters + k][lane] = selected(values[lane], instruction.select[size_t(1 + k)], operand.sign_extend);
+            wave.vectors[kTemporaryRegisters + k][lane] =
+                selected(values[lane], instruction.select[size_t(1 + k)], operand.sign_extend);
     }
     if (instruction.operands[0].source != Source::vector) { // a comparison
         inner.execute(wave, inner);
@@ -45,7 +46,8 @@ void execute_sub_dword(Wave &wave, const Instruction &instruction) {
     memcpy(wave.vectors[kResult], old, sizeof(Lanes));
     inner.execute(wave, inner);
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = placed(wave.vectors[kResult][lane], old[lane], instruction);
+    for (int lane = 0; lane < kMostLanes; lane++)
+        result[lane] = placed(wave.vectors[kResult][lane], old[lane], instruction);
     write_bits(wave, instruction, result);
 }
 

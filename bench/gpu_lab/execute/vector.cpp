@@ -33,9 +33,12 @@ uint32_t permuted_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     for (int k = 0; k < 4; k++) {
         const uint32_t select = selector >> (8 * k) & 255;
         uint32_t byte;
-        if (select < 8) byte = uint32_t(both >> (8 * select)) & 255;
-        else if (select < 12) byte = both >> (16 * (select - 8) + 15) & 1 ? 255 : 0;
-        else byte = select == 12 ? 0 : 255;
+        if (select < 8)
+            byte = uint32_t(both >> (8 * select)) & 255;
+        else if (select < 12)
+            byte = both >> (16 * (select - 8) + 15) & 1 ? 255 : 0;
+        else
+            byte = select == 12 ? 0 : 255;
         result |= byte << (8 * k);
     }
     return result;
@@ -55,22 +58,36 @@ constexpr double kTurn = 6.283185307179586;
 float product_unless_zero(float a, float b) { return a == 0 || b == 0 ? 0.f : a * b; }
 double fused(float a, float b, float c) { return std::fma(double(a), double(b), double(c)); }
 uint32_t half_of(double value) { return double_to_half(value); }
-uint32_t integer_median(uint32_t a, uint32_t b, uint32_t c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
-int32_t integer_median(int32_t a, int32_t b, int32_t c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
+uint32_t integer_median(uint32_t a, uint32_t b, uint32_t c) {
+    return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
+int32_t integer_median(int32_t a, int32_t b, int32_t c) {
+    return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
 
-template <auto f> constexpr Execute signed_bits = on_bits<[](U a, U b) { return U(f(as_signed(a), as_signed(b))); }>;
-template <auto f> constexpr Execute signed_bits_3 = on_bits<[](U a, U b, U c) { return U(f(as_signed(a), as_signed(b), as_signed(c))); }>;
-template <auto f> constexpr Execute from_bits_to_f32 = on_f32<f>;
-template <auto f> constexpr Execute f32_to_bits = convert<f, float, read_f32, write_bits>;
-template <auto f> constexpr Execute f32_to_u16 = convert<f, float, read_f32, write_u16>;
-template <auto f> constexpr Execute f16_to_u16 = convert<f, float, read_f16, write_u16>;
-template <auto f> constexpr Execute u16_to_u16 = convert<f, uint32_t, read_u16, write_u16>;
-template <auto f> constexpr Execute u16_to_bits = convert<f, uint32_t, read_u16, write_bits>;
+template <auto f>
+constexpr Execute signed_bits = on_bits<[](U a, U b) { return U(f(as_signed(a), as_signed(b))); }>;
+template <auto f>
+constexpr Execute signed_bits_3 = on_bits<[](U a, U b, U c) { return U(f(as_signed(a), as_signed(b), as_signed(c))); }>;
+template <auto f>
+constexpr Execute from_bits_to_f32 = on_f32<f>;
+template <auto f>
+constexpr Execute f32_to_bits = convert<f, float, read_f32, write_bits>;
+template <auto f>
+constexpr Execute f32_to_u16 = convert<f, float, read_f32, write_u16>;
+template <auto f>
+constexpr Execute f16_to_u16 = convert<f, float, read_f16, write_u16>;
+template <auto f>
+constexpr Execute u16_to_u16 = convert<f, uint32_t, read_u16, write_u16>;
+template <auto f>
+constexpr Execute u16_to_bits = convert<f, uint32_t, read_u16, write_bits>;
 
 // Integers to f32, with output modifiers.
-template <auto f> void bits_to_f32(Wave &wave, const Instruction &instruction) {
+template <auto f>
+void bits_to_f32(Wave &wave, const Instruction &instruction) {
     Lanes result;
-    map_lanes<f, uint32_t, read_bits>(wave, instruction, result, [&](float value) { return as_bits(scaled(instruction, value)); });
+    map_lanes<f, uint32_t, read_bits>(wave, instruction, result,
+                                      [&](float value) { return as_bits(scaled(instruction, value)); });
     write_bits(wave, instruction, result);
 }
 
@@ -88,7 +105,8 @@ void single_to_half(Wave &wave, const Instruction &instruction) {
     write_u16(wave, instruction, result);
 }
 
-template <auto f, Read read_a, Read read_b, Write write> void mixed(Wave &wave, const Instruction &instruction) {
+template <auto f, Read read_a, Read read_b, Write write>
+void mixed(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read_a(wave, instruction, 0, buffers[0]), *b = read_b(wave, instruction, 1, buffers[1]);
     for (int lane = 0; lane < kMostLanes; lane++) result[lane] = f(a[lane], b[lane]);
@@ -104,9 +122,11 @@ void pack_halves(Wave &wave, const Instruction &instruction) {
 }
 
 // Lanes below this one among 32 bits of a mask: of the lower or the upper half.
-template <bool upper> void count_lanes_below(Wave &wave, const Instruction &instruction) {
+template <bool upper>
+void count_lanes_below(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
-    const uint32_t *mask = read_bits(wave, instruction, 0, buffers[0]), *sum = read_bits(wave, instruction, 1, buffers[1]);
+    const uint32_t *mask = read_bits(wave, instruction, 0, buffers[0]),
+                   *sum = read_bits(wave, instruction, 1, buffers[1]);
     for (int lane = 0; lane < kMostLanes; lane++) {
         const int below = std::clamp(lane - (upper ? 32 : 0), 0, 32);
         const uint32_t bits = below == 32 ? ~0u : low_bits(U(below));
@@ -119,7 +139,8 @@ uint64_t selecting_mask(const Wave &wave, const Instruction &instruction) {
     return instruction.operand_count > 3 ? wave.mask(instruction.operands[3].index) : wave.mask(kVcc);
 }
 
-template <Read read, Write write> void select(Wave &wave, const Instruction &instruction) {
+template <Read read, Write write>
+void select(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read(wave, instruction, 0, buffers[0]), *b = read(wave, instruction, 1, buffers[1]);
     const uint64_t mask = selecting_mask(wave, instruction);
@@ -128,12 +149,13 @@ template <Read read, Write write> void select(Wave &wave, const Instruction &ins
 }
 
 // result, carry out = a op b op carry in; the carry is bit 32 of the wide result.
-template <auto f, bool takes_carry> void with_carry(Wave &wave, const Instruction &instruction) {
+template <auto f, bool takes_carry>
+void with_carry(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read_bits(wave, instruction, 0, buffers[0]), *b = read_bits(wave, instruction, 1, buffers[1]);
-    const uint64_t in = !takes_carry                      ? 0
+    const uint64_t in = !takes_carry                    ? 0
                         : instruction.operand_count > 4 ? wave.mask(instruction.operands[4].index)
-                                                          : wave.mask(kVcc);
+                                                        : wave.mask(kVcc);
     uint64_t out = 0;
     const uint64_t exec = wave.exec();
     for (int lane = 0; lane < kMostLanes; lane++) {
@@ -169,8 +191,10 @@ void write_lane(Wave &wave, const Instruction &instruction) {
 }
 
 // op_sel's bit 0 fetches lanes that are off, its bit 1 writes 0 where it may not fetch.
-template <int row_change> void permute_row(Wave &wave, const Instruction &instruction) {
-    const uint64_t selectors = uint64_t(read_scalar(wave, instruction.operands[3])) << 32 | read_scalar(wave, instruction.operands[2]);
+template <int row_change>
+void permute_row(Wave &wave, const Instruction &instruction) {
+    const uint64_t selectors =
+        uint64_t(read_scalar(wave, instruction.operands[3])) << 32 | read_scalar(wave, instruction.operands[2]);
     const uint64_t exec = wave.exec();
     const uint32_t *values = wave.vectors[instruction.operands[1].index];
     Lanes result;
@@ -193,7 +217,8 @@ void swap_halves_of_wave(Wave &wave, const Instruction &instruction) {
     write_bits(wave, instruction, result);
 }
 
-template <auto f> void on_pairs(Wave &wave, const Instruction &instruction) { // f(wave, instruction, lane)
+template <auto f>
+void on_pairs(Wave &wave, const Instruction &instruction) { // f(wave, instruction, lane)
     uint64_t result[kMostLanes] = {};
     for_each_lane(wave, [&](int lane) { result[lane] = f(wave, instruction, lane); });
     write_pair(wave, instruction, result);
@@ -205,11 +230,13 @@ uint32_t word(Wave &wave, const Instruction &instruction, int k, int lane) {
 using W = Wave;
 using I = Instruction;
 
-template <auto f> constexpr Execute on_f64 = on_pairs<[](W &w, const I &i, int l) { return as_bits(f(w, i, l)); }>;
+template <auto f>
+constexpr Execute on_f64 = on_pairs<[](W &w, const I &i, int l) { return as_bits(f(w, i, l)); }>;
 
 void pack_byte(Wave &wave, const Instruction &instruction) {
     Lanes buffers[3], result;
-    const uint32_t *value = read_f32(wave, instruction, 0, buffers[0]), *which = read_bits(wave, instruction, 1, buffers[1]),
+    const uint32_t *value = read_f32(wave, instruction, 0, buffers[0]),
+                   *which = read_bits(wave, instruction, 1, buffers[1]),
                    *rest = read_bits(wave, instruction, 2, buffers[2]);
     for (int lane = 0; lane < kMostLanes; lane++) {
         const uint32_t shift = 8 * (which[lane] & 3);
@@ -273,10 +300,18 @@ constexpr Entry kEntries[] = {
     {"v_alignbit_b32", on_bits<[](U a, U b, U c) { return U((uint64_t(a) << 32 | b) >> (c & 31)); }>},
     {"v_alignbyte_b32", on_bits<[](U a, U b, U c) { return U((uint64_t(a) << 32 | b) >> (8 * (c & 3))); }>},
     {"v_perm_b32", on_bits<permuted_bytes>},
-    {"v_min3_u32", on_bits<[](U a, U b, U c) { return std::min({a, b, c}); }>},
-    {"v_max3_u32", on_bits<[](U a, U b, U c) { return std::max({a, b, c}); }>},
-    {"v_min3_i32", signed_bits_3<[](int a, int b, int c) { return std::min({a, b, c}); }>},
-    {"v_max3_i32", signed_bits_3<[](int a, int b, int c) { return std::max({a, b, c}); }>},
+    {"v_min3_u32", on_bits<[](U a, U b, U c) {
+         return std::min({a, b, c});
+     }>},
+    {"v_max3_u32", on_bits<[](U a, U b, U c) {
+         return std::max({a, b, c});
+     }>},
+    {"v_min3_i32", signed_bits_3<[](int a, int b, int c) {
+         return std::min({a, b, c});
+     }>},
+    {"v_max3_i32", signed_bits_3<[](int a, int b, int c) {
+         return std::max({a, b, c});
+     }>},
     {"v_med3_u32", on_bits<[](U a, U b, U c) { return integer_median(a, b, c); }>},
     {"v_med3_i32", signed_bits_3<[](int a, int b, int c) { return integer_median(a, b, c); }>},
     {"v_minmax_u32", on_bits<[](U a, U b, U c) { return std::max(std::min(a, b), c); }>},
@@ -339,7 +374,8 @@ constexpr Entry kEntries[] = {
     {"v_fract_f32", on_f32<fraction>},
     {"v_frexp_mant_f32", on_f32<mantissa>},
     {"v_frexp_exp_i32_f32", f32_to_bits<exponent>},
-    {"v_ldexp_f32", mixed<[](U a, U b) { return as_bits(std::ldexp(as_float(a), as_signed(b))); }, read_f32, read_bits, write_bits>},
+    {"v_ldexp_f32",
+     mixed<[](U a, U b) { return as_bits(std::ldexp(as_float(a), as_signed(b))); }, read_f32, read_bits, write_bits>},
 
     {"v_cvt_f32_u32", bits_to_f32<[](U a) { return F(a); }>},
     {"v_cvt_f32_i32", bits_to_f32<[](U a) { return F(as_signed(a)); }>},
@@ -360,10 +396,12 @@ constexpr Entry kEntries[] = {
     {"v_cvt_f16_u16", u16_to_u16<[](U a) { return half_of(a); }>},
     {"v_cvt_f16_i16", u16_to_u16<[](U a) { return half_of(int16_t(a)); }>},
     {"v_cvt_u16_f16", f16_to_u16<[](F a) { return std::min(float_to_unsigned(a), 65535u); }>},
-    {"v_cvt_i16_f16", f16_to_u16<[](F a) { return U(std::clamp(as_signed(float_to_signed(a)), -32768, 32767)) & 0xffff; }>},
-    {"v_cvt_pk_rtz_f16_f32",
-     mixed<[](U a, U b) { return U(float_to_half_toward_zero(as_float(a)) | U(float_to_half_toward_zero(as_float(b))) << 16); },
-           read_f32, read_f32, write_bits>},
+    {"v_cvt_i16_f16",
+     f16_to_u16<[](F a) { return U(std::clamp(as_signed(float_to_signed(a)), -32768, 32767)) & 0xffff; }>},
+    {"v_cvt_pk_rtz_f16_f32", mixed<[](U a, U b) {
+         return U(float_to_half_toward_zero(as_float(a)) | U(float_to_half_toward_zero(as_float(b))) << 16);
+     },
+                                   read_f32, read_f32, write_bits>},
     {"v_pack_b32_f16", pack_halves},
     {"v_cvt_pk_u16_u32", on_bits<[](U a, U b) { return std::min(a, 65535u) | std::min(b, 65535u) << 16; }>},
     {"v_cvt_pk_i16_i32", signed_bits<[](int a, int b) {
@@ -399,8 +437,8 @@ constexpr Entry kEntries[] = {
     {"v_med3_f16", on_f16<[](F a, F b, F c) { return median(a, b, c); }>},
     {"v_maxmin_f16", on_f16<[](F a, F b, F c) { return minimum(maximum(a, b), c); }>},
     {"v_minmax_f16", on_f16<[](F a, F b, F c) { return maximum(minimum(a, b), c); }>},
-    {"v_ldexp_f16", mixed<[](U a, U b) { return U(double_to_half(std::ldexp(double(as_float(a)), int16_t(b)))); }, read_f16, read_u16,
-                          write_u16>},
+    {"v_ldexp_f16", mixed<[](U a, U b) { return U(double_to_half(std::ldexp(double(as_float(a)), int16_t(b)))); },
+                          read_f16, read_u16, write_u16>},
     {"v_add_nc_u16", on_u16<[](U a, U b) { return a + b; }>},
     {"v_sub_nc_u16", on_u16<[](U a, U b) { return a - b; }>},
     {"v_add_nc_i16", on_u16<[](U a, U b) { return a + b; }>},
@@ -418,25 +456,34 @@ constexpr Entry kEntries[] = {
     {"v_max_i16", on_u16<[](U a, U b) { return U(std::max(int16_t(a), int16_t(b))); }>},
 
     {"v_mov_b64", on_pairs<[](W &w, const I &i, int l) { return read_pair(w, i, 0, l); }>},
-    {"v_lshlrev_b64", on_pairs<[](W &w, const I &i, int l) { return read_pair(w, i, 1, l) << (word(w, i, 0, l) & 63); }>},
-    {"v_lshrrev_b64", on_pairs<[](W &w, const I &i, int l) { return read_pair(w, i, 1, l) >> (word(w, i, 0, l) & 63); }>},
-    {"v_ashrrev_i64",
-     on_pairs<[](W &w, const I &i, int l) { return uint64_t(int64_t(read_pair(w, i, 1, l)) >> (word(w, i, 0, l) & 63)); }>},
-    {"v_lshl_add_u64",
-     on_pairs<[](W &w, const I &i, int l) { return (read_pair(w, i, 0, l) << (word(w, i, 1, l) & 7)) + read_pair(w, i, 2, l); }>},
-    {"v_mad_u64_u32",
-     on_pairs<[](W &w, const I &i, int l) { return uint64_t(word(w, i, 1, l)) * word(w, i, 2, l) + read_pair(w, i, 3, l); }>},
+    {"v_lshlrev_b64",
+     on_pairs<[](W &w, const I &i, int l) { return read_pair(w, i, 1, l) << (word(w, i, 0, l) & 63); }>},
+    {"v_lshrrev_b64",
+     on_pairs<[](W &w, const I &i, int l) { return read_pair(w, i, 1, l) >> (word(w, i, 0, l) & 63); }>},
+    {"v_ashrrev_i64", on_pairs<[](W &w, const I &i, int l) {
+         return uint64_t(int64_t(read_pair(w, i, 1, l)) >> (word(w, i, 0, l) & 63));
+     }>},
+    {"v_lshl_add_u64", on_pairs<[](W &w, const I &i, int l) {
+         return (read_pair(w, i, 0, l) << (word(w, i, 1, l) & 7)) + read_pair(w, i, 2, l);
+     }>},
+    {"v_mad_u64_u32", on_pairs<[](W &w, const I &i, int l) {
+         return uint64_t(word(w, i, 1, l)) * word(w, i, 2, l) + read_pair(w, i, 3, l);
+     }>},
     {"v_mad_i64_i32", on_pairs<[](W &w, const I &i, int l) {
          return uint64_t(int64_t(as_signed(word(w, i, 1, l))) * as_signed(word(w, i, 2, l))) + read_pair(w, i, 3, l);
      }>},
-    {"v_mad_co_u64_u32",
-     on_pairs<[](W &w, const I &i, int l) { return uint64_t(word(w, i, 0, l)) * word(w, i, 1, l) + read_pair(w, i, 2, l); }>},
+    {"v_mad_co_u64_u32", on_pairs<[](W &w, const I &i, int l) {
+         return uint64_t(word(w, i, 0, l)) * word(w, i, 1, l) + read_pair(w, i, 2, l);
+     }>},
     {"v_add_f64", on_f64<[](W &w, const I &i, int l) { return read_f64(w, i, 0, l) + read_f64(w, i, 1, l); }>},
     {"v_mul_f64", on_f64<[](W &w, const I &i, int l) { return read_f64(w, i, 0, l) * read_f64(w, i, 1, l); }>},
-    {"v_fma_f64",
-     on_f64<[](W &w, const I &i, int l) { return std::fma(read_f64(w, i, 0, l), read_f64(w, i, 1, l), read_f64(w, i, 2, l)); }>},
-    {"v_max_f64", on_f64<[](W &w, const I &i, int l) { return std::fmax(read_f64(w, i, 0, l), read_f64(w, i, 1, l)); }>},
-    {"v_min_f64", on_f64<[](W &w, const I &i, int l) { return std::fmin(read_f64(w, i, 0, l), read_f64(w, i, 1, l)); }>},
+    {"v_fma_f64", on_f64<[](W &w, const I &i, int l) {
+         return std::fma(read_f64(w, i, 0, l), read_f64(w, i, 1, l), read_f64(w, i, 2, l));
+     }>},
+    {"v_max_f64",
+     on_f64<[](W &w, const I &i, int l) { return std::fmax(read_f64(w, i, 0, l), read_f64(w, i, 1, l)); }>},
+    {"v_min_f64",
+     on_f64<[](W &w, const I &i, int l) { return std::fmin(read_f64(w, i, 0, l), read_f64(w, i, 1, l)); }>},
     {"v_rcp_f64", on_f64<[](W &w, const I &i, int l) { return 1 / read_f64(w, i, 0, l); }>},
 };
 

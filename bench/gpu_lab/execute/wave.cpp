@@ -19,8 +19,8 @@ void Wave::reset(bool poison) {
 }
 
 void Wave::add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers) {
-    const PendingLoad load{destination ? destination->source : Source::none, destination ? destination->index : uint16_t(0),
-                           uint16_t(registers), &instruction};
+    const PendingLoad load{destination ? destination->source : Source::none,
+                           destination ? destination->index : uint16_t(0), uint16_t(registers), exec(), &instruction};
     pending[size_t(counter)].push_back(load);
     pending_registers += destination != nullptr;
 }
@@ -33,29 +33,43 @@ void Wave::wait(const Instruction &instruction) {
         const size_t left = instruction.wait_for[counter];
         if (left == 255 || queue.size() <= left) continue;
         const auto is_scalar = [](const PendingLoad &load) { return load.source == Source::scalar; };
-        const auto scalars = size_t(std::count_if(queue.begin(), queue.end(), is_scalar));
-        size_t done = queue.size() - left;
-        if (left) done = done > scalars ? done - scalars : 0;
+        const auto scalar_loads = size_t(std::count_if(queue.begin(), queue.end(), is_scalar));
+        size_t arrived = queue.size() - left;
+        if (left) arrived -= std::min(arrived, scalar_loads);
         std::erase_if(queue, [&](const PendingLoad &load) { // the oldest first
-            if (done == 0 || (left && is_scalar(load))) return false;
-            done--;
+            if (arrived == 0 || (left && is_scalar(load))) return false;
+            arrived--;
             pending_registers -= load.source != Source::none;
             return true;
         });
     }
 }
 
+namespace {
+
+bool reads_other_lanes(const Instruction &instruction) {
+    return instruction.move != LaneMove::none || instruction.kind == Kind::matrix || instruction.kind == Kind::lanes ||
+           instruction.name.find("lane") != std::string::npos;
+}
+
+} // namespace
+
+// A register of other lanes, as the two sides of a branch have, is another register.
 void Wave::check_pending(const Instruction &instruction) {
+    const uint64_t lanes_used = reads_other_lanes(instruction) ? all_lanes() : exec();
     for (const auto &queue : pending)
-        for (const PendingLoad &load : queue)
+        for (const PendingLoad &load : queue) {
+            if (load.source == Source::none || (load.source == Source::vector && !(load.lanes & lanes_used))) continue;
             // loads of one kind arrive in order: the later may have the earlier's destination
-            for (int k = instruction.kind == load.instruction->kind && load.source == Source::vector; k < instruction.operand_count; k++) {
-                const Operand &operand = instruction.operands[size_t(k)];
-                if (load.source != operand.source || load.source == Source::none) continue;
+            const bool skips_result = instruction.kind == load.instruction->kind && load.source == Source::vector;
+            for (size_t k = skips_result; k < instruction.operand_count; k++) {
+                const Operand &operand = instruction.operands[k];
+                if (operand.source != load.source) continue;
                 if (operand.index < load.first + load.count && load.first < operand.index + operand.count)
                     find(*this, instruction, "a register is used before the wait for its load", operand.index,
                          load.instruction->text.c_str());
             }
+        }
 }
 
 } // namespace execute

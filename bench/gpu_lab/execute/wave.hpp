@@ -33,6 +33,7 @@ struct Workgroup {
 struct PendingLoad {
     Source source;
     uint16_t first, count;
+    uint64_t lanes; // that it writes
     const Instruction *instruction;
 };
 
@@ -76,7 +77,8 @@ struct Wave {
 };
 
 // Calls function(lane) for the lanes that exec has on.
-template <class Function> void for_each_lane(const Wave &wave, Function function) {
+template <class Function>
+void for_each_lane(const Wave &wave, Function function) {
     for (uint64_t left = wave.exec(); left; left &= left - 1) function(__builtin_ctzll(left));
 }
 

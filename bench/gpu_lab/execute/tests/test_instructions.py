@@ -57,7 +57,7 @@ BITS = {
     "v_mad_u32_u24": (3, lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c),
     "v_mad_i32_i24": (3, lambda a, b, c: signed(a, 24) * signed(b, 24) + c),
     "v_bfe_u32": (3, lambda a, b, c: a >> (b & 31) & ((1 << (c & 31)) - 1)),
-    "v_bfe_i32": (3, lambda a, b, c: signed((signed(a) if False else a) >> (b & 31), c & 31) if c & 31 else 0),
+    "v_bfe_i32": (3, lambda a, b, c: signed(a >> (b & 31), c & 31) if c & 31 else 0),
     "v_bfi_b32": (3, lambda a, b, c: a & b | ~a & c),
     "v_alignbit_b32": (3, lambda a, b, c: (a << 32 | b) >> (c & 31)),
     "v_alignbyte_b32": (3, lambda a, b, c: (a << 32 | b) >> 8 * (c & 3)),
@@ -126,8 +126,9 @@ def test_f32(executor, name, mode):
     def expected(a, b, c):
         return flush(f32(function(*(to_float(flush(x)) for x in (a, b, c)))))
 
-    def same(got, want):
-        return is_nan32(got) and is_nan32(want) or got == want
+    def same(got, want):  # whether a result is flushed before or after it is rounded up to the least normal is not documented
+        is_at_edge = mode == 0xC0 and want & 0x7FFFFFFF == 0x00800000 and got & 0x7FFFFFFF == 0
+        return is_nan32(got) and is_nan32(want) or got == want or is_at_edge
 
     hold(executor, f"{name} {registers}", FLOATS, sources, expected, same, mode=mode)
 
@@ -155,7 +156,7 @@ def test_f32_modifiers(executor):
         if isinstance(doubled, float) and math.isnan(doubled):
             return 0
         return f32(Fraction(min(max(doubled, 0), 1))) if doubled == doubled else 0
-    hold(executor, "v_mul_f32 v3, |v0|, -v1 mul:2 clamp", [x for x in FLOATS if flushed(x) == x], 2, expected,
+    hold(executor, "v_mul_f32 v3, |v0|, -v1 clamp mul:2", [x for x in FLOATS if flushed(x) == x], 2, expected,
          lambda got, want: got == want or (got | want) & 0x7FFFFFFF == 0)
 
 
