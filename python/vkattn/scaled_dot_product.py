@@ -4,7 +4,7 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of
+from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of, repeated
 from .attention import Problem, float32_of
 from .calls import Call
 from .device_array import Array
@@ -80,8 +80,12 @@ def _as_many_heads(query, key, value):
     heads = max(key.shape[-3], value.shape[-3])
     if heads % key.shape[-3] or heads % value.shape[-3]:
         heads = query.shape[-3]
-    return [array if array.shape[-3] == heads else numpy.repeat(
-        array.download() if isinstance(array, Array) else array, heads // array.shape[-3], axis=-3) for array in (key, value)]
+    return [array if array.shape[-3] == heads else _repeated_heads(array, heads // array.shape[-3]) for array in (key, value)]
+
+
+def _repeated_heads(array, times):
+    *leading, heads, rows, size = array.shape
+    return repeated(array.reshape((*leading, heads, 1, rows, size)), -3, times).reshape((*leading, heads * times, rows, size))
 
 
 def _folded(array, batch):
