@@ -49,7 +49,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     kv_batch = (*batch[:-1], key.shape[-3]) if grouped or one_head else batch
     query, key, value = _folded(query, batch), _folded(key, kv_batch), _folded(value, kv_batch)
     Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=True,
-            dropout_seed=_seed(call.torch) if dropout_p > 0 else 0, call=call).run()
+            dropout_seed=drawn_seed(call.torch) if dropout_p > 0 else 0, call=call).run()
     return call.given_back("output", shape)
 
 
@@ -134,6 +134,6 @@ def _zeros(call, shape, query):
     return call.given_back("output")
 
 
-def _seed(torch):
+def drawn_seed(torch):
     """A number for the weights that are dropped, from the generator whose seed the caller may have set."""
     return int(torch.randint(2**63 - 1, ())) if torch else int(numpy.random.randint(2**63 - 1, dtype="i8"))
