@@ -221,6 +221,51 @@ def test_a_layer_of_pytorch():
         layer(x.requires_grad_())
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_state_dict_of_multihead_attention(bias):
+    module = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    layer = vkattn.Layer("mha", module.state_dict(), embed_dim=32, num_heads=4)
+    x, y = random((2, 6, 32)), random((2, 9, 32))
+    with torch.no_grad():
+        padding = torch.arange(9) >= torch.tensor([[4], [9]])
+        for given, more in (((x, x, x), {}), ((x, y, y), {"key_padding_mask": padding})):
+            expected = module(*given, **more)[0]
+            assert torch.allclose(layer(*given, **more), expected, atol=1e-5)
+    separate = torch.nn.MultiheadAttention(32, 4, kdim=16, vdim=24, batch_first=True)
+    with pytest.raises(vkattn.InvalidArgumentError, match="k_proj.weight"):  # whose sizes no layer has
+        vkattn.Layer("mha", separate.state_dict(), embed_dim=32, num_heads=4)
+    packed = module.state_dict()
+    packed["in_proj_weight"] = packed["in_proj_weight"][:95]
+    with pytest.raises(ValueError, match=r"in_proj_weight: shape \[95, 32\], expected the rows of Q, K and V"):
+        vkattn.Layer("mha", packed, embed_dim=32, num_heads=4)
+    both = {**module.state_dict(), "q_proj.weight": torch.zeros(32, 32)}
+    with pytest.raises(ValueError, match="q_proj.weight: is q_proj.weight, which is given by another name too"):
+        vkattn.Layer("mha", both, embed_dim=32, num_heads=4)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("kind", ["encoder", "encoder_layer"])
+def test_the_state_dict_of_an_encoder_layer(norm_first, activation, kind):
+    module = torch.nn.TransformerEncoderLayer(32, 4, 48, activation=activation, norm_first=norm_first, batch_first=True).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model = torch.nn.TransformerEncoder(module, 2, enable_nested_tensor=False).eval()
+    x = random((2, 6, 32))
+    with torch.no_grad():
+        expected = model(x)
+    output = x
+    for number in range(2):
+        layer = vkattn.Layer(kind, model.state_dict(), prefix=f"layers.{number}.", embed_dim=32, num_heads=4, ffn_dim=48,
+                             activation=activation, norm_first=norm_first)
+        output = layer(output)
+    assert torch.allclose(output, expected, atol=1e-4)
+    with pytest.raises(ValueError, match="prefix: 'layers.2.', expected the beginning of a weight's name, of which layers.0.self"):
+        vkattn.Layer(kind, model.state_dict(), prefix="layers.2.", embed_dim=32, num_heads=4, ffn_dim=48)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int32])
 def test_tensors_and_back(dtype):
     tensor = (random((3, 4)) * 4).to(dtype)
@@ -241,3 +286,27 @@ def test_tensors_that_are_refused():
                             (torch.zeros(2, 2, dtype=torch.int64), "dtype int64, expected float32")):
         with pytest.raises(TypeError, match=message):
             vkattn.attention(tensor, tensor, tensor)
+
+
+def test_compiled_functions_call_it_between_their_graphs():
+    cache = vkattn.default_context().kv_cache(2, 8, pages=4, page_size=8, key_dtype="float32")
+    layer = vkattn.Layer("mha", {f"{name}.weight": torch.eye(16) for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
+                         embed_dim=16, num_heads=2)
+
+    def every(query, weight):
+        rows = vkattn.linear(vkattn.norm(query * 2, weight[0]), weight) + 1
+        output, sums = vkattn.attention(rows, rows, rows, return_lse=True)
+        output = vkattn.merge([output], [sums]) + vkattn.scaled_dot_product_attention(rows, rows, rows)
+        sequence = cache.add()
+        cache.append([sequence], output, output)
+        output = output + cache.attend(rows, [sequence])
+        cache.remove(sequence)
+        output = output + (vkattn.from_dlpack(output) + 1).torch()
+        return output + layer(output.reshape(1, 5, 16)).reshape(output.shape) - vkattn.embedding(torch.tensor([0]), weight)
+
+    query, weight = random((1, 2, 5, 8)), random((8, 8))
+    compiled = torch.compile(every, backend="eager")
+    for _ in range(2):
+        assert torch.allclose(compiled(query, weight), every(query, weight), atol=1e-5)
+    with pytest.raises(Exception, match="compile without fullgraph=True"):
+        torch.compile(lambda x: vkattn.norm(x, weight[0]) + 1, backend="eager", fullgraph=True)(query)

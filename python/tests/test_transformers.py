@@ -126,3 +126,62 @@ def test_contexts_of_ones_own():
     attend = transformers.AttentionInterface()["vkattn_of_a_context"]
     rows = torch.ones(1, 2, 3, 8)
     assert (attend(torch.nn.Identity(), rows, rows, rows, None)[0] == 1).all() and len(context.plans) == 1
+
+
+def test_a_layer_of_bert():
+    from transformers.models.bert.modeling_bert import BertLayer
+    config = transformers.BertConfig(hidden_size=64, intermediate_size=96, num_attention_heads=4, attn_implementation="eager")
+    module = BertLayer(config).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x = torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(8))
+    layer = vkattn.Layer("encoder", module.state_dict(), embed_dim=64, num_heads=4, ffn_dim=96, activation="gelu",
+                         norm_epsilon=config.layer_norm_eps)
+    expected = module(x)
+    assert nmse(layer(x), expected[0] if isinstance(expected, tuple) else expected) < 1e-9
+
+
+def test_a_layer_of_barts_encoder():
+    from transformers.models.bart.modeling_bart import BartEncoderLayer
+    config = transformers.BartConfig(d_model=64, encoder_ffn_dim=96, encoder_attention_heads=4, attn_implementation="eager")
+    module = BartEncoderLayer(config).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x = torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(9))
+    layer = vkattn.Layer("encoder", module.state_dict(), embed_dim=64, num_heads=4, ffn_dim=96, activation="gelu")
+    expected = module(x, None)
+    assert nmse(layer(x), expected[0] if isinstance(expected, tuple) else expected) < 1e-9
+
+
+def test_the_attention_of_llama():
+    eager, _ = pair_of(transformers.LlamaConfig(**SIZES, attention_bias=True))
+    attention, x = eager.model.layers[1].self_attn, torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(10))
+    positions = eager.model.rotary_emb(x, torch.arange(7)[None])
+    causal = torch.full((7, 7), -torch.inf).triu(1)[None, None]
+    expected = attention(x, position_embeddings=positions, attention_mask=causal)[0]
+    sizes = {"embed_dim": 64, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16, "rope_theta": 10000.0}
+    decoder_layer = eager.model.layers[1].state_dict()
+    for weights, prefix in ((attention.state_dict(), ""), (eager.state_dict(), "model.layers.1.self_attn."),
+                            (decoder_layer, "self_attn."),
+                            ({name: weight for name, weight in decoder_layer.items() if name.startswith("self_attn.")}, "")):
+        layer = vkattn.Layer("mha", weights, prefix=prefix, **sizes)
+        assert nmse(layer(x, is_causal=True), expected) < 1e-9
+    with pytest.raises(ValueError, match='weights: mlp.gate_proj.weight beside those of self_attn, .* see prefix="self_attn."'):
+        vkattn.Layer("mha", decoder_layer, **sizes)
+
+
+def test_the_attention_of_deepseek():
+    config = transformers.DeepseekV3Config(
+        vocab_size=97, hidden_size=64, intermediate_size=96, moe_intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+        first_k_dense_replace=1, attn_implementation="eager")
+    model = transformers.DeepseekV3Model(config).eval()
+    attention, x = model.layers[0].self_attn, torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(12))
+    for name, parameter in attention.named_parameters():
+        torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.3)
+    positions = model.rotary_emb(x, torch.arange(7)[None])
+    causal = torch.full((7, 7), -torch.inf).triu(1)[None, None]
+    expected = attention(x, position_embeddings=positions, attention_mask=causal)[0]
+    layer = vkattn.Layer("mla", attention.state_dict(), embed_dim=64, num_heads=4, q_lora_rank=24, kv_lora_rank=32,
+                         qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, rope_theta=10000.0, rope_interleaved=True)
+    assert nmse(layer(x, is_causal=True), expected) < 1e-9

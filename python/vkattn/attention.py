@@ -5,6 +5,7 @@ from . import _abi
 from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, numpy_dtype, repeated, rows_of_sequences,
                      set_masks)
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
 
 _FIXED_TYPES = {"key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32",
@@ -145,6 +146,7 @@ def problem(query, key, value, **arguments):
     return Problem(query, key, value, **arguments).desc
 
 
+@outside_graphs
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,

@@ -10,6 +10,7 @@ import numpy
 
 from . import _abi
 from .arrays import FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous, one_of, span
+from .compiled import outside_graphs
 from .device_array import Array
 from .errors import OutOfMemoryError
 from .handles import Handle, Turns, call, library
@@ -216,6 +217,7 @@ class Context:
         array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
         return array
 
+    @outside_graphs
     def array(self, values, dtype=None):
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 

@@ -5,6 +5,7 @@ import operator
 import numpy
 
 from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_name, dtype_of, host_array, is_contiguous, numpy_dtype, span
+from .compiled import outside_graphs
 from .dlpack import BFLOAT16, CPU, capsule_of
 
 
@@ -145,6 +146,7 @@ class Array(OnDevice):
         wide = self.context.array(self.download(), name if name in ("bool", "int32") else "float32")
         return self.context.array(wide, name)
 
+    @outside_graphs
     def __add__(self, other):
         """The sum, element by element, of what broadcasts: with an Array, an array or tensor on the CPU, or a number. In the
         type of both, float32 where they differ; numbers of Python have no type of their own."""
@@ -200,6 +202,7 @@ class Array(OnDevice):
         """Writes numbers of the same shape and type from the host."""
         self.context.upload(self, values)
 
+    @outside_graphs
     def numpy(self):
         """The numbers in a NumPy array: a copy. bfloat16 takes the package ml_dtypes; q8_0 and q4_0 give float32."""
         return public(self.download())
@@ -221,6 +224,7 @@ class Array(OnDevice):
             raise ValueError("an Array is on the device, expected a copy of it to be allowed")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
+    @outside_graphs
     def torch(self):
         """The numbers in a PyTorch tensor on the CPU: a copy."""
         return tensor_of(self.download())

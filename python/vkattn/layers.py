@@ -7,6 +7,7 @@ import numpy
 from . import _abi
 from .arrays import FLOATS, MASKS, broadcastable, checked_bounds, describe, set_masks
 from .calls import Call
+from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
 from .handles import Handle, call, library
@@ -64,6 +65,7 @@ class Layer:
         self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
         self._plans = collections.OrderedDict()
 
+    @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
                  cu_seqlens=None, max_seqlen=0, residual=None, output_shape=None, out=None, kernel="auto"):

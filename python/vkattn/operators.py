@@ -4,6 +4,7 @@ import numpy
 from . import _abi
 from .arrays import FLOATS, STORED, as_array, checked_bounds, describe, element_strides
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
 
 
@@ -46,6 +47,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
     return desc
 
 
+@outside_graphs
 def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
@@ -67,6 +69,7 @@ def linear_problem(input, weight, bias=None, *, activation="none", multiplier=No
     return _linear(Call(None, given.items()), input, weight, bias, activation, multiplier, residual, None)
 
 
+@outside_graphs
 def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context=None):
     """The norm of each token, times weight, plus bias.
 
@@ -88,6 +91,7 @@ def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context
     return call.given_back("output")
 
 
+@outside_graphs
 def embedding(tokens, weight, *, out=None, context=None):
     """The rows of weight [rows, N] that tokens [...] int32 name; zeros for a token that has none.
 
@@ -102,6 +106,7 @@ def embedding(tokens, weight, *, out=None, context=None):
     return call.given_back("output")
 
 
+@outside_graphs
 def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
@@ -149,6 +154,7 @@ def _stacked(parts, name, types, dtype=None):
     return whole
 
 
+@outside_graphs
 def merge(outputs, log_sum_exps, *, return_lse=False, out=None, context=None):
     """Attention over disjoint sets of keys, joined to that over their union.
 

@@ -9,6 +9,7 @@ from . import _abi
 from .arrays import STORED, as_array, dtype_name, one_of
 from .attention import Problem
 from .calls import Call
+from .compiled import outside_graphs
 from .context import Context
 from .device_array import Array
 from .errors import OutOfMemoryError
@@ -64,6 +65,7 @@ class PagedCache:
         """Bytes of device memory."""
         return self.keys.nbytes + self.values.nbytes
 
+    @outside_graphs
     def add(self):
         """A new sequence, empty."""
         with self.context.lock:
@@ -71,6 +73,7 @@ class PagedCache:
             self._pages[sequence], self._lengths[sequence] = [], 0
             return sequence
 
+    @outside_graphs
     def fork(self, sequence):
         """A new sequence that holds what another holds; nothing is copied."""
         with self.context.lock:
@@ -80,6 +83,7 @@ class PagedCache:
                 self._users[page] += 1
             return copy
 
+    @outside_graphs
     def remove(self, sequence):
         """Forgets a sequence."""
         with self.context.lock:
@@ -93,6 +97,7 @@ class PagedCache:
             raise ValueError(f"sequence {number}: not in the cache, expected one of {list(self._lengths)}")
         return self._lengths[number]
 
+    @outside_graphs
     def rewind(self, sequence, length):
         """Forgets all tokens of a sequence but its first `length`."""
         with self.context.lock:
@@ -103,6 +108,7 @@ class PagedCache:
             while len(self._pages[sequence]) > self._pages_of(length):
                 self._release(self._pages[sequence].pop())
 
+    @outside_graphs
     def append(self, sequences, key, value, cu_seqlens=None):
         """Appends tokens to each of some sequences.
 
@@ -134,6 +140,7 @@ class PagedCache:
             for sequence, length, count in zip(sequences, past, counts):
                 self._lengths[sequence] = length + count
 
+    @outside_graphs
     def attend(self, query, sequences, cu_seqlens_q=None, *, is_causal=True, return_lse=False, out=None, **options):
         """Attention of queries over what some sequences hold; the last query of each stands at its last token.
 
@@ -154,6 +161,7 @@ class PagedCache:
         results = tuple(call.given_back(role) for role in call.outputs)
         return results if return_lse else results[0]
 
+    @outside_graphs
     def block_table(self, sequences):
         """The pages of some sequences [B,N] int32, for attention; -1 behind their last. N is a power of two, so that calls
         of many lengths share a plan."""

@@ -7,11 +7,13 @@ from . import _abi
 from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of, repeated
 from .attention import Problem, float32_of
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
 
 _LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
 
 
+@outside_graphs
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
                                  enable_gqa=False):
     """PyTorch's function of this name: the same arguments, the same meaning, the same shapes accepted and refused.
