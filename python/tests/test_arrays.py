@@ -7,6 +7,7 @@ import pytest
 
 import vkattn
 from vkattn import arrays, dlpack
+from vkattn.attention import Problem
 from test_vkattn import nmse, random, reference
 
 CONTEXT = vkattn.default_context()
@@ -43,6 +44,7 @@ def test_views_are_those_of_numpy():
             (lambda: array.reshape(7, -1), ValueError, "expected 120 elements"),
             (lambda: array.transpose().reshape(120), ValueError, "expected contiguous memory: see contiguous"),
             (lambda: array.transpose(0, 0, 1, 2), ValueError, "each of the 4 axes once"),
+            (lambda: array.transpose(0, 1, 2, 7), ValueError, "each of the 4 axes once"),
             (lambda: array.broadcast_to((2, 2, 4, 5)), ValueError, "expected a shape that")):
         with pytest.raises(error, match=message):
             mistake()
@@ -242,7 +244,7 @@ def test_nothing_is_copied_or_uploaded_that_need_not_be():
     for view, size in ((numbers[:, :, ::2], 192), (numbers[..., 1:3], 128), (numbers[:, 1:2], 96)):
         assert arrays.span(arrays.uploadable(view)) == size
     mask = numpy.broadcast_to(random(8, 8) > 0, (2, 4, 8, 8))
-    problem = vkattn.attention.__globals__["Problem"](*[numbers] * 3, attn_mask=mask)
+    problem = Problem(*[numbers] * 3, attn_mask=mask)
     assert arrays.span(problem.call.inputs["attn_mask"]) == 64
 
 

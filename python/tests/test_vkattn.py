@@ -111,7 +111,8 @@ def test_packed_and_paged_sequences():
 
 def test_packed_queries_of_no_sequence_see_no_key():
     secret, ones = random(1, 1, 6, 8) + 100, numpy.ones((1, 1, 6, 8), "f4")
-    for bounds, longest, strays in (([0, 2], 0, [2, 3, 4, 5]), ([1, 3, 3, 5], 0, [0, 5]), ([0, 4, 6], 2, [2, 3]), ([0, 0], 0, range(6))):
+    for bounds, longest, strays in (([0, 2], 0, [2, 3, 4, 5]), ([1, 3, 3, 5], 0, [0, 5]), ([0, 4, 6], 2, [2, 3]),
+                                    ([0, 0], 0, range(6))):
         vkattn.attention(secret, secret, secret, return_lse=True)  # whose memory the next call may use
         arguments = {"cu_seqlens_q": bounds, "cu_seqlens_k": [0] + [6] * (len(bounds) - 1), "max_seqlen_q": longest,
                      "return_lse": True}
@@ -125,6 +126,11 @@ def test_packed_queries_of_no_sequence_see_no_key():
             assert (result[0, 0, rows] == 0).all() and (sums[0, rows] == -numpy.inf).all()
             assert numpy.isin(result[0, 0, ~rows].round(6), (0, 1)).all()  # 0 where the sequence has no keys
     out = vkattn.default_context().array(secret)
+    bounds = vkattn.default_context().array(numpy.array([0, 4, 2], "i4"))  # what ends before it begins is empty
+    _, sums = vkattn.attention(ones, ones, ones, cu_seqlens_q=bounds, cu_seqlens_k=[0, 6, 6], out=out, return_lse=True)
+    assert (out.numpy()[0, 0, 4:] == secret[0, 0, 4:]).all() and (out.numpy()[0, 0, :4] == 1).all()
+    assert (sums.numpy()[0, 4:] == -numpy.inf).all() and (abs(sums.numpy()[0, :4]) < 10).all()
+    out.assign(secret)
     vkattn.attention(ones, ones, ones, cu_seqlens_q=[0, 2], out=out)
     assert (out.numpy()[0, 0, 2:] == secret[0, 0, 2:]).all() and (out.numpy()[0, 0, :2] == 1).all()
     for name, bounds in (("cu_seqlens_q", [3, 1]), ("cu_seqlens_q", [0, 7]), ("cu_seqlens_q", [-1, 6]), ("cu_seqlens_k", [4, 2])):

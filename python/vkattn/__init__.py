@@ -35,4 +35,5 @@ __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
            "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
-           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "scaled_dot_product_attention", "transformers", "version"]
+           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
+           "scaled_dot_product_attention", "transformers", "version"]

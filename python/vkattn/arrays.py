@@ -198,7 +198,7 @@ def checked_bounds(bounds, name, total):
 
 def rows_of_sequences(bounds, longest, total):
     """Which of the packed rows belong to a sequence, bool [total]; of each at most `longest` do, 0 for all."""
-    ends = numpy.minimum(bounds[1:], bounds[:-1] + (longest or total))
+    ends = numpy.maximum(bounds[:-1], numpy.minimum(bounds[1:], bounds[:-1] + (longest or total)))
     steps = numpy.zeros(total + 1, int)
     numpy.add.at(steps, bounds[:-1], 1)
     numpy.add.at(steps, ends, -1)

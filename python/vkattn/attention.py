@@ -98,18 +98,20 @@ class Problem:
             call.result("log_sum_exp", query.shape[1 if cu_seqlens_q is not None else 0:3], "float32")
         self.out, self.strays = out, None  # packed queries of no sequence, which the library leaves as they are
         if cu_seqlens_q is not None:
-            self._find_strays(max_seqlen_q, out)
+            self._find_strays(max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
             setattr(desc, role, describe(array, role))
 
-    def _find_strays(self, longest, out):
+    def _find_strays(self, longest):
         inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]
         for name, packed in (("cu_seqlens_q", "query"), ("cu_seqlens_k", "key")):
             if isinstance(inputs.get(name), numpy.ndarray):
                 checked_bounds(inputs[name], name, inputs[packed].shape[2])
+        if all(array is self.out for array in self.call.outputs.values()):
+            return
         bounds = inputs["cu_seqlens_q"]
         if isinstance(bounds, Array):
-            bounds = bounds.download().clip(0, total) if out is None else numpy.array([0, total])
+            bounds = bounds.download().clip(0, total)
         strays = ~rows_of_sequences(bounds, longest, total)
         self.strays = strays if strays.any() else None
 
@@ -160,8 +162,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
         [B,Hq,Lq,Lk]
-    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + Lk - Lq); may be combined
-        with a mask
+    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + the sequence's keys, its
+        key_lengths where given, - Lq); may be combined with a mask
     scale      None: 1 / sqrt(D)
     enable_gqa True: Hq is a multiple of Hkv; kv_head_mapping "modulo": query head h reads head h % Hkv, not h / (Hq / Hkv)
     window     (left, right): keys i - left to i + right; None for either: unbounded

@@ -9,7 +9,8 @@ import warnings
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous, one_of, span
+from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous,
+                     one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
 from .errors import OutOfMemoryError

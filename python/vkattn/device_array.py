@@ -125,8 +125,9 @@ class Array(OnDevice):
 
     def transpose(self, *axes):
         """The axes in another order, by default the reverse one."""
-        axes = _whole_numbers("transpose", axes) or list(reversed(range(self.ndim)))
-        if not all(-self.ndim <= axis < self.ndim for axis in axes) or sorted(axis % self.ndim for axis in axes) != list(range(self.ndim)):
+        every = list(range(self.ndim))
+        axes = _whole_numbers("transpose", axes) or every[::-1]
+        if sorted(axis + self.ndim if axis < 0 else axis for axis in axes) != every:
             raise ValueError(f"transpose: {list(axes)}, expected each of the {self.ndim} axes once")
         if block_of(self.dtype)[0] > 1 and axes[-1] % self.ndim != self.ndim - 1:
             raise ValueError(f"transpose: {list(axes)}, expected the rows of {self.dtype} to stay the last axis")

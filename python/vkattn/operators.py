@@ -1,4 +1,6 @@
 """What stands around attention: linear, norm, embedding, appends to caches, and the merge of partial attention."""
+import math
+
 import numpy
 
 from . import _abi
@@ -11,7 +13,7 @@ from .device_array import Array
 def _fold(array, name):
     """[..., N] as [1, L, N], as the library takes tokens."""
     try:
-        return array.reshape(1, -1, array.shape[-1])
+        return array.reshape(1, math.prod(array.shape[:-1]), array.shape[-1])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -45,8 +45,12 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if attn_mask is not None:
         attn_mask = _mask(attn_mask, query, (*scored, query.shape[-2], key.shape[-2]), batch)
     shape = (*batch, query.shape[-2], value.shape[-1])
-    if 0 in shape or key.shape[-2] == 0 or dropout_p == 1:
+    if 0 in (*query.shape[:-1], *key.shape[:-1], *value.shape):  # whose result has the query's leading dimensions in PyTorch
+        return _zeros(call, (*query.shape[:-1], value.shape[-1]), query)
+    if dropout_p == 1:
         return _zeros(call, shape, query)
+    if query.shape[-1] == 0:  # every score is 0
+        query, key, scale = _zero_rows(query), _zero_rows(key), 0.0
     one_head = key.shape[-3:-2] == value.shape[-3:-2] == (1,)
     kv_batch = (*batch[:-1], key.shape[-3]) if grouped or one_head else batch
     query, key, value = _folded(query, batch), _folded(key, kv_batch), _folded(value, kv_batch)
@@ -124,6 +128,11 @@ def _mask(mask, query, scores, batch):
 def _finite_biases_kept(mask):
     low = (mask < _LEAST_BIAS) & (mask != -numpy.inf)
     return numpy.where(low, _LEAST_BIAS, mask) if low.any() else mask
+
+
+def _zero_rows(array):
+    """Rows of zeros, stored once, in place of those that have no elements."""
+    return numpy.broadcast_to(numpy.zeros(1, numpy_dtype(dtype_of(array))), (*array.shape[:-1], 1))
 
 
 def _zeros(call, shape, query):
