@@ -139,6 +139,20 @@ def test_types_of_arrays_are_changed():
         array.astype("float64")
 
 
+def test_failures_say_what_was_to_be_done(monkeypatch):
+    context = vkattn.Context()
+    array = context.array(NUMBERS)
+
+    def refuse(*_, **__):
+        raise vkattn.UnsupportedError("kv_append: too many heads")
+
+    monkeypatch.setattr(context, "run", refuse)
+    with pytest.raises(vkattn.UnsupportedError, match=r"\[2, 3, 4, 5\] of float32 as float16: kv_append: too many heads"):
+        context.array(NUMBERS, "float16")
+    with pytest.raises(vkattn.UnsupportedError, match=r"the sum of \[2, 3, 4, 5\]: kv_append"):
+        array + array
+
+
 def test_what_is_broadcast_is_copied_on_the_device():
     numbers = random(2, 3, 4, 8)
     array = CONTEXT.array(numbers)

@@ -13,7 +13,7 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
-from .errors import OutOfMemoryError
+from .errors import OutOfMemoryError, errors_of
 from .handles import Handle, Turns, call, library
 from .traits import traits_of
 
@@ -269,7 +269,8 @@ class Context:
         shape = (1, 1, -1, source.shape[-1]) if in_one_piece else ((1,) * (4 - source.ndim) + source.shape)
         desc = _abi.KvAppendDesc()
         desc.source, desc.cache = describe(source.reshape(shape), "values"), describe(destination.reshape(shape), "dtype")
-        self.run("vkattn_kv_append_plan", desc, {"source": source}, {"cache": destination})
+        with errors_of(f"{list(source.shape)} of {source.dtype} as {destination.dtype}"):
+            self.run("vkattn_kv_append_plan", desc, {"source": source}, {"cache": destination})
 
     def add(self, first, second):
         """The sum of two Arrays of one shape, float32, float16 or bfloat16: of their type, or float32 where they differ."""
@@ -288,7 +289,8 @@ class Context:
         desc = _abi.LinearDesc(output=describe(total.reshape(rows), "sum"))
         for role, array in arrays.items():
             setattr(desc, role, describe(array, role))
-        self.run("vkattn_linear_plan", desc, arrays, {"output": total})
+        with errors_of(f"the sum of {list(first.shape)}"):
+            self.run("vkattn_linear_plan", desc, arrays, {"output": total})
         return total
 
     def upload(self, array, values):
