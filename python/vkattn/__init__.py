@@ -19,7 +19,7 @@ errors       what is raised, with the library's message
 Arrays of NumPy, tensors of PyTorch on the CPU, and what else has __dlpack__ there are taken; results are of the same kind.
 A package over the C interface by ctypes: it needs the shared library, which wheels carry, and NumPy.
 """
-from . import errors, transformers
+from . import errors, transformers  # Hugging Face's package is imported by register() alone
 from .attention import attention, problem
 from .context import Candidate, Check, Context, Kernel, default_context, devices, from_dlpack, version
 from .device_array import Array
@@ -36,4 +36,4 @@ __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
            "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
            "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
-           "scaled_dot_product_attention", "transformers", "version"]
+           "scaled_dot_product_attention", "version"]
