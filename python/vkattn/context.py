@@ -180,8 +180,8 @@ class Context:
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)
-            bindings = [self._bind(role, array, upload=True) for role, array in inputs.items()]
-            bindings += [self._bind(role, array, upload=False) for role, array in outputs.items()]
+            bindings = [self._bind(role, array, upload=True) for role, array in inputs.items() if array.size]
+            bindings += [self._bind(role, array, upload=False) for role, array in outputs.items() if array.size]
             call("vkattn_run", plan.raw, (_abi.Binding * len(bindings))(*bindings), len(bindings), None)
             for role, array in outputs.items():
                 if not isinstance(array, Array) and array.size:
@@ -194,7 +194,7 @@ class Context:
         room = self._rooms.get(role)
         if room is None or room.size < size:
             room = self._rooms[role] = _Buffer(self.handle, _whole_words(size))
-        if upload and size:  # straight from the array's memory
+        if upload:  # straight from the array's memory
             room.write(0, array, size)
         return room.binding(role)
 
