@@ -28,17 +28,12 @@ uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
     return dispatch.constants.COLUMNS * dispatch.constants.KEYS_OF_INVOCATION;
 }
 
-// Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
-// attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
     const AttentionShape::Dispatch dispatch = dispatch_of(problem, caps, 1);
     const auto [x, y, z] = dispatch.groups;
-    const uint64_t workgroups = uint64_t{x} * y * z;
     const uint64_t filling = caps.traits.parallel_workgroups * kInvocations / dispatch.constants.WORKGROUP_SIZE;
-    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(divide_up(filling, workgroups), most),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile(dispatch))));
+    return parts_that_pay(problem, caps, uint64_t{x} * y * z, filling, keys_of_tile(dispatch));
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
