@@ -17,8 +17,11 @@ constexpr uint32_t kKeysOfGranule = 32;
 // blocks, and so one tile where loops are bounded.
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
 
-// Parts of each row's keys, where a part is so many workgroups: as many as pay for their merge and fill the device, which
-// takes `filling` workgroups at a time; whole tiles each, none longer than what a dispatch may attend.
+// Keys of a part that balance its time against its merge, where a part is so many workgroups; more where that would be more
+// workgroups than the device takes at a time, which is `filling`.
+double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling);
+
+// Parts of each row's keys of about so many keys: whole tiles each, none longer than what a dispatch may attend.
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
                         uint32_t keys_of_tile);
 
