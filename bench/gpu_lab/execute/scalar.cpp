@@ -322,7 +322,7 @@ constexpr Entry kEntries[] = {
     {"s_cselect_b32", select},
     {"s_cselect_b64", select_wide},
     {"s_abs_i32", on_words<[](U a) { return a >> 31 ? 0 - a : a; }, Scc::nonzero>},
-    {"s_absdiff_i32", on_words<[](U a, U b) { return as_signed(a) > as_signed(b) ? a - b : b - a; }, Scc::nonzero>},
+    {"s_absdiff_i32", on_words<[](U a, U b) { return (a - b) >> 31 ? b - a : a - b; }, Scc::nonzero>},
     {"s_sext_i32_i8", on_words<[](U a) { return U(int8_t(a)); }, Scc::keep>},
     {"s_sext_i32_i16", on_words<[](U a) { return U(int16_t(a)); }, Scc::keep>},
     {"s_pack_ll_b32_b16", on_words<[](U a, U b) { return (a & 0xffff) | b << 16; }, Scc::keep>},

@@ -308,6 +308,12 @@ def test_scalar_arithmetic_and_scc(executor):
         answer = executor.run(f"{add} s4, s0, s1\n{carry} s5, s0, s1", s={"0": a, "1": b}, want_s=[4, 5])
         low, high = a + b, a + b + (a + b >> 32)
         assert answer["s"] == {"4": low & 0xFFFFFFFF, "5": high & 0xFFFFFFFF} and answer["scc"] == high >> 32
+    for a, b in itertools.product(INTEGERS, INTEGERS):
+        difference = signed(a - b)
+        greater = "s_max_i32 s5, s0, s1\ns_cselect_b32 s6, 1, 0"
+        answer = executor.run(f"s_absdiff_i32 s4, s0, s1\n{greater}", s={"0": a, "1": b}, want_s=[4, 5, 6])
+        most = max(signed(a), signed(b)) & 0xFFFFFFFF
+        assert answer["s"] == {"4": abs(difference) & 0xFFFFFFFF, "5": most, "6": int(signed(a) >= signed(b))}
     for a, description in itertools.product(INTEGERS, (0, 0x00080004, 0x00200000, 0x001F001F, 0x0010001F)):
         answer = executor.run("s_bfe_u32 s4, s0, s1\ns_bfe_i32 s5, s0, s1", s={"0": a, "1": description}, want_s=[4, 5])
         offset, width = description & 31, description >> 16 & 127
