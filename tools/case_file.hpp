@@ -1,6 +1,7 @@
 // A case: one attention problem in one file (operation, configuration, tensors, expected answers).
 #pragma once
 
+#include "rope_factors.hpp"
 #include "safetensors.hpp"
 
 #include <vkattn/vkattn.h>
@@ -42,6 +43,7 @@ struct CaseFile {
     MaskConfig mask;
     AttentionConfig attention;   // op "attention"
     vkattn_layer_config layer{}; // every other op
+    std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
     std::uint32_t start_pos = 0; // tokens before the first, where the op knows it
     TensorMap tensors;           // inputs and weights
     TensorMap expected;          // by output name, without "expected."

@@ -196,7 +196,7 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
  * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L
- *               is max_seqlen (0: total)
+ *               is max_seqlen (0: total); bound as VKATTN_ROLE_CU_SEQLENS_Q
  * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity
  *               is N * P
  * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so

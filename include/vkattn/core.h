@@ -3,7 +3,7 @@
  * How the interface grows. A program that was compiled against one version runs with every later one of the same
  * major version:
  *   What the program fills in never changes its size. Its last member, next, is NULL, or points to the first of a chain
- *   of extensions, each of which begins with vkattn_extension. Version 0.1 has none, and refuses what it does not know.
+ *   of extensions, each of which begins with vkattn_extension. An extension that a library does not know is refused.
  *   Zero every structure before you fill it in.
  *   What the library fills in may get more members at its end. Calls therefore take its size as the program knows it
  *   (sizeof; 0: that of version 0.1), of arrays the distance from one to the next. No more than that is written; what
@@ -65,7 +65,12 @@ VKATTN_API const char *vkattn_version(void);
 
 /* ------------------------------------------------------------------------------------------------ extensions */
 
-/* What every extension of a structure begins with. kind says which structure it is; version 0.1 has none. */
+/* What every extension of a structure begins with. kind: which extension it is. */
+typedef enum vkattn_extension_kind {
+    VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_extension_kind;
+
 typedef struct vkattn_extension {
     uint32_t kind;
     const void *next; /* the next of the chain, or NULL */
@@ -168,7 +173,7 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_FLASH = 2,         /* online softmax; nothing of size q_len x kv_len in memory */
     VKATTN_KERNEL_DECODE = 3,        /* few query rows: the keys are split over workgroups, and the parts merged */
     VKATTN_KERNEL_COOPMAT = 4,       /* on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
-    VKATTN_KERNEL_COOPMAT2 = 5,      /* no longer there, refused: COOPMAT is as fast without its extension */
+    VKATTN_KERNEL_COOPMAT2 = 5,      /* reserved: refused, COOPMAT serves what it did */
     VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed) */
     VKATTN_KERNEL_ADDRESSES = 7,     /* for CPU drivers: K and V through device addresses, no shared memory */
     VKATTN_KERNEL_COUNT = 8,
@@ -625,8 +630,9 @@ typedef struct vkattn_requirements {
 /* The choice that a plan made. The strings belong to the plan.
  *
  * kernel: AUTO for plans without attention
- * reason: one sentence that says why this kernel and why not the better ones; of linear, which shader and why. "" for
- *   other plans without attention */
+ * reason: one sentence that says why this kernel, and of each better one that the device can run why not
+ *   (vkattn_explain tells of those that it cannot run, too); of linear, which shader and why. "" for other plans without
+ *   attention */
 typedef struct vkattn_report {
     vkattn_kernel kernel;
     const char *kernel_name;

@@ -36,14 +36,17 @@ typedef enum vkattn_rope_scaling_kind {
     VKATTN_ROPE_LINEAR = 1, /* every frequency divided by factor */
     VKATTN_ROPE_LLAMA3 = 2, /* low frequencies divided by factor, high ones kept, a ramp between */
     VKATTN_ROPE_YARN = 3,   /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_LONGROPE = 4, /* Ding et al., "LongRoPE", 2024: every frequency divided by a factor of its own */
     VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_rope_scaling_kind;
 
 /* factor                 how many times longer; > 0
- * original_max_position  the length of training; LLAMA3 and YARN: > 0
+ * original_max_position  the length of training; LLAMA3 and YARN: > 0; LONGROPE: > 1
  * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
  * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
- * attention_factor       YARN: multiplies the rotated vectors; 0 means 0.1 ln(factor) + 1 */
+ * attention_factor       YARN and LONGROPE: multiplies the rotated vectors; 0 means 1 where factor is at most 1, else of
+ *                        YARN 0.1 ln(factor) + 1, of LONGROPE sqrt(1 + ln(factor) / ln(original_max_position))
+ * next                   LONGROPE: a vkattn_rope_factors; else NULL */
 typedef struct vkattn_rope_scaling {
     vkattn_rope_scaling_kind kind;
     float factor;
@@ -53,8 +56,20 @@ typedef struct vkattn_rope_scaling {
     float beta_fast;
     float beta_slow;
     float attention_factor;
-    const void *next; /* NULL */
+    const void *next;
 } vkattn_rope_scaling;
+
+/* An extension of vkattn_rope_scaling: what LONGROPE divides the frequencies by.
+ *
+ * extension  kind VKATTN_EXTENSION_ROPE_FACTORS
+ * factors    finite numbers > 0: of pair i the factor i. The models of LongRoPE have a list for sequences up to
+ *            original_max_position and one for longer ones: a layer has one of the two. Read by vkattn_layer_create
+ * count      the pairs: half the elements of a head that the embedding rotates */
+typedef struct vkattn_rope_factors {
+    vkattn_extension extension;
+    const float *factors;
+    uint32_t count;
+} vkattn_rope_factors;
 
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *

@@ -22,15 +22,28 @@ def _number(value, names, what):
     return names[value]
 
 
+def _rope_scaling(kind, factors=None, **members):
+    """The scaling, and what it points to: the factors of longrope."""
+    scaling = _abi.RopeScaling(kind=_number(kind, _abi.ROPE_SCALINGS, "rope_scaling"), **members)
+    if factors is None:
+        return scaling, None
+    values = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
+    extension = _abi.RopeFactors(_abi.Extension(_abi.EXTENSION_ROPE_FACTORS), ctypes.addressof(values), len(values))
+    scaling.next = ctypes.addressof(extension)
+    return scaling, (values, extension)
+
+
 def layer_config(kind, **members):
-    """A vkattn_layer_config from its members by name; enumerations by their lower-case names; rope_scaling as a dict."""
+    """A vkattn_layer_config from its members by name; enumerations by their lower-case names; rope_scaling as a dict, of longrope
+    with the list "factors"."""
     known = {name for name, _ in _abi.LayerConfig._fields_}
     config = _abi.LayerConfig()
     for name, value in {"kind": kind, **members}.items():
         if name not in known:
             raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
         if name == "rope_scaling":
-            value = _abi.RopeScaling(**{**value, "kind": _number(value["kind"], _abi.ROPE_SCALINGS, "rope_scaling")})
+            value, kept = _rope_scaling(**value)
+            object.__setattr__(config, "_kept", kept)
         setattr(config, name, _number(value, _ENUMERATIONS.get(name, {}), name))
     return config
 
