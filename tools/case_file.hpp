@@ -41,12 +41,12 @@ struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
-    AttentionConfig attention;   // op "attention"
-    vkattn_layer_config layer{}; // every other op
+    AttentionConfig attention;                         // op "attention"
+    vkattn_layer_config layer{};                       // every other op
     std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
-    std::uint32_t start_pos = 0; // tokens before the first, where the op knows it
-    TensorMap tensors;           // inputs and weights
-    TensorMap expected;          // by output name, without "expected."
+    std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
+    TensorMap tensors;                                 // inputs and weights
+    TensorMap expected;                                // by output name, without "expected."
 
     bool is_layer() const { return op != "attention"; }
     std::string name() const { return std::filesystem::path(file).stem().string(); }

@@ -25,23 +25,23 @@ constexpr std::array<const char *, 2> kLayerKeys{"num_hidden_layers", "n_layer"}
 constexpr std::array<const char *, 2> kTypeKeys{"torch_dtype", "dtype"};
 
 // Encoders whose layers are those of BERT: attention and feed-forward with LayerNorm and biases.
-constexpr std::array<std::string_view, 8> kBertLike{"bert",    "roberta", "xlm-roberta", "xlm-roberta-xl",
-                                                    "camembert", "electra", "vit",       "deit"};
+constexpr std::array<std::string_view, 8> kBertLike{"bert",      "roberta", "xlm-roberta", "xlm-roberta-xl",
+                                                    "camembert", "electra", "vit",         "deit"};
 // What models are called that read a sequence as a whole.
 constexpr std::array<std::string_view, 4> kEncoderHeads{"ForMaskedLM", "ForMaskedImageModeling",
                                                         "ForImageClassification", "ForCTC"};
 // Decoders that are counted as they are.
 constexpr std::array<std::string_view, 22> kDecoders{
-    "llama",      "mistral", "mixtral",     "qwen2",       "qwen2_moe",   "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3",
-    "gemma3_text", "phi",    "phi3",        "deepseek_v2", "deepseek_v3", "kimi_k2", "gpt2",    "gpt_neox", "gpt_bigcode",
-    "falcon",     "opt",     "starcoder2"};
+    "llama",  "mistral",  "mixtral",     "qwen2",  "qwen2_moe", "qwen3",       "qwen3_moe",   "gemma",
+    "gemma2", "gemma3",   "gemma3_text", "phi",    "phi3",      "deepseek_v2", "deepseek_v3", "kimi_k2",
+    "gpt2",   "gpt_neox", "gpt_bigcode", "falcon", "opt",       "starcoder2"};
 constexpr std::array<std::string_view, 7> kAttending{"full_attention",    "attention", "sliding_attention",
                                                      "chunked_attention", "full",      "global_attention",
                                                      "local_attention"};
-constexpr std::array<std::string_view, 9> kNotAttending{"linear_attention", "mamba", "mamba2", "recurrent", "conv",
-                                                        "ssm", "rwkv", "mlp", "moe"};
+constexpr std::array<std::string_view, 9> kNotAttending{
+    "linear_attention", "mamba", "mamba2", "recurrent", "conv", "ssm", "rwkv", "mlp", "moe"};
 // How keys begin that are about layers which do not attend.
-constexpr std::array<std::string_view, 8> kOtherLayers{"mamba", "ssm_",      "rwkv",        "linear_num_",
+constexpr std::array<std::string_view, 8> kOtherLayers{"mamba",        "ssm_",         "rwkv",      "linear_num_",
                                                        "linear_conv_", "conv_L_cache", "lru_width", "recurrent"};
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
@@ -160,7 +160,8 @@ bool is_bert_like(const HuggingFaceConfig &file) {
 
 void refuse_other_encoders(const HuggingFaceConfig &file) {
     const std::string expected = ", expected a decoder, an encoder such as bert or vit, or an object with \"op\"";
-    if (file.flag("is_encoder_decoder")) file.fail("\"is_encoder_decoder\" is true: such models are not counted" + expected);
+    if (file.flag("is_encoder_decoder"))
+        file.fail("\"is_encoder_decoder\" is true: such models are not counted" + expected);
     if (file.flag("use_bidirectional_attention"))
         file.fail("\"use_bidirectional_attention\" is true: such an encoder is not counted" + expected);
     const Json *architectures = file.find("architectures");

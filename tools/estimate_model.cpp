@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 
 constexpr std::uintmax_t kLargestFile = 16U << 20U;
 constexpr int kDeepestNesting = 32;
-constexpr const char *kExpected = ", expected a configuration in JSON, or the folder of a checkpoint with its config.json";
+constexpr const char *kExpected =
+    ", expected a configuration in JSON, or the folder of a checkpoint with its config.json";
 
 // A checkpoint's folder or file stands for the config.json in it or beside it, as `run --model` takes them.
 std::filesystem::path config_file(const std::filesystem::path &path) {

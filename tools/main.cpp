@@ -335,10 +335,12 @@ int parse_and_run(int argc, char **argv) {
 #if defined(VKATTN_HOMEPAGE_URL)
     app.footer("vkattn is at home at " VKATTN_HOMEPAGE_URL);
 #endif
-    app.add_flag_callback("--help-man", [&app] {
-           print_manual_page(std::cout, app);
-           throw CLI::Success();
-       })->group(""); // not in the help
+    app.add_flag_callback("--help-man",
+                          [&app] {
+                              print_manual_page(std::cout, app);
+                              throw CLI::Success();
+                          })
+        ->group(""); // not in the help
     if (argc < 2) {
         std::cout << app.help();
         return kExitSuccess;

@@ -11,11 +11,25 @@ namespace vkattn::tools {
 namespace {
 
 // A key that is not here could change the embedding.
-constexpr std::array<std::string_view, 19> kKnownKeys{
-    "type",           "rope_type",   "rope_theta",   "partial_rotary_factor", "original_max_position_embeddings",
-    "factor",         "beta_fast",   "beta_slow",    "low_freq_factor",       "max_position_embeddings",
-    "mscale",         "finetuned",   "truncate",     "high_freq_factor",      "attention_factor",
-    "mscale_all_dim", "attn_factor", "short_factor", "long_factor"};
+constexpr std::array<std::string_view, 19> kKnownKeys{"type",
+                                                      "rope_type",
+                                                      "rope_theta",
+                                                      "partial_rotary_factor",
+                                                      "original_max_position_embeddings",
+                                                      "factor",
+                                                      "beta_fast",
+                                                      "beta_slow",
+                                                      "low_freq_factor",
+                                                      "max_position_embeddings",
+                                                      "mscale",
+                                                      "finetuned",
+                                                      "truncate",
+                                                      "high_freq_factor",
+                                                      "attention_factor",
+                                                      "mscale_all_dim",
+                                                      "attn_factor",
+                                                      "short_factor",
+                                                      "long_factor"};
 
 void check_keys(const ModelKeys &rope) {
     std::string unknown;

@@ -33,9 +33,9 @@ typedef enum vkattn_mla_form {
 /* How a rotary embedding was stretched to longer contexts than it was trained for. */
 typedef enum vkattn_rope_scaling_kind {
     VKATTN_ROPE_UNSCALED = 0,
-    VKATTN_ROPE_LINEAR = 1, /* every frequency divided by factor */
-    VKATTN_ROPE_LLAMA3 = 2, /* low frequencies divided by factor, high ones kept, a ramp between */
-    VKATTN_ROPE_YARN = 3,   /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_LINEAR = 1,   /* every frequency divided by factor */
+    VKATTN_ROPE_LLAMA3 = 2,   /* low frequencies divided by factor, high ones kept, a ramp between */
+    VKATTN_ROPE_YARN = 3,     /* Peng et al., "YaRN", 2023 */
     VKATTN_ROPE_LONGROPE = 4, /* Ding et al., "LongRoPE", 2024: every frequency divided by a factor of its own */
     VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_rope_scaling_kind;

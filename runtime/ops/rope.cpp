@@ -71,8 +71,9 @@ float attention_factor(const vkattn_rope_scaling &scaling) {
     if (scaling.attention_factor != 0) return scaling.attention_factor;
     if (scaling.factor <= 1) return 1.0f;
     const double stretch = std::log(static_cast<double>(scaling.factor));
-    return static_cast<float>(is_yarn ? 0.1 * stretch + 1.0
-                                      : std::sqrt(1.0 + stretch / std::log(static_cast<double>(scaling.original_max_position))));
+    return static_cast<float>(
+        is_yarn ? 0.1 * stretch + 1.0
+                : std::sqrt(1.0 + stretch / std::log(static_cast<double>(scaling.original_max_position))));
 }
 
 void check_longrope(const vkattn_rope_scaling &scaling, uint32_t pairs) {
