@@ -65,14 +65,14 @@ VKATTN_API const char *vkattn_version(void);
 
 /* ------------------------------------------------------------------------------------------------ extensions */
 
-/* What every extension of a structure begins with. kind: which extension it is. */
+/* The extensions of structures that there are. */
 typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
-typedef struct vkattn_extension {
-    uint32_t kind;
+typedef struct vkattn_extension { /* what every extension of a structure begins with */
+    uint32_t kind;                /* a vkattn_extension_kind */
     const void *next; /* the next of the chain, or NULL */
 } vkattn_extension;
 
