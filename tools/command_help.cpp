@@ -162,7 +162,7 @@ std::string command_line_error(const CLI::App &app, const CLI::ParseError &error
     if (option != words.end() && dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr)
         message = unknown_option(command, *option);
     const bool says_expected = message.find("expected ") != std::string::npos;
-    return message + (says_expected ? "; see " + help : ", expected what " + help + " tells");
+    return message + (says_expected ? "" : ", expected what " + help + " tells");
 }
 
 } // namespace vkattn::tools

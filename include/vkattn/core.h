@@ -73,7 +73,7 @@ typedef enum vkattn_extension_kind {
 
 typedef struct vkattn_extension { /* what every extension of a structure begins with */
     uint32_t kind;                /* a vkattn_extension_kind */
-    const void *next; /* the next of the chain, or NULL */
+    const void *next;             /* the next of the chain, or NULL */
 } vkattn_extension;
 
 /* ------------------------------------------------------------------------------------------------ tensors */

@@ -107,7 +107,7 @@ def test_the_examples_of_the_manual_page_take_options_that_there_are():
     (("bench", "--head", 4), "did you mean --heads or --head-dim?"),
     (("estimate", "gqa-8", "--contxt", "8k"), "did you mean --context?"),
     (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' tells"),
-    (("plan", "--kv-len", "x"), "'vkattn plan --help'"),
+    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' tells"),
     (("--zzz",), "'vkattn --help'")])
 def test_an_unknown_option_is_named_with_its_like_and_the_help_to_read(words, said):
     refused(*words, says=said)
