@@ -71,9 +71,12 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
-typedef struct vkattn_extension { /* what every extension of a structure begins with */
-    uint32_t kind;                /* a vkattn_extension_kind */
-    const void *next;             /* the next of the chain, or NULL */
+/* What every extension of a structure begins with.
+ *
+ * kind: a vkattn_extension_kind; next: the next of the chain, or NULL */
+typedef struct vkattn_extension {
+    uint32_t kind;
+    const void *next;
 } vkattn_extension;
 
 /* ------------------------------------------------------------------------------------------------ tensors */
