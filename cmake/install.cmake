@@ -49,8 +49,15 @@ if(vkattn_is_top_level) # of whatever `cmake --install` of this build folder ins
         COMMENT "Removing what was installed" VERBATIM)
 endif()
 
-if(SKBUILD) # pyproject.toml: a wheel, which carries the library beside the package, and can hold no links to it
+if(SKBUILD) # pyproject.toml: a wheel, which carries the library and the command beside the package, and can hold no links to it
     set_property(TARGET vkattn PROPERTY VERSION)
     set_property(TARGET vkattn PROPERTY SOVERSION)
     install(TARGETS vkattn LIBRARY DESTINATION vkattn COMPONENT python RUNTIME DESTINATION vkattn COMPONENT python)
+    add_custom_target(vkattn_wheel DEPENDS vkattn)
+    if(TARGET vkattn_command)
+        add_dependencies(vkattn_wheel vkattn_command)
+        set_property(TARGET vkattn_command PROPERTY INSTALL_RPATH $<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>)
+        install(TARGETS vkattn_command RUNTIME DESTINATION vkattn COMPONENT python)
+        install(FILES tools/vkattn.1 python/vkattn-plot.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)
+    endif()
 endif()
