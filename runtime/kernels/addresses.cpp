@@ -92,7 +92,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
     if (rows_of(problem) > most_rows || problem.kv_len < 2 * kFewestKeysOfPart) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
-    return parts_to_fill(problem, caps, workgroups, kKeysOfGranule);
+    return parts_to_fill(problem, caps, module_name(Module::kFlashAddresses), workgroups, kKeysOfGranule);
 }
 
 // Rows [B,Hkv,keys,D] as they are read.
@@ -214,9 +214,12 @@ void emit(const AttentionCall &call) {
     emit_split_keys(call, addresses);
 }
 
+constexpr Module kModules[] = {Module::kFlashAddresses};
+
 } // namespace
 
 const AttentionKernel kAddresses = {.kernel = VKATTN_KERNEL_ADDRESSES,
+                                    .modules = kModules,
                                     .merit = "K and V are read through device addresses",
                                     .missing = missing,
                                     .obstacle = obstacle,

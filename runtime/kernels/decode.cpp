@@ -19,7 +19,7 @@ constexpr uint32_t kPays = 60, kServes = 20;
 // One dispatch for all keys: decode's own for a few rows, flash's for more.
 AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
     return rows_of(problem) <= kRowsOfDecodeShader ? decode_dispatch(problem, decode_tile(problem, caps), parts)
-                                                   : flash_dispatch(problem, flash_tile(problem, caps), parts);
+                                                   : flash_dispatch(problem, flash_tile(problem, caps, true), parts);
 }
 
 // What either shader takes at a time.
@@ -87,11 +87,16 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
+constexpr Module kModules[] = {
+    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
+    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+
 constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
 
 } // namespace
 
 const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
+                                 .modules = kModules,
                                  .merit = kMerit,
                                  .missing = obstacle_of_arrays,
                                  .obstacle = obstacle,
@@ -101,6 +106,7 @@ const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
                                  .emit = emit_split_keys};
 
 const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
+                                       .modules = kModules,
                                        .merit = kMerit,
                                        .missing = obstacle_of_arrays,
                                        .obstacle = obstacle_of_latents,

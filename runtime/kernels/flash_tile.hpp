@@ -15,7 +15,8 @@ struct FlashTile {
     bool query_staged;
 };
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps);
+// parts: whether each row's keys are split into parts.
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, bool parts);
 
 inline uint32_t rows_of_tile(const FlashTile &tile) { return tile.workgroup / tile.columns * tile.rows; }
 

@@ -29,6 +29,14 @@ uint32_t groups_of_dispatch(const AttentionProblem &problem, const DeviceCaps &c
     return std::min(static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0)), most);
 }
 
+// What merge_parts needs to know of a problem.
+CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLargeHeads); }
+
+bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
+    return why_off(caps, shader, kPathParts).empty() &&
+           !is_off(caps, Module::kMergeParts, merge_paths_of(paths_of(problem)));
+}
+
 } // namespace
 
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
@@ -42,12 +50,13 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
 
-uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
-                       uint32_t keys_of_tile) {
+uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader,
+                       uint64_t workgroups, uint32_t keys_of_tile) {
+    const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile));
+    if (!may_take_parts(problem, caps, shader)) return fewest;
     const uint64_t wanted = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
     const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(wanted, most),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile)));
+    return parts_between(problem, std::min(wanted, most), fewest);
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel, bool shares_grid,
@@ -55,7 +64,11 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     const char *name = vkattn_kernel_name(kernel);
     AttentionShape::Dispatch &first = shape.dispatches[0];
     shape.parameters = parameters_of(problem);
-    if (shape.keys_per_dispatch < problem.kv_len) first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
+    first.paths = paths_of(problem) | (shape.parts > 1 ? kPathParts : 0);
+    if (shape.keys_per_dispatch < problem.kv_len) {
+        first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
+        first.paths |= kPathStretches;
+    }
     shape.groups_per_dispatch = shares_grid ? groups_of_dispatch(problem, caps, shape) : first.groups[0];
     Grid largest = first.groups;
     largest[0] = shape.groups_per_dispatch;
@@ -66,7 +79,8 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     first.constants.FEATURES |= FEATURE_PARTS;
     shape.dispatches[1] = {Module::kMergeParts,
                            constants_of(problem, kMergeWorkgroup),
-                           {problem.q_len, problem.query_heads, problem.batch}};
+                           {problem.q_len, problem.query_heads, problem.batch},
+                           merge_paths_of(first.paths)};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
     require_fit(shape.dispatches[1].groups, caps, name);

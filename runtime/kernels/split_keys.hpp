@@ -17,9 +17,10 @@ constexpr uint32_t kKeysOfGranule = 32;
 // blocks, and so one tile where loops are bounded.
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
 
-// Parts of each row's keys that fill the device with so many workgroups a part; none above what a dispatch may attend.
-uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
-                       uint32_t keys_of_tile);
+// Parts of each row's keys that fill the device with so many workgroups a part; none above what a dispatch may attend. One
+// where the self-test has ruled out that the shader, or merge_parts, takes parts of such a problem.
+uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader,
+                       uint64_t workgroups, uint32_t keys_of_tile);
 
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
