@@ -176,7 +176,7 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_FLASH = 2,         /* online softmax; nothing of size q_len x kv_len in memory */
     VKATTN_KERNEL_DECODE = 3,        /* few query rows: the keys are split over workgroups, and the parts merged */
     VKATTN_KERNEL_COOPMAT = 4,       /* on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
-    VKATTN_KERNEL_COOPMAT2 = 5,      /* reserved: refused, COOPMAT serves what it did */
+    VKATTN_KERNEL_COOPMAT2 = 5,      /* reserved: refused. COOPMAT does what it did, without its extension */
     VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed) */
     VKATTN_KERNEL_ADDRESSES = 7,     /* for CPU drivers: K and V through device addresses, no shared memory */
     VKATTN_KERNEL_COUNT = 8,
@@ -189,7 +189,7 @@ VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
 /* Whether a device can run a kernel, and if not, why. */
 typedef struct vkattn_kernel_support {
     vkattn_kernel kernel;
-    uint32_t supported;
+    uint32_t supported; /* 0 also where the self-test has left the kernel no storage type */
     /* Why not, or what of it has failed the self-test and is off; "" if all is well. Stays until the context is
      * destroyed; of devices without one, for ever. */
     const char *reason;
@@ -364,7 +364,7 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_UNPACKS_HALVES = 6,
     /* 1, the default: specialisation constants size a shader's arrays */
     VKATTN_TRAIT_SPECIALISED_ARRAYS = 7,
-    /* 1, the default but on CPUs: a kernel's numbers are checked before a plan first chooses it */
+    /* 1, the default but on CPUs: a shader's numbers are checked before a plan first takes it */
     VKATTN_TRAIT_SELF_TEST = 8,
     /* rows of one more matrix shape, of f16, where the driver's dimensions are flexible; 0, the default: none */
     VKATTN_TRAIT_MATRIX_M = 9,
@@ -519,18 +519,18 @@ VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *b
 
 /* One check of the self-test. The texts stay until the thread's next self-test, or the callback's return. */
 typedef struct vkattn_check {
-    const char *name; /* "flash, many queries" */
+    const char *name; /* a shader and a path of its code: "decode_subgroups, q8_0" */
     uint32_t passed;
     const char *reason; /* "" if passed */
     double milliseconds;
 } vkattn_check;
 
-/* Checks the numbers of every kernel that the device can run, with every matrix shape, and of linear layers, on small
- * problems, against float64 arithmetic on the host, on the context's queue, and waits. What fails is off for the
- * context from then on: its facts give the reason, and the next matrix shape or kernel takes over. On GPUs each kernel
- * is checked so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait
- * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out or the device is lost meanwhile,
- * the call fails, and nothing is off for it.
+/* Checks the numbers of the shaders that plans take here (attention, copies into caches, linear layers), each path of
+ * their code and every matrix shape by itself, on small problems, against float64 arithmetic on the host, on the context's
+ * queue, and waits. What fails is off for the context from then on: its facts give the reason, and another shader, matrix
+ * shape or kernel takes over. On GPUs each shader is checked before a plan first takes it, which takes the queue then; trait
+ * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out, the call fails, and nothing is off for it. Where the device
+ * is lost, the call fails; what lost it is off for contexts that start from what this one saves.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL; stride: sizeof
  *   *checks */
 #define VKATTN_MAX_CHECKS 128
@@ -539,7 +539,7 @@ VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *coun
 /* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
 typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 
-/* The same, where one wants to see it go on: a kernel's checks are told once the kernel is judged. */
+/* The same, where one wants to see it go on: each check is told once it is done. */
 VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. The texts stay until the thread's next

@@ -68,6 +68,22 @@ Module module_of(bool halves, bool subgroups) {
     return subgroups ? Module::kDecodeSubgroups : Module::kDecode;
 }
 
+// What K and V are read as, and what sums go through.
+struct Reading {
+    bool halves, subgroups;
+};
+
+// What is liked best and possible, or the next that the self-test has not ruled out.
+Reading sound_reading(const Reading &best, const AttentionProblem &problem, const DeviceCaps &caps) {
+    const CodePaths paths = paths_of(problem) | kPathParts;
+    for (const bool halves : {true, false})
+        for (const bool subgroups : {true, false})
+            if (halves <= best.halves && subgroups <= best.subgroups &&
+                !is_off(caps, module_of(halves, subgroups), paths))
+                return {halves, subgroups};
+    return best;
+}
+
 uint32_t vectors_of(uint32_t dims, const DecodeTile &tile) { return tiles(dims, kVector * tile.columns); }
 
 uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
@@ -120,8 +136,8 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     static constexpr uint32_t kMostColumns = 32, kMost = 4, kMostTuned = 8;
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
-    const bool halves = is_in_halves(problem);
-    const bool subgroups = liking.subgroups && has_subgroups(caps);
+    const auto [halves, subgroups] =
+        sound_reading({is_in_halves(problem), liking.subgroups && has_subgroups(caps)}, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost));

@@ -126,11 +126,17 @@ MatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_
     return {shape, row_subgroups, subgroups / row_subgroups, matrices};
 }
 
+CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.type) | path_of(problem.weight.type); }
+
+MatrixUse matrices_of(const LinearProblem &problem) {
+    const vkattn_type type = problem.input.type;
+    return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, type, paths_of(problem)};
+}
+
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
 std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
     const LinearTile &tuned = problem.tile;
-    const vkattn_type type = problem.input.type;
-    std::vector<uint32_t> indices = usable_shapes(caps, VKATTN_KERNEL_COOPMAT, type);
+    std::vector<uint32_t> indices = usable_shapes(caps, matrices_of(problem));
     const auto given = std::ranges::find(indices, tuned.matrix_shape - 1);
     if (given != indices.end()) std::rotate(indices.begin(), given, given + 1);
     const uint32_t rule = caps.traits.unroll_matrices != 0 ? 2 : 1;
@@ -152,15 +158,14 @@ bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
     return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
-           module_is_built(type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16) &&
-           matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, type).empty();
+           module_is_built(matrices_of(problem).module) && matrix_obstacle(caps, matrices_of(problem)).empty();
 }
 
 bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
-    return module_is_built(Module::kLinearAddresses) && caps.buffers_have_addresses != 0 && may_diverge(caps) &&
-           caps.traits.specialised_arrays != 0 && !is_quantised(problem.input.type) &&
-           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
-           weight_is_aligned(problem, kLinearBlock);
+    return module_is_built(Module::kLinearAddresses) && !is_off(caps, Module::kLinearAddresses, paths_of(problem)) &&
+           caps.buffers_have_addresses != 0 && may_diverge(caps) && caps.traits.specialised_arrays != 0 &&
+           !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
+           input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
 }
 
 // Each of the following: nothing where the shader does not serve.
@@ -178,9 +183,11 @@ std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const 
     constants.MATRIX_M = tile->shape.m;
     constants.MATRIX_N = tile->shape.n;
     constants.MATRIX_K = tile->shape.k;
-    const bool f16 = problem.input.type == VKATTN_TYPE_F16;
-    return LinearChoice{LinearShader::kMatrices, f16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, constants,
+    return LinearChoice{LinearShader::kMatrices,
+                        matrices_of(problem).module,
+                        constants,
                         grid(problem, outputs_of(*tile), rows_of(*tile)),
+                        paths_of(problem),
                         "the matrix units take inputs and weights of the type"};
 }
 
@@ -193,29 +200,37 @@ std::optional<LinearChoice> choose_addresses(const LinearProblem &problem, const
     constants.WORKGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(tuned.rows == 0 ? problem.push.rows : tuned.rows, kAddressedRows));
     constants.BLOCKS = tuned.blocks == 0 ? most_blocks : std::bit_floor(std::min(tuned.blocks, most_blocks));
-    LinearChoice choice{LinearShader::kAddresses, Module::kLinearAddresses, constants,
+    LinearChoice choice{LinearShader::kAddresses,
+                        Module::kLinearAddresses,
+                        constants,
                         grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS),
+                        paths_of(problem),
                         "rows are read through device addresses, without shared memory"};
     std::swap(choice.groups[0], choice.groups[1]); // rows first, so that neighbours share weights
     return choice;
 }
 
-std::optional<LinearChoice> choose_vector(const LinearProblem &problem) {
-    if (problem.push.rows > kFewRows) return std::nullopt;
+std::optional<LinearChoice> choose_vector(const LinearProblem &problem, const DeviceCaps &caps) {
+    if (problem.push.rows > kFewRows || is_off(caps, Module::kLinearVector, paths_of(problem))) return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
     constants.ROWS = problem.push.rows;
-    return LinearChoice{LinearShader::kVector, Module::kLinearVector, constants,
+    return LinearChoice{LinearShader::kVector,
+                        Module::kLinearVector,
+                        constants,
                         grid(problem, LINEAR_VECTOR_OUTPUTS, problem.push.rows),
+                        paths_of(problem),
                         "few rows, whose time goes into reading the weight"};
 }
 
-// Serves always.
-LinearChoice choose_tiles(const LinearProblem &problem) {
+// Serves always, unless the self-test has ruled it out.
+LinearChoice choose_tiles(const LinearProblem &problem, const DeviceCaps &caps) {
+    if (const auto off = why_off(caps, module_name(Module::kLinear), paths_of(problem)); !off.empty())
+        fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    return {LinearShader::kTiles, Module::kLinear, constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
-            "tiles in shared memory"};
+    return {LinearShader::kTiles, Module::kLinear,         constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
+            paths_of(problem),    "tiles in shared memory"};
 }
 
 // What tuning found, if it can still be followed.
@@ -229,10 +244,10 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
         choice = choose_addresses(problem, caps);
         break;
     case LinearShader::kVector:
-        choice = choose_vector(problem);
+        choice = choose_vector(problem, caps);
         break;
     case LinearShader::kTiles:
-        choice = choose_tiles(problem);
+        if (!is_off(caps, Module::kLinear, paths_of(problem))) choice = choose_tiles(problem, caps);
         break;
     default:
         break;
@@ -247,8 +262,8 @@ LinearChoice ruled_choice(const LinearProblem &problem, const DeviceCaps &caps) 
     std::optional<LinearChoice> choice;
     if (rows > kFewRows && caps.traits.matrix_units != 0) choice = choose_matrices(problem, caps);
     if (!choice.has_value() && rows <= caps.traits.most_addressed_linear_rows) choice = choose_addresses(problem, caps);
-    if (!choice.has_value()) choice = choose_vector(problem);
-    return choice.has_value() ? *std::move(choice) : choose_tiles(problem);
+    if (!choice.has_value()) choice = choose_vector(problem, caps);
+    return choice.has_value() ? *std::move(choice) : choose_tiles(problem, caps);
 }
 
 LinearChoice named(LinearChoice choice) {

@@ -31,16 +31,16 @@ const char *obstacle_of_matrices(const DeviceCaps &caps) {
     return "";
 }
 
-bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index) {
-    if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != type) return false;
-    return suits(caps.matrix_shapes[index]) &&
-           (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes >> index & 1) == 0;
+bool is_usable_shape(const DeviceCaps &caps, const MatrixUse &use, uint32_t index) {
+    if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != use.type) return false;
+    const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
+    return suits(shape) && why_off(caps, shader_name(use.module, shape), use.paths).empty();
 }
 
-std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
+std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, const MatrixUse &use) {
     std::vector<uint32_t> indices;
     for (uint32_t index = 0; index < caps.matrix_shape_count; ++index)
-        if (is_usable_shape(caps, kernel, type, index)) indices.push_back(index);
+        if (is_usable_shape(caps, use, index)) indices.push_back(index);
     std::ranges::stable_sort(indices, std::greater(), [&](uint32_t index) {
         const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
         return shape.m * shape.n * shape.k;
@@ -48,23 +48,24 @@ std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel
     return indices;
 }
 
-const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    const std::vector<uint32_t> indices = usable_shapes(caps, kernel, type);
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, const MatrixUse &use) {
+    const std::vector<uint32_t> indices = usable_shapes(caps, use);
     return indices.empty() ? nullptr : &caps.matrix_shapes[indices.front()];
 }
 
-std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    if (type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
+std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use) {
+    if (use.type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
         return "shaderFloat16 is not enabled";
-    if (type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
+    if (use.type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
         return "no bf16 matrices (shaderBFloat16CooperativeMatrix)";
-    if (largest_matrix_shape(caps, kernel, type) != nullptr) return "";
+    if (largest_matrix_shape(caps, use) != nullptr) return "";
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
-    const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == type; };
-    if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(type));
-    if (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes != 0)
-        return text("no matrix shape for ", type_name(type), " has passed the self-test");
-    return text("no matrix shape for ", type_name(type), " with n of 8 or more");
+    const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == use.type; };
+    if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(use.type));
+    for (const vkattn_matrix_shape &shape : shapes)
+        if (const auto off = why_off(caps, shader_name(use.module, shape), use.paths); !off.empty())
+            return std::string(off);
+    return text("no matrix shape for ", type_name(use.type), " with n of 8 or more");
 }
 
 } // namespace vkattn

@@ -90,11 +90,11 @@ TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &prob
 }
 
 // What tuning found or the largest.
-const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
+    const MatrixUse use{module, problem.query.type, paths_of(problem)};
     const uint32_t tuned = problem.tile.matrix_shape;
-    if (tuned != 0 && is_usable_shape(caps, VKATTN_KERNEL_COOPMAT, problem.query.type, tuned - 1))
-        return caps.matrix_shapes[tuned - 1];
-    return *largest_matrix_shape(caps, VKATTN_KERNEL_COOPMAT, problem.query.type);
+    if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
+    return *largest_matrix_shape(caps, use);
 }
 
 uint32_t dims_of_strip(const MatrixTile &tile) { return tile.shape.n * tile.dim_subgroups; }
@@ -239,8 +239,8 @@ void apply_tuning(MatrixTile &tile, const AttentionTile &tuned) {
 
 } // namespace
 
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps);
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
+    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, module);
     const TileRule rule = rule_for(shape, problem, caps);
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;

@@ -3,6 +3,7 @@
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/support/error.hpp"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -44,9 +45,11 @@ AttentionChoice choose_untested(Context &context, AttentionProblem &problem) {
 
 AttentionChoice choose_tested(Context &context, AttentionProblem &problem) {
     for (;;) {
+        const std::shared_ptr<const DeviceCaps> known = context.judged_caps();
         AttentionChoice choice = choose_untested(context, problem);
-        const bool tests = problem.kernel == VKATTN_KERNEL_AUTO && context.caps().traits.self_test != 0;
-        if (!tests || !context.verdicts().test_before_use(choice.kernel->kernel)) return choice;
+        for (const ShaderUse &use : shaders_of(choice.shape, problem))
+            context.verdicts().test_before_use(use.shader, use.paths);
+        if (context.judged_caps() == known) return choice; // no new verdict
     }
 }
 
