@@ -5,19 +5,20 @@
 
 namespace vkattn {
 bool Verdicts::test_before_use(vkattn_kernel kernel) {
-    const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
-    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return false;
-    std::call_once(tested_[static_cast<size_t>(kernel)], [&] {
-        std::atomic<std::thread::id> &tester = testers_[static_cast<size_t>(kernel)];
-        tester = std::this_thread::get_id();
-        try {
-            test_(kernel);
-        } catch (...) {
-            tester = std::thread::id();
-            throw;
-        }
-        tester = std::thread::id();
-    });
+    const auto is_own = [&](const TestState &test) { return test.tester == std::this_thread::get_id(); };
+    if (!test_ || is_judged(kernel) || std::ranges::any_of(tests_, is_own)) return false;
+    TestState &test = tests_[static_cast<size_t>(kernel)];
+    const std::lock_guard lock(test.mutex);
+    if (test.is_done) return true;
+    test.tester = std::this_thread::get_id();
+    try {
+        test_(kernel);
+    } catch (...) {
+        test.tester = std::thread::id();
+        throw;
+    }
+    test.tester = std::thread::id();
+    test.is_done = true;
     return true;
 }
 

@@ -54,8 +54,13 @@ class Verdicts {
     bool is_judged(vkattn_kernel kernel) const;
 
     Test test_;
-    std::array<std::once_flag, VKATTN_KERNEL_COUNT> tested_;
-    std::array<std::atomic<std::thread::id>, VKATTN_KERNEL_COUNT> testers_{};
+    // Of one kernel. No std::call_once: on mingw an exception through it is never forgotten.
+    struct TestState {
+        std::mutex mutex; // held while it is tested
+        bool is_done = false;
+        std::atomic<std::thread::id> tester{};
+    };
+    std::array<TestState, VKATTN_KERNEL_COUNT> tests_;
     mutable std::mutex mutex_;                                // of what follows
     std::array<KernelVerdict, VKATTN_KERNEL_COUNT> verdicts_; // by kernel
     bool addresses_ruled_out_ = false;
