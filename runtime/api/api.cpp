@@ -37,8 +37,8 @@ using namespace vkattn;
 
 namespace {
 
-// What calls have found, whose texts stay until the thread's next such call. It is no thread_local: on mingw the memory
-// of one is freed before its destructor runs.
+// What calls have found, whose texts stay until the thread's next such call; of each thread that has called, until the context
+// is destroyed. It is no thread_local: on mingw the memory of one is freed before its destructor runs.
 template <class Result>
 class LastResults {
   public:
