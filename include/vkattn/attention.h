@@ -150,7 +150,8 @@ typedef struct vkattn_attention_desc {
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
-/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain. */
+/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain in the context,
+ * whose they are. */
 typedef struct vkattn_option {
     vkattn_kernel kernel;
     uint32_t chosen;      /* 1: what a plan takes */

@@ -4,11 +4,13 @@
  * major version:
  *   What the program fills in never changes its size. Its last member, next, is NULL, or points to the first of a chain
  *   of extensions, each of which begins with vkattn_extension. An extension that a library does not know is refused.
- *   Zero every structure before you fill it in.
+ *   Zero every structure before you fill it in. Two have no next: vkattn_trait grows by new names alone, and
+ *   vkattn_memory by extensions of the vkattn_memory_request that it answers.
  *   What the library fills in may get more members at its end. Calls therefore take its size as the program knows it
  *   (sizeof; 0: that of version 0.1), of arrays the distance from one to the next. No more than that is written; what
  *   the library does not know of it yet is zeroed.
- *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1.
+ *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1; vkattn_check,
+ *   which a callback is shown one at a time, may get more members at its end.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_CORE_H
 #define VKATTN_CORE_H
@@ -47,9 +49,9 @@ typedef enum vkattn_result {
     VKATTN_ERROR_NO_DEVICE = -4,        /* no device matches the request */
     VKATTN_ERROR_OUT_OF_HOST_MEMORY = -5,
     VKATTN_ERROR_OUT_OF_DEVICE_MEMORY = -6,
-    VKATTN_ERROR_DEVICE_LOST = -7,
-    VKATTN_ERROR_VULKAN = -8,   /* any other Vulkan failure; the message holds the VkResult */
-    VKATTN_ERROR_INTERNAL = -9, /* a defect of vkattn: please report it */
+    VKATTN_ERROR_DEVICE_LOST = -7, /* for good: whatever needs the device fails so from then on; see vkattn_wait */
+    VKATTN_ERROR_VULKAN = -8,      /* any other Vulkan failure; the message holds the VkResult */
+    VKATTN_ERROR_INTERNAL = -9,    /* a defect of vkattn: please report it */
     VKATTN_RESULT_MAX_ENUM = 0x7fffffff
 } vkattn_result;
 
@@ -332,7 +334,8 @@ typedef struct vkattn_memory {
 } vkattn_memory;
 
 /* Device memory by the application, as an allocator such as VMA gives it: all that the context, its buffers, layers,
- * caches, workspaces, staging and self-tests take. May be called from any thread, and must not call vkattn.
+ * caches, workspaces, staging and self-tests take. May be called from any thread, and must not call vkattn. Hold no lock
+ * around a call of vkattn that these callbacks take.
  *
  * allocate  returns VK_SUCCESS and fills in memory, or a VkResult that says why not
  * free      of what allocate gave; the buffer is destroyed by then */
@@ -445,8 +448,15 @@ typedef struct vkattn_trait {
  *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
  *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context, and not be externally
  *                     synchronised: threads may compile side by side
- *   lock_queue, unlock_queue  called around every use of the queues by vkattn_run, vkattn_submit and the buffer
- *                     transfers; may be NULL if nobody else uses them
+ *   lock_queue, unlock_queue  called around every use of the queues; may be NULL if nobody else uses them. Do not hold
+ *                     what lock_queue takes around these calls, which may use the queues; around all others you may:
+ *                       vkattn_run, vkattn_submit
+ *                       vkattn_buffer_write, vkattn_buffer_read, vkattn_buffer_upload, vkattn_buffer_download
+ *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use
+ *                       vkattn_self_test, vkattn_self_test_each, vkattn_tune, vkattn_tune_linear
+ *                       vkattn_layer_create
+ *                       vkattn_cache_create, vkattn_cache_reserve, vkattn_cache_rewind, vkattn_cache_copy_sequence,
+ *                       vkattn_cache_share_prefix, vkattn_cache_read
  *   memory            NULL: vkattn allocates device memory itself, within the budget that VK_EXT_memory_budget tells where
  *                     the device has it; or callbacks that do, copied
  *   debug_labels      1: every object and every dispatch has a name that RenderDoc, Nsight and validation layers show
@@ -517,7 +527,8 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
-/* One check of the self-test. The texts stay until the thread's next self-test, or the callback's return. */
+/* One check of the self-test. The texts stay until the thread's next self-test in the context, whose they are, or the
+ * callback's return. */
 typedef struct vkattn_check {
     const char *name; /* a shader and a path of its code: "decode_subgroups, q8_0" */
     uint32_t passed;
@@ -543,7 +554,7 @@ typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. The texts stay until the thread's next
- * tuning. */
+ * tuning in the context, whose they are. */
 typedef struct vkattn_candidate {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader */
     const char *tile;     /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
@@ -574,7 +585,11 @@ VKATTN_API void vkattn_buffer_destroy(vkattn_buffer buffer);
 /* Returns the Vulkan handle, owned by the buffer. VK_NULL_HANDLE for NULL. */
 VKATTN_API VkBuffer vkattn_buffer_handle(vkattn_buffer buffer);
 
-/* Copies bytes from or to host memory and waits. offset + bytes must lie within the buffer; bytes may be 0. */
+/* Copies bytes from or to host memory and waits: first, on every device, for all that vkattn_wait waits for, so that a
+ * read sees what was submitted before and a write does not change what that reads. Do not call them while something
+ * submitted waits for a semaphore that the calling thread has yet to signal. What you recorded and submitted yourself
+ * must be done before. What was written is visible to what is submitted on the context's queue later, by you too.
+ * offset + bytes must lie within the buffer; bytes may be 0. */
 VKATTN_API vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes);
 VKATTN_API vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes);
 
@@ -609,7 +624,10 @@ VKATTN_API vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t o
                                                 const vkattn_sync *sync);
 
 /* Waits until all is done that vkattn_submit, vkattn_buffer_upload and vkattn_buffer_download have submitted in this
- * context before, by any thread. */
+ * context before, by any thread. Does not use the queues. Once a call has failed with VKATTN_ERROR_DEVICE_LOST, this one
+ * and all that submit work fail with it at once, and what was not downloaded by then never is: destroy the context. A
+ * device that cannot be waited for, although it does not say that it is lost, is taken for lost; what it may still work
+ * on is then never destroyed. */
 VKATTN_API vkattn_result vkattn_wait(vkattn_context context);
 
 /* ------------------------------------------------------------------------------------------------ plans */

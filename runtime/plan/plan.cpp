@@ -4,6 +4,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submissions.hpp"
 
@@ -63,10 +64,12 @@ class TemporaryPool {
         create.maxSets = requirements.descriptor_sets;
         create.poolSizeCount = requirements.uniform_buffer_descriptors > 0 ? 2 : 1;
         create.pPoolSizes = sizes;
-        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_),
-              "vkCreateDescriptorPool");
+        make_handle(pool_, "vkCreateDescriptorPool", context.vk().vkCreateDescriptorPool, context.device(), &create,
+                    nullptr);
     }
-    ~TemporaryPool() { context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr); }
+    ~TemporaryPool() {
+        if (!context_.is_abandoned()) context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr);
+    }
     TemporaryPool(const TemporaryPool &) = delete;
     TemporaryPool &operator=(const TemporaryPool &) = delete;
     VkDescriptorPool handle() const { return pool_; }

@@ -2,6 +2,7 @@
 
 #include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "shaders/interface/common.h"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ void Pipelines::load(std::span<const std::byte> saved) {
     create.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
     create.initialDataSize = saved.size();
     create.pInitialData = saved.empty() ? nullptr : saved.data();
-    check(vk_.vkCreatePipelineCache(device_, &create, nullptr, &own_cache_), "vkCreatePipelineCache");
+    make_handle(own_cache_, "vkCreatePipelineCache", vk_.vkCreatePipelineCache, device_, &create, nullptr);
     cache_ = own_cache_;
 }
 
@@ -128,7 +129,7 @@ void Pipelines::add_set_layout(const ModuleLayout &info, Layout &layout) const {
     create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
     create.bindingCount = static_cast<uint32_t>(bindings.size());
     create.pBindings = bindings.data();
-    check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
+    make_handle(layout.set, "vkCreateDescriptorSetLayout", vk_.vkCreateDescriptorSetLayout, device_, &create, nullptr);
 }
 
 void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) const {
@@ -139,7 +140,7 @@ void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) co
     create.pSetLayouts = &layout.set;
     create.pushConstantRangeCount = 1;
     create.pPushConstantRanges = &push;
-    check(vk_.vkCreatePipelineLayout(device_, &create, nullptr, &layout.pipeline), "vkCreatePipelineLayout");
+    make_handle(layout.pipeline, "vkCreatePipelineLayout", vk_.vkCreatePipelineLayout, device_, &create, nullptr);
 }
 
 void Pipelines::add_module(Module module, Layout &layout) const {
@@ -149,9 +150,11 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
     create.codeSize = code.size() * sizeof(uint32_t);
     create.pCode = code.data();
-    check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+    std::vector<uint32_t> constant_ids = specialisation_ids(code); // a layout with a module is complete
+    make_handle<check_pipeline>(layout.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
+                                nullptr);
+    layout.constant_ids = std::move(constant_ids);
     labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", module_name(module)).c_str());
-    layout.constant_ids = specialisation_ids(code);
 }
 
 VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,

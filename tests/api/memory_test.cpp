@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -330,6 +331,53 @@ TEST_CASE_FIXTURE(DeviceTest, "memory that is not as described is refused by nam
         context.wait();
     }
     check_all_freed(allocator);
+}
+
+// A plan waits for what another thread signals later; the caller of a read or a write does so, too.
+TEST_CASE_FIXTURE(DeviceTest, "reads and writes wait for what was submitted before, mapped or not") {
+    const Application app({.timelines = true});
+    std::mt19937 random(6);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, 16}, random);
+    problem.key = problem.value = normal_tensor(VKATTN_TYPE_F32, {1, 2, 40, 16}, random);
+    const std::vector<double> expected = reference_attention(problem).output;
+    for (const bool maps_device_memory : {true, false}) {
+        CAPTURE(maps_device_memory);
+        Allocator allocator(app, maps_device_memory);
+        {
+            const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
+            const vkattn::Context context(info_of(app, allocator));
+            vkattn_attention_desc desc{};
+            desc.query = desc.output = problem.query.view();
+            desc.key = desc.value = problem.key.view();
+            const vkattn::Plan plan = context.attention_plan(desc);
+            vkattn::Buffer query = context.buffer(desc.query), key = context.buffer(desc.key),
+                           output = context.buffer(desc.output);
+            const std::array bindings = {vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_KEY, key),
+                                         vkattn::bind(VKATTN_ROLE_VALUE, key),
+                                         vkattn::bind(VKATTN_ROLE_OUTPUT, output)};
+            std::vector<float> values(problem.query.elements(), 77.0f);
+            const std::vector<float> zeros(values.size());
+            const auto is_right = [](float a, double b) { return std::fabs(a - b) < 1e-5; };
+            for (const bool writes_first : {false, true}) {
+                CAPTURE(writes_first);
+                query.write(problem.query.bytes());
+                key.write(problem.key.bytes());
+                output.write(zeros);
+                const std::uint64_t value = writes_first ? 2 : 1;
+                const vkattn_semaphore opens = gate.at(value);
+                plan.submit(bindings, vkattn::sync({&opens, 1}, {}));
+                std::jthread opener([&] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                    gate.signal(value);
+                });
+                if (writes_first) query.write(zeros); // which the plan must not see
+                output.read(values);
+                CHECK(std::ranges::equal(values, expected, is_right));
+            }
+        }
+        check_all_freed(allocator);
+    }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "an error that is no shortage keeps its VkResult") {

@@ -1,6 +1,7 @@
 // What a context has learned, saved and taken over; bytes that are not its own are ignored.
 #include "compare.hpp"
 #include "corrupted_device.hpp"
+#include "counted_vulkan.hpp"
 #include "limited_device.hpp"
 #include "skips.hpp"
 
@@ -45,6 +46,20 @@ void run_small(const vkattn::Context &context) {
 } // namespace
 
 TEST_SUITE_BEGIN("saved_state");
+
+TEST_CASE_FIXTURE(DeviceTest, "a state that shrinks while it is saved is as long as it is, and read back") {
+    load_vulkan();
+    Warnings warnings;
+    const vkattn::Context context = context_with({}, warnings, "self_test=0", counted_instance_function);
+    run_small(context);
+    const std::size_t bytes = context.save().size();
+    vulkan_calls().padded_caches = 2; // those of the first call, which asks for the size
+    const std::vector<std::uint8_t> saved = context.save();
+    CHECK(vulkan_calls().padded_caches == 0);
+    CHECK(saved.size() == bytes);
+    context_with(saved, warnings, "self_test=0");
+    CHECK_MESSAGE(warnings.all.empty(), warnings.all.front());
+}
 
 TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same device with the same traits") {
     if (!can_corrupt()) {

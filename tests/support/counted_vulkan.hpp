@@ -20,6 +20,11 @@ struct VulkanCalls {
     std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
     std::vector<std::string> labels; // vkCmdBeginDebugUtilsLabelEXT
     std::atomic<int> open_labels{0}; // those that have not ended
+    // vkCmdPipelineBarrier's global one, of the thread's last such call
+    static inline thread_local VkPipelineStageFlags last_barrier_to = 0;
+    static inline thread_local VkAccessFlags last_barrier_access = 0;
+    std::atomic<int> padded_caches{0}; // so many calls of vkGetPipelineCacheData give kCachePadding bytes more
+    static constexpr std::size_t kCachePadding = 64;
 
     void clear();
 };
