@@ -11,6 +11,7 @@ PFN_vkCreateCommandPool next_create_pool = nullptr;
 PFN_vkDestroyCommandPool next_destroy_pool = nullptr;
 PFN_vkCreateBuffer next_create_buffer = nullptr;
 PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
+PFN_vkCreateComputePipelines next_create_pipelines = nullptr;
 PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
 PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
 PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
@@ -41,6 +42,15 @@ VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCrea
 VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks *host) {
     if (buffer != VK_NULL_HANDLE) ++vulkan_calls().fewer_buffers;
     next_destroy_buffer(device, buffer, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
+                                                const VkComputePipelineCreateInfo *infos,
+                                                const VkAllocationCallbacks *host, VkPipeline *pipelines) {
+    for (std::uint32_t i = 0; i < count; ++i)
+        if ((infos[i].stage.flags & VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT) != 0)
+            ++vulkan_calls().full_subgroups;
+    return next_create_pipelines(device, cache, count, infos, host, pipelines);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
@@ -81,6 +91,7 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkDestroyCommandPool") return counted(real, next_destroy_pool, &destroy_pool);
     if (name == "vkCreateBuffer") return counted(real, next_create_buffer, &create_buffer);
     if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
+    if (name == "vkCreateComputePipelines") return counted(real, next_create_pipelines, &create_pipelines);
     if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
     if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
     if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
@@ -94,7 +105,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const 
 } // namespace
 
 void VulkanCalls::clear() {
-    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = 0;
+    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = full_subgroups = 0;
     names.clear();
     labels.clear();
 }
