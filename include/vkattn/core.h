@@ -434,9 +434,9 @@ typedef struct vkattn_trait {
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
  *   enabled_extensions  the device extensions that device was created with
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
- *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope and shaderFloat16 (bf16:
- *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl
- *                     and computeFullSubgroups
+ *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope, computeFullSubgroups
+ *                     and shaderFloat16 (bf16: shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and where
+ *                     subgroups have several sizes subgroupSizeControl
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it

@@ -50,17 +50,16 @@ uint32_t keys_of(const Liking &liking, bool halves, uint32_t rows) {
 // The size of subgroups that a pipeline has: 32 or the nearest to it, where it can be asked for; 0: it is not known.
 uint32_t subgroup_size_of(const DeviceCaps &caps) {
     constexpr uint32_t kLiked = 32;
-    const bool is_known = caps.min_subgroup_size != 0;
-    if (is_known && caps.min_subgroup_size == caps.max_subgroup_size) return caps.min_subgroup_size;
-    const bool takes_wishes = caps.features.subgroup_size_control && caps.subgroup_size_control != 0;
-    return is_known && takes_wishes ? std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size) : 0;
+    const uint32_t size = std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size);
+    return has_subgroups_of(caps, size) ? size : 0;
 }
 
 // Whether groups of invocations can lie in subgroups of one known size.
 bool has_subgroups(const DeviceCaps &caps) {
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     const uint32_t size = subgroup_size_of(caps);
-    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0;
+    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0 &&
+           (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
 }
 
 Module module_of(bool halves, bool subgroups) {

@@ -118,7 +118,8 @@ void set_tiles(const AttentionProblem &problem, uint64_t bytes, FlashTile &tile)
 }
 
 void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCaps &caps, FlashTile &tile) {
-    const uint64_t limit = caps.max_shared_memory_bytes;
+    constexpr uint64_t kReached = 64 << 10; // by the shader's indices, of 8192 elements
+    const uint64_t limit = std::min<uint64_t>(caps.max_shared_memory_bytes, kReached);
     set_tiles(problem, std::min(wanted_bytes, limit * 8 / 9), tile);
     while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > 1) {
         (tile.rows > 1 ? tile.rows : tile.keys) /= 2;

@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/kernel.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/kernels/matrix_tiles.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
@@ -104,26 +105,35 @@ Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows) {
 }
 
 // How a workgroup of linear_coopmat divides its tile.
-struct MatrixTile {
+struct LinearMatrixTile {
     vkattn_matrix_shape shape;
+    uint32_t subgroup_size;
     uint32_t row_subgroups, output_subgroups;
     uint32_t matrices; // of a subgroup, either way
 };
 
-uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.matrices * tile.shape.n; }
-uint32_t outputs_of(const MatrixTile &tile) { return tile.output_subgroups * tile.matrices * tile.shape.m; }
+uint32_t rows_of(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.matrices * tile.shape.n; }
+uint32_t outputs_of(const LinearMatrixTile &tile) { return tile.output_subgroups * tile.matrices * tile.shape.m; }
 
 // Shared memory that linear_coopmat.comp declares.
-uint64_t shared_bytes(const MatrixTile &tile) {
+uint64_t shared_bytes(const LinearMatrixTile &tile) {
     const uint64_t inputs = uint64_t{rows_of(tile) + outputs_of(tile)} * (LINEAR_MATRIX_STEP / 8 + 1);
     const uint64_t strips =
         uint64_t{tile.row_subgroups} * tile.output_subgroups * tile.shape.n * (tile.shape.m / 4 + 1);
     return 16 * std::max(inputs, strips);
 }
 
-MatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_t matrices) {
+LinearMatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroup_size, uint32_t subgroups,
+                         uint32_t matrices) {
     const uint32_t row_subgroups = subgroups > 1 ? subgroups / 2 : 1;
-    return {shape, row_subgroups, subgroups / row_subgroups, matrices};
+    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices};
+}
+
+// Of a workgroup in subgroups of such a size.
+uint32_t most_subgroups(const LinearTile &tuned, uint32_t subgroup_size, const DeviceCaps &caps) {
+    const uint32_t wanted = tuned.subgroups == 0 ? kSubgroups : std::min(tuned.subgroups, kMostSubgroups);
+    const uint32_t told = caps.max_workgroup_subgroups == 0 ? wanted : caps.max_workgroup_subgroups;
+    return std::min({wanted, told, caps.max_workgroup_invocations / subgroup_size});
 }
 
 CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.type) | path_of(problem.weight.type); }
@@ -134,19 +144,19 @@ MatrixUse matrices_of(const LinearProblem &problem) {
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
-std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
+std::optional<LinearMatrixTile> linear_matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
     const LinearTile &tuned = problem.tile;
     std::vector<uint32_t> indices = usable_shapes(caps, matrices_of(problem));
     const auto given = std::ranges::find(indices, tuned.matrix_shape - 1);
     if (given != indices.end()) std::rotate(indices.begin(), given, given + 1);
     const uint32_t rule = caps.traits.unroll_matrices != 0 ? 2 : 1;
     const uint32_t matrices = tuned.matrices == 0 ? rule : std::bit_floor(std::min(tuned.matrices, kMostMatrices));
-    const uint32_t most = std::min(tuned.subgroups == 0 ? kSubgroups : std::min(tuned.subgroups, kMostSubgroups),
-                                   caps.max_workgroup_invocations / caps.subgroup_size);
     for (const uint32_t index : indices) {
-        if (caps.matrix_shapes[index].k > LINEAR_MATRIX_STEP) continue;
-        for (uint32_t subgroups = std::bit_floor(most); subgroups > 0; subgroups /= 2) {
-            const MatrixTile tile = tile_of(caps.matrix_shapes[index], subgroups, matrices);
+        const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
+        if (shape.k > LINEAR_MATRIX_STEP) continue;
+        const uint32_t size = matrix_subgroup_size(shape, caps);
+        for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned, size, caps)); subgroups > 0; subgroups /= 2) {
+            const LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }
@@ -172,13 +182,13 @@ bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
 
 std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     if (!has_matrices(problem, caps)) return std::nullopt;
-    const std::optional<MatrixTile> tile = matrix_tile(problem, caps);
+    const std::optional<LinearMatrixTile> tile = linear_matrix_tile(problem, caps);
     if (!tile.has_value()) return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    constants.SUBGROUP_SIZE = caps.subgroup_size;
+    constants.SUBGROUP_SIZE = tile->subgroup_size;
     constants.ROW_SUBGROUPS = tile->row_subgroups;
-    constants.WORKGROUP_SIZE = tile->row_subgroups * tile->output_subgroups * caps.subgroup_size;
+    constants.WORKGROUP_SIZE = tile->row_subgroups * tile->output_subgroups * tile->subgroup_size;
     constants.TILES = tile->matrices;
     constants.MATRIX_M = tile->shape.m;
     constants.MATRIX_N = tile->shape.n;

@@ -24,6 +24,9 @@ struct MatrixTile {
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module);
 
+// The subgroups that the class of the device likes best for matrices of the shape, in products of few columns.
+uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps);
+
 inline uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }
 inline uint32_t subgroups_of(const MatrixTile &tile) { return tile.row_subgroups * tile.dim_subgroups; }
 

@@ -18,7 +18,8 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
       push_descriptors_(caps.push_descriptors != 0), unpacks_halves_(caps.traits.unpacks_halves),
       max_storage_buffers_(caps.max_storage_buffers_per_stage),
       takes_subgroup_sizes_(!kSubgroupsAreEmulated && caps.features.subgroup_size_control &&
-                            caps.subgroup_size_control != 0) {}
+                            caps.subgroup_size_control != 0),
+      takes_full_subgroups_(!kSubgroupsAreEmulated && caps.features.full_subgroups) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
@@ -57,7 +58,7 @@ const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<con
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, subgroup_size_of(module, constants), key.second);
+        const VkPipeline made = create(module, layout, subgroup_size_of(module, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
                           module, key.second,      taken.count()};
@@ -157,7 +158,7 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", module_name(module)).c_str());
 }
 
-VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
+VkPipeline Pipelines::create(Module module, const Layout &layout, uint32_t subgroup_size,
                              std::span<const SpecialisationConstant> constants) {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
@@ -180,10 +181,9 @@ VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required{};
     required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
     required.requiredSubgroupSize = subgroup_size;
-    if (subgroup_size != 0) {
-        create.stage.pNext = &required;
+    if (subgroup_size != 0) create.stage.pNext = &required;
+    if (takes_full_subgroups_ && module_layout(module).full_subgroups)
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
-    }
     VkPipeline pipeline = VK_NULL_HANDLE;
     check_pipeline(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline),
                    "vkCreateComputePipelines");

@@ -2,6 +2,8 @@
 #include "application.hpp"
 #include "counted_vulkan.hpp"
 #include "device.hpp"
+#include "limited_device.hpp"
+#include "skips.hpp"
 #include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
@@ -538,6 +540,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
           "bindings: role value has a region of 144 bytes, expected at least 160");
     CHECK(refused(4, [](vkattn_binding &room) { room.bytes -= 1; }).find("role workspace has a region of ") !=
           std::string::npos);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "subgroups are asked to be full, of a given size or of the device's only one") {
+    if (test_device().facts().subgroup_size_control == 0) return skip("no full subgroups");
+    for (const char *traits : {"self_test=0,gpu_class=1", "self_test=0,gpu_class=1,subgroup_size_control=0"}) {
+        INFO(std::string(traits));
+        const LimitedDevice device(traits, counted_instance_function);
+        if (device.context().facts().min_subgroup_size != device.context().facts().max_subgroup_size) continue;
+        vulkan_calls().clear();
+        vkattn_attention_desc desc{};
+        desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F16, {1, 4, 1, 64});
+        desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F16, {1, 1, 512, 64});
+        desc.kernel = VKATTN_KERNEL_DECODE; // whose sums go through subgroups
+        device.context().attention_plan(desc);
+        CHECK(vulkan_calls().full_subgroups > 0);
+    }
 }
 
 TEST_SUITE_END();

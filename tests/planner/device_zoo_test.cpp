@@ -114,7 +114,7 @@ std::span<const std::uint32_t> words_of(const Constants &constants) {
 void check_subgroups(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
     CHECK(c.SUBGROUP_SIZE >= caps.min_subgroup_size);
     CHECK(c.SUBGROUP_SIZE <= caps.max_subgroup_size);
-    CHECK((c.SUBGROUP_SIZE == caps.subgroup_size || caps.subgroup_size_control != 0));
+    CHECK((caps.min_subgroup_size == caps.max_subgroup_size || caps.subgroup_size_control != 0));
     CHECK(c.WORKGROUP_SIZE % c.SUBGROUP_SIZE == 0);
 }
 
@@ -339,6 +339,36 @@ TEST_CASE("so it is of every kind of GPU's shapes, however little shared memory 
             caps.traits.gpu_class = gpu;
             CHECK(check_choices(caps) > 3 * problems().size());
         }
+}
+
+TEST_CASE("without control of their sizes, no kernel counts on subgroups that have several") {
+    std::size_t tried = 0;
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        vkattn::DeviceCaps caps = device.caps;
+        caps.subgroup_size_control = 0;
+        caps.features.subgroup_size_control = false;
+        check_choices(caps);
+        if (!device.kernels.at("coopmat") || !has_kernels_of(device)) continue;
+        const bool one_size = caps.min_subgroup_size == caps.max_subgroup_size;
+        CHECK(vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps) == one_size);
+        caps.features.full_subgroups = false;
+        CHECK(!vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps));
+        ++tried;
+    }
+    if (tried == 0) skip("no coopmat in this build");
+}
+
+TEST_CASE("no matrices are chosen whose sums cannot be of 16 bits") {
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        vkattn::DeviceCaps caps = device.caps;
+        caps.rounded_shapes = 0;
+        for (const Problem &problem : problems()) {
+            const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
+            CHECK(vkattn::choose_attention(checked, caps).kernel->kernel != VKATTN_KERNEL_COOPMAT);
+        }
+    }
 }
 
 TEST_CASE("choices stay what they were") {

@@ -24,6 +24,16 @@ vkattn_context_info test_context() {
     return info;
 }
 
+// The SPIR-V specification's numbers.
+enum : std::uint32_t { kOpCapability = 17, kFloat16 = 9, kBfloat16 = 5116 };
+
+bool declares(Module module, std::uint32_t capability) {
+    const std::span<const std::uint32_t> code = module_code(module);
+    for (std::size_t at = 5; at < code.size() && (code[at] & 0xffffu) == kOpCapability; at += code[at] >> 16)
+        if (code[at + 1] == capability) return true;
+    return false;
+}
+
 // One query over grouped f16 keys: a step of decoding.
 void plan_decode(Context &context, std::uint64_t kv_len) {
     vkattn_attention_desc desc{};
@@ -56,6 +66,18 @@ TEST_CASE("a growing context compiles nothing new") {
         plan_decode(context, kv_len - 249);
         plan_decode(context, kv_len);
         CHECK(context.pipelines().count() == compiled);
+    }
+}
+
+TEST_CASE("16-bit floats are declared by those modules alone that are chosen where they are enabled") {
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i) {
+        const auto module = static_cast<Module>(i);
+        INFO("module ", std::string(module_name(module)));
+        const bool of_f16 =
+            module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kLinearCoopmat;
+        const bool of_bf16 = module == Module::kCoopmatBf16 || module == Module::kLinearCoopmatBf16;
+        CHECK((of_f16 || !declares(module, kFloat16)));
+        CHECK((of_bf16 || !declares(module, kBfloat16)));
     }
 }
 

@@ -13,6 +13,7 @@ PFN_vkCreateBuffer next_create_buffer = nullptr;
 PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
 PFN_vkCmdPipelineBarrier next_barrier = nullptr;
 PFN_vkGetPipelineCacheData next_cache_data = nullptr;
+PFN_vkCreateComputePipelines next_create_pipelines = nullptr;
 PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
 PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
 PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
@@ -63,6 +64,15 @@ VKAPI_ATTR VkResult VKAPI_CALL cache_data(VkDevice device, VkPipelineCache cache
     return result;
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
+                                                const VkComputePipelineCreateInfo *infos,
+                                                const VkAllocationCallbacks *host, VkPipeline *pipelines) {
+    for (std::uint32_t i = 0; i < count; ++i)
+        if ((infos[i].stage.flags & VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT) != 0)
+            ++vulkan_calls().full_subgroups;
+    return next_create_pipelines(device, cache, count, infos, host, pipelines);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
     {
         const std::lock_guard lock(vulkan_calls().mutex);
@@ -103,6 +113,7 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
     if (name == "vkCmdPipelineBarrier") return counted(real, next_barrier, &barrier);
     if (name == "vkGetPipelineCacheData") return counted(real, next_cache_data, &cache_data);
+    if (name == "vkCreateComputePipelines") return counted(real, next_create_pipelines, &create_pipelines);
     if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
     if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
     if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
@@ -116,7 +127,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const 
 } // namespace
 
 void VulkanCalls::clear() {
-    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = 0;
+    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = full_subgroups = 0;
     names.clear();
     labels.clear();
 }

@@ -11,11 +11,12 @@
 namespace vkattn_test {
 
 struct VulkanCalls {
-    std::atomic<int> allocations{0};   // vkAllocateMemory
-    std::atomic<int> command_pools{0}; // vkCreateCommandPool
-    std::atomic<int> fewer_pools{0};   // vkDestroyCommandPool
-    std::atomic<int> buffers{0};       // vkCreateBuffer
-    std::atomic<int> fewer_buffers{0}; // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::atomic<int> allocations{0};    // vkAllocateMemory
+    std::atomic<int> command_pools{0};  // vkCreateCommandPool
+    std::atomic<int> fewer_pools{0};    // vkDestroyCommandPool
+    std::atomic<int> buffers{0};        // vkCreateBuffer
+    std::atomic<int> fewer_buffers{0};  // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::atomic<int> full_subgroups{0}; // vkCreateComputePipelines with REQUIRE_FULL_SUBGROUPS
     std::mutex mutex;
     std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
     std::vector<std::string> labels; // vkCmdBeginDebugUtilsLabelEXT
