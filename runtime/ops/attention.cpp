@@ -94,7 +94,24 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
 
 } // namespace
 
+namespace {
+
+void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
+    const auto tensors = tensors_of(problem);
+    for (uint32_t binding = 0; binding < tensors.size(); ++binding)
+        if (tensors[binding] != nullptr) allow_role(builder, {*tensors[binding], sources[binding]});
+}
+
+} // namespace
+
 void add_attention(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
+    allow_roles(builder, problem, sources);
+    if (!has_queries(problem)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
+    if (!has_keys(problem)) {
+        AttentionSources queries = sources;
+        queries[BINDING_KEY] = queries[BINDING_VALUE] = sources[BINDING_QUERY];
+        return add_attention(builder, without_keys(problem), queries);
+    }
     std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);

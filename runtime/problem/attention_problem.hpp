@@ -49,7 +49,18 @@ struct AttentionProblem {
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
-AttentionProblem check_attention(const vkattn_attention_desc &desc);
+// most_positions: of a sequence in pages, where its last page is not all in use.
+AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions = kLargestSize);
+
+// Whether there is anything to write.
+bool has_queries(const AttentionProblem &problem);
+
+// Whether there is any memory of keys.
+bool has_keys(const AttentionProblem &problem);
+
+// The same answers of a problem with queries and without keys: one key that every query is hidden from, whose K and V
+// are elements of query, in the same memory.
+AttentionProblem without_keys(const AttentionProblem &problem);
 
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {

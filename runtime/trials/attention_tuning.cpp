@@ -155,6 +155,7 @@ std::vector<Candidate> Search::finish() {
 } // namespace
 
 std::vector<Candidate> tune(Context &context, const AttentionProblem &problem) {
+    if (!has_queries(problem) || !has_keys(problem)) return {};
     Search search(context, problem);
     search.try_kernels();
     search.try_tiles();

@@ -262,7 +262,7 @@ TEST_CASE_FIXTURE(DeviceTest, "numbers and choices") {
                           {"scale infinite", "scale", [](Desc &d) { d.scale = HUGE_VALF; }},
                           {"softcap NaN", "softcap", [](Desc &d) { d.softcap = NAN; }},
                           {"softcap infinite", "softcap", [](Desc &d) { d.softcap = HUGE_VALF; }},
-                          {"mask_flags", "mask_flags", [](Desc &d) { d.mask_flags = 8; }},
+                          {"mask_flags", "mask_flags", [](Desc &d) { d.mask_flags = 16; }},
                           {"causal_alignment", "causal_alignment",
                            [](Desc &d) { d.causal_alignment = static_cast<vkattn_causal_alignment>(2); }},
                           {"kv_head_mapping", "kv_head_mapping",
