@@ -123,8 +123,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
         [B,Hq,Lq,Lk]
-    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + Lk - Lq); may be combined
-        with a mask
+    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + Lk - Lq, with the
+        sequence's own lengths where those are given); may be combined with a mask
     scale      None: 1 / sqrt(D)
     enable_gqa True: Hq is a multiple of Hkv; kv_head_mapping "modulo": query head h reads head h % Hkv, not h / (Hq / Hkv)
     window     (left, right): keys i - left to i + right; None for either: unbounded
