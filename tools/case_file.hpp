@@ -14,7 +14,7 @@ namespace vkattn::tools {
 
 // What every op can hide by its configuration.
 struct MaskConfig {
-    std::uint32_t flags = 0; // vkattn_mask_flags
+    std::uint32_t flags = 0;                                 // vkattn_mask_flags
     std::optional<vkattn_causal_alignment> causal_alignment; // absent: CaseFile::causal_alignment
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;

@@ -26,8 +26,7 @@ void push_q8_0(std::vector<std::byte> &bytes, std::span<const float> values) {
     const float scale = std::abs(*std::ranges::max_element(values, is_nearer_zero)) / 127.0F;
     const float inverse = scale != 0.0F ? 1.0F / scale : 0.0F;
     push_scale(bytes, scale);
-    for (const float value : values)
-        bytes.push_back(static_cast<std::byte>(whole(std::round(value * inverse)) & 0xff));
+    for (const float value : values) bytes.push_back(static_cast<std::byte>(whole(std::round(value * inverse)) & 0xff));
 }
 
 void push_q4_0(std::vector<std::byte> &bytes, std::span<const float> values) {

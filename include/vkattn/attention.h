@@ -15,7 +15,7 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
     VKATTN_MASK_KEYS_TO_LAST_QUERY =
-        4, /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
+        4,                     /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
     VKATTN_SCALE_AS_GIVEN = 8, /* hides nothing: scale is what it says, also where it is 0 */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;

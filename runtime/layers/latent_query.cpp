@@ -42,7 +42,8 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     require_absent(call.key, call.value, "key, value", "latent_query");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_query");
     require(!present(call.cu_seqlens), "cu_seqlens: given, expected none for layer latent_query");
-    const View sequence = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.input_dim), VKATTN_ROLE_QUERY);
+    const View sequence =
+        role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.input_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = sequence.tensor.shape[0], kv_len = sequence.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 

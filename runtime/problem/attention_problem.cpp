@@ -237,10 +237,11 @@ bool has_keys(const AttentionProblem &problem) { return problem.kv_len != 0 && !
 AttentionProblem without_keys(const AttentionProblem &problem) {
     AttentionProblem result = problem;
     for (const vkattn_tensor *matrix : {&problem.attn_weights, &problem.qk_matmul_output})
-        require(!present(*matrix) || is_empty(*matrix), "attn_weights, qk_matmul_output: given, expected none of pages");
-    for (vkattn_tensor *tensor : {&result.attn_weights, &result.qk_matmul_output, &result.block_mask,
-                                  &result.key_padding_mask, &result.key_lengths, &result.cu_seqlens_k,
-                                  &result.block_table})
+        require(!present(*matrix) || is_empty(*matrix),
+                "attn_weights, qk_matmul_output: given, expected none of pages");
+    for (vkattn_tensor *tensor :
+         {&result.attn_weights, &result.qk_matmul_output, &result.block_mask, &result.key_padding_mask,
+          &result.key_lengths, &result.cu_seqlens_k, &result.block_table})
         *tensor = {};
     result.kernel = VKATTN_KERNEL_AUTO;
     result.kv_len = 1;

@@ -33,9 +33,7 @@ void fill_contiguous_strides(vkattn_tensor &tensor, const char *name) {
 }
 
 // Strides from the first to the last index of a dimension.
-uint64_t steps_of(const vkattn_tensor &tensor, uint32_t dim) {
-    return std::max<uint64_t>(tensor.shape[dim], 1) - 1;
-}
+uint64_t steps_of(const vkattn_tensor &tensor, uint32_t dim) { return std::max<uint64_t>(tensor.shape[dim], 1) - 1; }
 
 // Rows of a quantised tensor are whole blocks.
 void require_blocks(const vkattn_tensor &tensor, const char *name) {

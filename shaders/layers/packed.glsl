@@ -18,7 +18,7 @@ uvec2 packed_rows(uint sequence, uint total) {
 
 struct PackedToken {
     uint sequence;
-    uint token; // of the sequence
+    uint token;  // of the sequence
     bool exists; // a sequence has the row
 };
 

@@ -142,7 +142,8 @@ TEST_CASE("configuration of the wrong type or range is refused") {
     check_config_error(R"({"op":"attention","causal_alignment":"middle"})", "top_left or bottom_right");
     check_config_error(R"({"op":"attention","qk_matmul_output_mode":4})", "'qk_matmul_output_mode'");
     check_config_error(R"({"op":"mha","num_heads":4})", "'embed_dim' is missing");
-    check_config_error(R"({"op":"mha","embed_dim":64,"num_heads":4,"head_dim":0})", "'head_dim' is 0, expected at least");
+    check_config_error(R"({"op":"mha","embed_dim":64,"num_heads":4,"head_dim":0})",
+                       "'head_dim' is 0, expected at least");
     check_config_error(R"({"op":"attention","kv_num_heads":0})", "'kv_num_heads' is 0, expected at least 1");
     check_config_error(R"({"op":"mha","embed_dim":64,"num_heads":4,"kv_head_mapping":"odd"})", "grouped or modulo");
 }
