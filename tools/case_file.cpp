@@ -207,8 +207,8 @@ const HostTensor *CaseFile::find(const std::string &tensor_name) const {
 
 vkattn_causal_alignment CaseFile::causal_alignment() const {
     if (mask.causal_alignment) return *mask.causal_alignment;
-    const bool has_past = start_pos != 0 || find("past_key") != nullptr || find("past_k_latent") != nullptr;
-    return find("nonpad_kv_seqlen") != nullptr && !has_past ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
+    const bool has_lengths_alone = find("nonpad_kv_seqlen") != nullptr && find("past_key") == nullptr;
+    return !is_layer() && has_lengths_alone ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
 }
 
 CaseFile parse_case(const std::string &file, Safetensors content) {

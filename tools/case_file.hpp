@@ -46,7 +46,8 @@ struct CaseFile {
     TensorMap tensors;           // inputs and weights
     TensorMap expected;          // by output name, without "expected."
 
-    // What the configuration says; else ONNX's rule: bottom right beside nonpad_kv_seqlen without a past, else top left.
+    // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
+    // past; else top left, since a layer's queries are its keys' tokens.
     vkattn_causal_alignment causal_alignment() const;
 
     bool is_layer() const { return op != "attention"; }

@@ -104,14 +104,12 @@ void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const At
 
 } // namespace
 
-void add_attention(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
-    allow_roles(builder, problem, sources);
-    if (!has_queries(problem)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
-    if (!has_keys(problem)) {
-        AttentionSources queries = sources;
-        queries[BINDING_KEY] = queries[BINDING_VALUE] = sources[BINDING_QUERY];
-        return add_attention(builder, without_keys(problem), queries);
-    }
+void add_attention(PlanBuilder &builder, const AttentionProblem &given, const AttentionSources &given_sources) {
+    allow_roles(builder, given, given_sources);
+    if (!has_queries(given)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
+    const AttentionProblem problem = with_memory(given);
+    AttentionSources sources = given_sources;
+    if (!has_keys(given)) sources[BINDING_KEY] = sources[BINDING_VALUE] = sources[BINDING_QUERY];
     std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);

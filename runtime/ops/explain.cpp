@@ -34,7 +34,7 @@ Explanation explain(Context &context, AttentionProblem problem, const KernelOpti
 std::vector<Explanation> explain_attention(Context &context, const vkattn_attention_desc &desc) {
     const AttentionProblem given = check_attention(desc);
     if (!has_queries(given)) return {};
-    AttentionProblem problem = split_to_bind(has_keys(given) ? given : without_keys(given), context.caps()).front();
+    AttentionProblem problem = split_to_bind(with_memory(given), context.caps()).front();
     const vkattn_kernel chosen = choose_tested(context, problem).kernel->kernel;
     std::vector<Explanation> explanations;
     for (const KernelOption &option : options_for(problem, *context.judged_caps())) {

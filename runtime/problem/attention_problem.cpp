@@ -226,14 +226,6 @@ vkattn_tensor element_of_query(const AttentionProblem &problem, uint32_t heads, 
     return row;
 }
 
-} // namespace
-
-bool has_queries(const AttentionProblem &problem) {
-    return problem.batch != 0 && problem.q_len != 0 && !is_empty(problem.output);
-}
-
-bool has_keys(const AttentionProblem &problem) { return problem.kv_len != 0 && !is_empty(problem.key); }
-
 AttentionProblem without_keys(const AttentionProblem &problem) {
     AttentionProblem result = problem;
     for (const vkattn_tensor *matrix : {&problem.attn_weights, &problem.qk_matmul_output})
@@ -252,6 +244,20 @@ AttentionProblem without_keys(const AttentionProblem &problem) {
     return result;
 }
 
+} // namespace
+
+bool has_queries(const AttentionProblem &problem) {
+    return problem.batch != 0 && problem.q_len != 0 && !is_empty(problem.output);
+}
+
+bool has_keys(const AttentionProblem &problem) { return problem.kv_len != 0 && !is_empty(problem.key); }
+
+AttentionProblem with_memory(const AttentionProblem &problem) {
+    AttentionProblem result = has_keys(problem) ? problem : without_keys(problem);
+    if (present(result.attn_mask) && is_empty(result.attn_mask)) hide_all_keys(result);
+    return result;
+}
+
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
     AttentionProblem problem{};
     problem.query = checked_floats(desc.query, "query");
@@ -265,8 +271,6 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t mos
     check_optional_tensors(desc, problem);
     check_numbers(desc, problem);
     check_geometry(desc, problem);
-    // a mask without columns: there is no memory of it to look up
-    if (present(problem.attn_mask) && problem.attn_mask.shape[3] == 0) hide_all_keys(problem);
     return problem;
 }
 

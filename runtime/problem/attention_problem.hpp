@@ -58,9 +58,10 @@ bool has_queries(const AttentionProblem &problem);
 // Whether there is any memory of keys.
 bool has_keys(const AttentionProblem &problem);
 
-// The same answers of a problem with queries and without keys: one key that every query is hidden from, whose K and V
-// are elements of query, in the same memory.
-AttentionProblem without_keys(const AttentionProblem &problem);
+// The same answers of a problem with queries, with memory behind every tensor that kernels look up. In place of no keys:
+// one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
+// attn_mask without columns: a causal line that hides every key.
+AttentionProblem with_memory(const AttentionProblem &problem);
 
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {

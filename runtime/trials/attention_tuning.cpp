@@ -154,8 +154,9 @@ std::vector<Candidate> Search::finish() {
 
 } // namespace
 
-std::vector<Candidate> tune(Context &context, const AttentionProblem &problem) {
-    if (!has_queries(problem) || !has_keys(problem)) return {};
+std::vector<Candidate> tune(Context &context, const AttentionProblem &given) {
+    if (!has_queries(given) || !has_keys(given)) return {};
+    const AttentionProblem problem = with_memory(given);
     Search search(context, problem);
     search.try_kernels();
     search.try_tiles();

@@ -183,11 +183,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a NaN makes the scale of its quantised block NaN,
                 source.set(64 + 32 + at, signs[at % 2]); // the last of four blocks
                 source.set(64 + 32 + (at + 1) % 32, HUGE_VALF);
                 HostTensor cache(type, {1, 1, 2, 64});
+                std::ranges::fill(cache.bytes(), kGapByte);
                 vkattn_kv_append_desc desc{};
                 desc.source = source.view();
                 desc.cache = cache.view();
                 const std::vector<Region> regions = {{VKATTN_ROLE_SOURCE, &source, Access::kRead},
-                                                     {VKATTN_ROLE_CACHE, &cache, Access::kWrite}};
+                                                     {VKATTN_ROLE_CACHE, &cache, Access::kReadWrite}};
                 test_device().run(test_device().context().kv_append_plan(desc), regions);
                 for (std::uint64_t i = 0; i < 128; ++i) CHECK(std::isnan(cache.get(i)) == (i >= 96));
             }

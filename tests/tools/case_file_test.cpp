@@ -203,6 +203,8 @@ TEST_CASE("an absent alignment is ONNX's: bottom right beside nonpad_kv_seqlen w
     tensors["nonpad_kv_seqlen"] = {Dtype::kI32, {1}, std::vector<std::byte>(4)};
     CHECK(make_case(kAttention, tensors).causal_alignment() == VKATTN_CAUSAL_BOTTOM_RIGHT);
     CHECK(make_case(top_left, tensors).causal_alignment() == VKATTN_CAUSAL_TOP_LEFT);
+    CHECK(make_case(R"({"op":"mha","embed_dim":8,"num_heads":2})", tensors).causal_alignment() ==
+          VKATTN_CAUSAL_TOP_LEFT);
     tensors["past_key"] = counting({1, 2, 0, 4});
     CHECK(make_case(kAttention, tensors).causal_alignment() == VKATTN_CAUSAL_TOP_LEFT);
 }
