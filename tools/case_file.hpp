@@ -15,8 +15,8 @@ namespace vkattn::tools {
 
 // What every op can hide by its configuration.
 struct MaskConfig {
-    std::uint32_t flags = 0; // vkattn_mask_flags
-    vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
+    std::uint32_t flags = 0;                                 // vkattn_mask_flags
+    std::optional<vkattn_causal_alignment> causal_alignment; // absent: CaseFile::causal_alignment
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
     std::uint32_t block_q_len = 0; // of the tensor block_mask
@@ -27,7 +27,7 @@ struct MaskConfig {
 struct AttentionConfig {
     std::uint32_t q_num_heads = 0; // 0: not said; only 3-D tensors need them
     std::uint32_t kv_num_heads = 0;
-    float scale = 0.0F;
+    std::optional<float> scale;
     float softcap = 0.0F;
     float dropout_p = 0.0F;
     std::uint64_t dropout_seed = 0;
@@ -47,6 +47,10 @@ struct CaseFile {
     std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
     TensorMap tensors;                                 // inputs and weights
     TensorMap expected;                                // by output name, without "expected."
+
+    // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
+    // past; else top left, since a layer's queries are its keys' tokens.
+    vkattn_causal_alignment causal_alignment() const;
 
     bool is_layer() const { return op != "attention"; }
     std::string name() const { return std::filesystem::path(file).stem().string(); }

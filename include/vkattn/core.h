@@ -113,7 +113,7 @@ typedef struct vkattn_tensor {
 } vkattn_tensor;
 
 /* Returns the bytes that a bound region must hold for this tensor, counted from the bound offset and rounded up to a
- * multiple of 4 (kernels read whole 32-bit words). 0 for an absent tensor. */
+ * multiple of 4 (kernels read whole 32-bit words). 0 for an absent tensor, and for one without elements. */
 VKATTN_API uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor);
 
 /* What a bound region is for. The comments give the tensor's meaning; shapes are those of the description. */
@@ -159,7 +159,8 @@ typedef enum vkattn_role {
  * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
  * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment)
  * bytes from there on belong to the region, which must hold vkattn_tensor_bytes of the role's tensor: a smaller one is
- *   refused. 0: to the end of the buffer, of buffers and caches of vkattn's own; yours need their size */
+ *   refused. 0: to the end of the buffer, of buffers and caches of vkattn's own; yours need their size
+ * A role whose tensor has no elements, since a size is 0, may be bound or left out; its buffer is not looked at. */
 typedef struct vkattn_binding {
     vkattn_role role;
     VkBuffer buffer;
@@ -576,7 +577,7 @@ VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstan
 typedef struct vkattn_buffer_opaque *vkattn_buffer;
 
 /* Creates a storage buffer in the best memory of the device (a convenience: any VkBuffer of yours serves as well).
- * bytes must be > 0. Contents are undefined. */
+ * Contents are undefined. bytes may be 0: the buffer then has room for nothing that is promised. */
 VKATTN_API vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer);
 
 /* Destroys a buffer. NULL is ignored. The device must have finished with it. */

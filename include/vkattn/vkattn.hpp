@@ -165,7 +165,7 @@ class Buffer {
   public:
     // An empty object, which tests false: to be assigned to.
     Buffer() = default;
-    // Creates a buffer of bytes > 0; its contents are undefined.
+    // Creates a buffer of so many bytes, or none; its contents are undefined.
     Buffer(vkattn_context context, std::uint64_t bytes) {
         vkattn_buffer created = nullptr;
         detail::require_constructed(vkattn_buffer_create(context, bytes, &created));
@@ -525,7 +525,7 @@ class Context {
     // Waits until all is done that was submitted without a wait.
     Status wait() const { return check(vkattn_wait(get())); }
 
-    // Creates a storage buffer of bytes > 0.
+    // Creates a storage buffer of so many bytes, or none.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
 
     // Creates a storage buffer that holds the tensor.

@@ -290,7 +290,6 @@ vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instanc
 vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer) {
     return create(buffer, "buffer", [&] {
         require_given(context, "context");
-        require(bytes > 0, "bytes: 0, expected at least 1");
         return std::make_unique<vkattn_buffer_opaque>(context, bytes);
     });
 }
@@ -441,7 +440,8 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
 
 vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                           vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride, check_attention);
+    return tune_with(context, desc, count, candidates, stride,
+                     [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
@@ -599,8 +599,11 @@ vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_
         require_given(config, "config");
         require_given(call, "call");
         require_given(workspace_bytes, "workspace_bytes");
-        PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
-        plan_layer(builder, Layer(context->context, *config), with_object(*call));
-        *workspace_bytes = builder.build()->workspace_bytes();
+        const auto measure = [&](bool biases) {
+            PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
+            plan_layer(builder, Layer(context->context, *config, biases), with_object(*call));
+            return builder.build()->workspace_bytes();
+        };
+        *workspace_bytes = std::max(measure(false), measure(true));
     });
 }

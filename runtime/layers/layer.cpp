@@ -94,7 +94,8 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
     config_.rope_scaling.next = nullptr; // the caller's
 }
 
-Layer::Layer(Context &context, const vkattn_layer_config &config) : context_(context), config_(checked_config(config)) {
+Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biases)
+    : context_(context), config_(checked_config(config)) {
     const auto add = [&](const std::string &name, const std::vector<uint64_t> &shape) {
         vkattn_tensor tensor{};
         tensor.type = VKATTN_TYPE_F32;
@@ -103,7 +104,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config) : context_(con
         weights_[name] = {normalised(tensor, name.c_str()), {Source::Kind::kOwned}};
     };
     for (const WeightSpec &spec : weight_specs(config_))
-        if (!spec.optional) add(spec.name, spec.shape);
+        if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
     config_.rope_scaling.next = nullptr; // the caller's
 }

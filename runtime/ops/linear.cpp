@@ -45,6 +45,11 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 }
 
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
+    const LinearEpilogue &epilogue = operands.epilogue;
+    for (const View *view : {&operands.input, &operands.weight, &operands.output, &epilogue.bias, &epilogue.residual,
+                              &epilogue.multiplier})
+        allow_role(builder, *view);
+    if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
     Context &context = builder.context();
     LinearProblem untested = problem;
     const LinearChoice choice =
@@ -129,10 +134,11 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require(present(desc.weight), "weight: absent, expected [out,in]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
     require_float(weight, "weight");
-    require(weight.rank == 2, "weight: shape ", shape_text(weight), ", expected [out,in]");
+    require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
+            ", expected [out,in] with in at least 1");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
-    const vkattn_tensor input = checked_tokens(desc.input, "input", 0, 0, weight.shape[1]);
+    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[1]);
     const uint64_t batch = input.shape[0], len = input.shape[1], out = weight.shape[0];
     const auto optional = [&](const vkattn_tensor &given, const char *name, vkattn_role role) {
         return present(given) ? role_view(checked_tokens(given, name, batch, len, out), role) : View{};

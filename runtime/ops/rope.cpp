@@ -137,16 +137,16 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     }
     push.total = static_cast<uint32_t>(input.tensor.shape[2]);
     push.positions = packed ? positions.longest : push.total;
+    push.sequences = positions.sequences;
     push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
     push.offset = positions.offset;
     gpu::RopeConstants constants;
     constants.INTERLEAVED = rotation.interleaved;
     constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
     constants.HAS_CU_SEQLENS = packed;
+    if (packed && positions.sequences == 0) return;
     Step &step = builder.add_step(Module::kRope, constants, push);
-    vkattn_tensor grid = input.tensor;
-    if (packed) grid.shape[0] = positions.sequences;
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, grid, "rope");
+    set_elementwise_grid(builder, step, uint64_t{push.total} * push.pairs, input.tensor, "rope");
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);

@@ -154,7 +154,9 @@ std::vector<Candidate> Search::finish() {
 
 } // namespace
 
-std::vector<Candidate> tune(Context &context, const AttentionProblem &problem) {
+std::vector<Candidate> tune(Context &context, const AttentionProblem &given) {
+    if (!has_queries(given) || !has_keys(given)) return {};
+    const AttentionProblem problem = with_memory(given);
     Search search(context, problem);
     search.try_kernels();
     search.try_tiles();

@@ -43,6 +43,7 @@ Trial make_trial(Context &context, const LinearOperands &operands, const LinearP
 std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kBlocks[] = {1, 2, 4}, kSubgroups[] = {1, 2, 8},
                               kMatrices[] = {1, 2, 4};
+    if (is_empty(operands.output.tensor)) return {};
     const LinearProblem problem = problem_of(operands);
     TileSearch<LinearTile> tiles(
         buffers_of(context, operands),

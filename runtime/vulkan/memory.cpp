@@ -15,6 +15,7 @@ namespace {
 constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCachedHost = kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 constexpr VkMemoryPropertyFlags kDeviceAndHost = kHost | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+constexpr uint64_t kSmallestBuffer = 4; // Vulkan has none of nothing
 constexpr uint64_t kLargestStaging = uint64_t{16} << 20;
 constexpr uint64_t kSmallestStaging = uint64_t{64} << 10;
 // What the host reads from memory that it does not cache, rather than have it copied first.
@@ -104,7 +105,7 @@ bool is_shortage(VkResult result) {
 } // namespace
 
 Buffer::Buffer(Context &context, uint64_t bytes, const char *name, vkattn_memory_use use)
-    : context_(context), bytes_(bytes) {
+    : context_(context), bytes_(std::max(bytes, kSmallestBuffer)) {
     if (const uint64_t most = context.caps().max_buffer_bytes; most != 0 && bytes > most)
         fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes, " bytes, expected at most ", most,
              " (maxBufferSize of ", context.caps().name, ")");
@@ -113,7 +114,7 @@ Buffer::Buffer(Context &context, uint64_t bytes, const char *name, vkattn_memory
         allocate(use);
         check(context.vk().vkBindBufferMemory(context.device(), buffer_, memory_.memory, memory_.offset),
               "vkBindBufferMemory");
-        context.add_buffer(buffer_, bytes);
+        context.add_buffer(buffer_, bytes_);
     } catch (...) {
         destroy();
         throw;

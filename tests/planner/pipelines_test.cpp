@@ -1,5 +1,6 @@
 // When a pipeline is compiled, and when one that is there serves.
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/attention.h"
 
@@ -121,6 +122,23 @@ TEST_CASE("the specialisation constants of a module are those that its code name
     CHECK(reads(Index::V_HEAD_DIM));
     CHECK(reads(Index::WORKGROUP_SIZE));
     CHECK(specialisation_ids(module_code(Module::kAdvanceLengths)) == std::vector<std::uint32_t>{0});
+}
+
+TEST_CASE("a packed append has invocations for its rows, whatever the number of sequences") {
+    Context context(test_context());
+    const auto invocations = [&](std::uint64_t sequences) {
+        vkattn_kv_append_desc desc{};
+        desc.source = contiguous(VKATTN_TYPE_F32, {1, 2, 4096, 64});
+        desc.cache = contiguous(VKATTN_TYPE_F16, {sequences, 2, 16, 64});
+        desc.cu_seqlens = contiguous(VKATTN_TYPE_I32, {sequences + 1});
+        desc.past_lengths = contiguous(VKATTN_TYPE_I32, {sequences});
+        PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
+        plan_kv_append(builder, desc);
+        const Grid groups = builder.build()->steps().at(0).groups;
+        return std::uint64_t{groups[0]} * groups[1] * groups[2] * 64;
+    };
+    CHECK(invocations(1024) == 2 * 4096 * 16); // four elements each
+    CHECK(invocations(1) == invocations(1024));
 }
 
 TEST_SUITE_END();
