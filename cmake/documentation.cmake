@@ -1,4 +1,4 @@
-# The target `documentation`: the pages in docs and the headers as one static site, build/documentation/site. Whatever the tools
+# The target `documentation`: the pages in docs, the headers and the Python package as one static site, build/documentation/site. Whatever the tools
 # warn of, and every link that leads nowhere, is an error.
 find_package(Doxygen QUIET)
 find_program(VKATTN_MKDOCS mkdocs DOC "Makes the site of the documentation")
@@ -50,6 +50,7 @@ doxygen_add_docs(documentation_reference ${PROJECT_SOURCE_DIR}/include COMMENT "
 
 add_custom_target(documentation
     COMMAND ${python} ${PROJECT_SOURCE_DIR}/docs/pages.py ${folder}/pages
+    COMMAND ${python} ${PROJECT_SOURCE_DIR}/docs/python_reference.py ${folder}/pages/docs/python_reference.md
     COMMAND ${CMAKE_COMMAND} -E copy ${PROJECT_SOURCE_DIR}/docs/mkdocs.yml ${folder}/mkdocs.yml
     COMMAND ${VKATTN_MKDOCS} build --quiet --strict --clean --config-file ${folder}/mkdocs.yml
     COMMENT "Making the site of the documentation" VERBATIM)

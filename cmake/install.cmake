@@ -34,10 +34,20 @@ if(NOT BUILD_SHARED_LIBS)
         string(APPEND vkattn_pc_libs " -l${library}")
     endforeach()
 endif()
+set(vkattn_pc_url "")
+if(VKATTN_HOMEPAGE_URL)
+    set(vkattn_pc_url "URL: ${VKATTN_HOMEPAGE_URL}\n")
+endif()
 file(RELATIVE_PATH vkattn_pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 string(REGEX REPLACE "/$" "" vkattn_pc_prefix "${vkattn_pc_prefix}")
 configure_file(cmake/vkattn.pc.in ${PROJECT_BINARY_DIR}/vkattn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/vkattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(vkattn_is_top_level) # of whatever `cmake --install` of this build folder installed last
+    add_custom_target(uninstall
+        COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
+        COMMENT "Removing what was installed" VERBATIM)
+endif()
 
 if(SKBUILD) # pyproject.toml: a wheel, which carries the library and the command beside the package, and can hold no links to it
     set_property(TARGET vkattn PROPERTY VERSION)

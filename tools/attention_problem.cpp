@@ -176,7 +176,17 @@ vkattn_tensor add_attention_output(ProblemBuilder &builder, const HeadsView &que
     return layout;
 }
 
+// No kernel writes them there.
+void check_scores(const ProblemBuilder &builder) {
+    for (const char *output : {"attn_weights", "qk_matmul_output"})
+        for (const char *tensor : {"cu_seqlens_q", "cu_seqlens_k", "block_table"})
+            if (builder.wants(output) && builder.input().find(tensor) != nullptr)
+                builder.fail(std::string("output '") + output + "' beside tensor '" + tensor +
+                             "', expected a case of dense q, k and v: packed and paged ones have none");
+}
+
 void add_score_outputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
+    check_scores(builder);
     const auto [batch, heads, q_len, unused] = std::to_array(desc.query.shape);
     const std::uint64_t kv_len = desc.key.shape[2];
     const bool packed = builder.input().find("cu_seqlens_q") != nullptr;
@@ -193,13 +203,14 @@ void add_score_outputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
 
 void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.score_stage = input.attention.score_stage;
-    desc.scale = input.attention.scale;
+    desc.scale = input.attention.scale.value_or(0.0F);
     desc.softcap = input.attention.softcap;
     desc.dropout_p = input.attention.dropout_p;
     desc.dropout_seed = input.attention.dropout_seed;
     desc.kv_head_mapping = input.attention.kv_head_mapping;
     desc.mask_flags = input.mask.flags;
-    desc.causal_alignment = input.mask.causal_alignment;
+    if (input.attention.scale) desc.mask_flags |= VKATTN_SCALE_AS_GIVEN;
+    desc.causal_alignment = input.causal_alignment();
     desc.window_left = input.mask.window_left;
     desc.window_right = input.mask.window_right;
     desc.block_q_len = input.mask.block_q_len;

@@ -244,6 +244,7 @@ std::vector<VariantResult> measure_variants(const Context &context, const BenchO
 int bench_variants(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     check_variants(options);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     const std::vector<VariantResult> results = measure_variants(context, options, kernel_of(common.kernel));
     if (options.json)
         print_json(results, context.facts(), options);

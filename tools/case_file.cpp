@@ -22,9 +22,9 @@ void read_mask(ConfigReader &config, MaskConfig &mask) {
     config.read("window_right", mask.window_right);
     config.read("block_q_len", mask.block_q_len);
     config.read("block_kv_len", mask.block_kv_len);
-    config.read_choice("causal_alignment",
-                       {{"top_left", VKATTN_CAUSAL_TOP_LEFT}, {"bottom_right", VKATTN_CAUSAL_BOTTOM_RIGHT}},
-                       mask.causal_alignment);
+    config.read_choice<std::optional<vkattn_causal_alignment>>(
+        "causal_alignment", {{"top_left", VKATTN_CAUSAL_TOP_LEFT}, {"bottom_right", VKATTN_CAUSAL_BOTTOM_RIGHT}},
+        mask.causal_alignment);
 }
 
 void read_dropout(ConfigReader &config, CaseFile &read) {
@@ -53,9 +53,9 @@ void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
 
 void read_attention(ConfigReader &config, CaseFile &read) {
     AttentionConfig &attention = read.attention;
-    config.read("q_num_heads", attention.q_num_heads);
-    config.read("kv_num_heads", attention.kv_num_heads);
-    config.read("scale", attention.scale);
+    config.read_size("q_num_heads", attention.q_num_heads);
+    config.read_size("kv_num_heads", attention.kv_num_heads);
+    if (config.has("scale")) config.read("scale", attention.scale.emplace());
     config.read("softcap", attention.softcap);
     std::uint32_t stage = VKATTN_SCORES_SCALED;
     config.read("qk_matmul_output_mode", stage);
@@ -76,8 +76,8 @@ void read_mha(ConfigReader &config, CaseFile &read) {
     read.layer.kind = VKATTN_LAYER_MHA;
     config.require("embed_dim", read.layer.embed_dim);
     config.require("num_heads", read.layer.num_heads);
-    config.read("num_kv_heads", read.layer.num_kv_heads);
-    config.read("head_dim", read.layer.head_dim);
+    config.read_size("num_kv_heads", read.layer.num_kv_heads);
+    config.read_size("head_dim", read.layer.head_dim);
     read_head_mapping(config, read.layer.kv_head_mapping);
     config.read("rope_theta", read.layer.rope_theta);
     config.read_flag("rope_interleaved", read.layer.rope_interleaved);
@@ -203,6 +203,12 @@ CaseFile read_configuration(const std::string &file, const std::map<std::string,
 const HostTensor *CaseFile::find(const std::string &tensor_name) const {
     const auto found = tensors.find(tensor_name);
     return found == tensors.end() ? nullptr : &found->second;
+}
+
+vkattn_causal_alignment CaseFile::causal_alignment() const {
+    if (mask.causal_alignment) return *mask.causal_alignment;
+    const bool has_lengths_alone = find("nonpad_kv_seqlen") != nullptr && find("past_key") == nullptr;
+    return !is_layer() && has_lengths_alone ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
 }
 
 CaseFile parse_case(const std::string &file, Safetensors content) {

@@ -1,6 +1,7 @@
 // A case: one attention problem in one file (operation, configuration, tensors, expected answers).
 #pragma once
 
+#include "rope_factors.hpp"
 #include "safetensors.hpp"
 
 #include <vkattn/vkattn.h>
@@ -14,8 +15,8 @@ namespace vkattn::tools {
 
 // What every op can hide by its configuration.
 struct MaskConfig {
-    std::uint32_t flags = 0; // vkattn_mask_flags
-    vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
+    std::uint32_t flags = 0;                                 // vkattn_mask_flags
+    std::optional<vkattn_causal_alignment> causal_alignment; // absent: CaseFile::causal_alignment
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
     std::uint32_t block_q_len = 0; // of the tensor block_mask
@@ -26,7 +27,7 @@ struct MaskConfig {
 struct AttentionConfig {
     std::uint32_t q_num_heads = 0; // 0: not said; only 3-D tensors need them
     std::uint32_t kv_num_heads = 0;
-    float scale = 0.0F;
+    std::optional<float> scale;
     float softcap = 0.0F;
     float dropout_p = 0.0F;
     std::uint64_t dropout_seed = 0;
@@ -40,11 +41,16 @@ struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
-    AttentionConfig attention;   // op "attention"
-    vkattn_layer_config layer{}; // every other op
-    std::uint32_t start_pos = 0; // tokens before the first, where the op knows it
-    TensorMap tensors;           // inputs and weights
-    TensorMap expected;          // by output name, without "expected."
+    AttentionConfig attention;                         // op "attention"
+    vkattn_layer_config layer{};                       // every other op
+    std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
+    std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
+    TensorMap tensors;                                 // inputs and weights
+    TensorMap expected;                                // by output name, without "expected."
+
+    // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
+    // past; else top left, since a layer's queries are its keys' tokens.
+    vkattn_causal_alignment causal_alignment() const;
 
     bool is_layer() const { return op != "attention"; }
     std::string name() const { return std::filesystem::path(file).stem().string(); }

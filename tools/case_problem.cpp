@@ -53,8 +53,6 @@ const HostTensor &ProblemBuilder::required_float(const std::string &name, std::s
     const HostTensor *tensor = input_.find(name);
     if (tensor == nullptr) fail("tensor '" + name + "' is missing, expected it for op " + quote_name(input_.op));
     check_float(name, *tensor, rank, other_rank);
-    if (tensor->bytes.empty())
-        fail("tensor '" + name + "' is " + shape_text(tensor->shape) + ", expected no size of 0");
     return *tensor;
 }
 

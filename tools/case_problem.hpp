@@ -61,7 +61,7 @@ class ProblemBuilder {
     // Fails on the first wanted output that is not in the list.
     void check_wanted(std::span<const std::string_view> given) const;
 
-    // Fails unless the tensor is there, is F32, F16 or BF16, and has one of two ranks and a value at least.
+    // Fails unless the tensor is there, is F32, F16 or BF16, and has one of two ranks.
     const HostTensor &required_float(const std::string &name, std::size_t rank, std::size_t other_rank) const;
     void check_float(const std::string &name, const HostTensor &tensor, std::size_t rank, std::size_t other_rank) const;
 

@@ -174,17 +174,26 @@ std::filesystem::path config_of(const CheckpointOptions &options) {
     return (std::filesystem::is_directory(model, error) ? model : model.parent_path()) / "config.json";
 }
 
-void add_input(const std::string &file, CaseFile &result) {
+TensorMap read_input(const std::string &file) {
     TensorMap tensors = read_safetensors(file).tensors;
-    for (auto &[name, tensor] : tensors) {
+    for (const auto &[name, tensor] : tensors)
         if (std::ranges::find(kInputs, std::string_view(name)) == kInputs.end())
             throw InputError(file, "unknown tensor " + quote_name(name) +
                                        ", expected hidden_states attn_mask key_padding_mask past_key past_value "
                                        "nonpad_kv_seqlen");
-        result.tensors[name] = std::move(tensor);
-    }
-    if (!result.tensors.contains("hidden_states"))
+    if (!tensors.contains("hidden_states"))
         throw InputError(file, "has no tensor 'hidden_states', expected it as [batch,length,width]");
+    return tensors;
+}
+
+// With the past.
+std::uint64_t sequence_len(const std::string &file, const TensorMap &input) {
+    const std::vector<std::uint64_t> &hidden = input.at("hidden_states").shape;
+    if (hidden.size() != 3)
+        throw InputError(file, "tensor 'hidden_states' is " + shape_text(hidden) + ", expected [batch,length,width]");
+    const auto past = input.find("past_key");
+    const bool has_past = past != input.end() && past->second.shape.size() >= 2;
+    return hidden[1] + (has_past ? *(past->second.shape.end() - 2) : 0);
 }
 
 } // namespace
@@ -194,15 +203,18 @@ TensorMap read_attention_weights(Checkpoint &checkpoint, const ModelAttention &a
 }
 
 CaseFile read_checkpoint_case(const CheckpointOptions &options) {
-    const ModelAttention attention = read_model_attention(config_of(options), options.layer);
     Checkpoint checkpoint(options.model);
+    TensorMap input = read_input(options.input);
+    const ModelAttention attention =
+        read_model_attention(config_of(options), options.layer, sequence_len(options.input, input));
     CaseFile result;
     result.file = options.input;
     result.op = attention.layer.kind == VKATTN_LAYER_MLA ? "mla" : "mha";
     result.layer = attention.layer;
+    result.rope_factors = attention.rope_factors;
     result.mask = attention.mask;
     result.tensors = read_attention_weights(checkpoint, attention, options.layer);
-    add_input(options.input, result);
+    result.tensors.merge(input);
     return result;
 }
 

@@ -105,6 +105,7 @@ int bench_command(const CommonOptions &common, const BenchOptions &options, Vali
     const bool linear = is_linear(options, "bench");
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     try {
         const BenchReport report =
             linear ? measure_linear(context, options) : measure_attention(context, options, kernel);

@@ -76,6 +76,7 @@ nlohmann::json to_json(const CheckedCase &checked) {
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     nlohmann::json cases = nlohmann::json::array();
     std::size_t passed = 0;
     int status = kExitSuccess;

@@ -60,6 +60,7 @@ int plan_command(const CommonOptions &common, const PlanOptions &options, Valida
     if (is_linear(options, "plan")) throw InputError("--op", "linear, expected attention");
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     const vkattn_device_facts facts = context.facts();
     if (!options.json) std::cout << facts.name << ", " << driver_text(facts) << "\n\n";
     Json all = Json::array();

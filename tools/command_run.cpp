@@ -78,6 +78,7 @@ int run_command(const CommonOptions &common, const RunOptions &options, Validati
                          std::array{options.case_file, options.checkpoint.input, common.saved_file});
     const CaseFile input = read_input(options);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     const CaseResult result = run_case(context, input, options.outputs, kernel);
     if (!options.output_file.empty()) write_run_output(options.output_file, result.outputs);
     print_result(input, result, context.facts());

@@ -46,6 +46,7 @@ void print_json(const vkattn_device_facts &facts, const std::vector<Check> &chec
 
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation) {
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     if (!options.json)
         std::cout << "device: " << context.facts().name << ", driver: " << driver_text(context.facts()) << std::endl;
     const std::vector<Check> checks = run_checks(context, [&](const Check &check) {

@@ -126,6 +126,7 @@ void print_text(const Weights &weights, const ShowOptions &options, const std::s
 int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation) {
     const CaseFile input = read_case(options.case_file);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     const CaseResult result =
         run_case(context, input, std::vector<std::string>{"attn_weights"}, kernel_of(common.kernel));
     const auto found = result.outputs.find("attn_weights");

@@ -141,6 +141,7 @@ int tune_command(const CommonOptions &common, const TuneOptions &options, Valida
     const std::vector<TunedProblem> problems = problems_of(common, options);
     check_report_file(options.report_file);
     const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
     nlohmann::ordered_json results = nlohmann::ordered_json::array();
     if (!options.json) std::cout << context.facts().name << ", " << driver_text(context.facts()) << "\n";
     for (const TunedProblem &problem : problems) {

@@ -69,11 +69,22 @@ void save_context(const Context &context, const CommonOptions &common) {
     write_text(common.saved_file, std::string(saved.begin(), saved.end()));
 }
 
+SavedOnFailure::~SavedOnFailure() {
+    if (std::uncaught_exceptions() == exceptions_) return;
+    try {
+        save_context(context_, common_);
+    } catch (const std::exception &error) {
+        print_error(error.what());
+    }
+}
+
 vkattn_kernel kernel_of(std::string_view name) {
     std::string expected;
     for (int i = 0; i < VKATTN_KERNEL_COUNT; ++i) {
         const auto kernel = static_cast<vkattn_kernel>(i);
+        if (kernel == VKATTN_KERNEL_COOPMAT2) continue; // reserved
         if (name == vkattn_kernel_name(kernel)) return kernel;
+        if (kernel == VKATTN_KERNEL_COOPMAT2) continue; // the library says that it is no longer there
         expected += (expected.empty() ? "" : ", ") + std::string(vkattn_kernel_name(kernel));
     }
     throw InputError("--kernel " + std::string(name), "this version has no such kernel, expected one of " + expected);

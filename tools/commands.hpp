@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -114,6 +115,21 @@ Context make_context(const CommonOptions &common, ValidationLog &validation,
 
 // Writes what the context has learned to common.saved_file, if one is named.
 void save_context(const Context &context, const CommonOptions &common);
+
+// Does so, too, where an exception ends its block: what the self-test found before a device was lost is not looked for
+// again. Both arguments must outlive it.
+class SavedOnFailure {
+  public:
+    SavedOnFailure(const Context &context, const CommonOptions &common) : context_(context), common_(common) {}
+    ~SavedOnFailure();
+    SavedOnFailure(const SavedOnFailure &) = delete;
+    SavedOnFailure &operator=(const SavedOnFailure &) = delete;
+
+  private:
+    const Context &context_;
+    const CommonOptions &common_;
+    int exceptions_ = std::uncaught_exceptions();
+};
 
 // Returns the kernel of a name. Throws InputError.
 vkattn_kernel kernel_of(std::string_view name);

@@ -34,6 +34,11 @@ void ConfigReader::read(const char *key, std::uint32_t &out) {
     out = found->get<std::uint32_t>();
 }
 
+void ConfigReader::read_size(const char *key, std::uint32_t &out) {
+    read(key, out);
+    if (has(key) && out == 0) fail(std::string("config key '") + key + "' is 0, expected at least 1");
+}
+
 void ConfigReader::read(const char *key, std::int32_t &out) {
     const Json *found = find(key);
     if (found == nullptr) return;

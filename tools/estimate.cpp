@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -44,8 +45,15 @@ vkattn_estimate_info use_of(const EstimateOptions &options) {
     return use;
 }
 
+// A path, a name with a file's ending, or a folder here; "./mha" is the folder of a variant's name.
 bool is_file_name(const std::string &argument) {
-    return argument.ends_with(".json") || argument.find_first_of("/\\") != std::string::npos;
+    if (argument.find_first_of("/\\") != std::string::npos) return true;
+    for (const char *ending : {".json", ".safetensors", ".gguf"})
+        if (argument.ends_with(ending)) return true;
+    vkattn_layer_config config{};
+    const bool is_variant = vkattn_layer_config_from_name(argument.c_str(), 1024, 16, &config) == VKATTN_SUCCESS;
+    std::error_code error;
+    return !is_variant && std::filesystem::is_directory(argument, error);
 }
 
 // The sizes that named variants take: those of the options, else those of the first file.
@@ -103,7 +111,8 @@ void set_mla_form(const std::string &form, std::span<EstimateModel> models) {
 
 void add_sizes(CLI::App &command, EstimateOptions &options) {
     command.add_option("model", options.models,
-                       "config.json of Hugging Face, a JSON file with \"op\" and its keys, or a variant: mha, mqa, "
+                       "config.json of Hugging Face or the folder that it lies in, a JSON file with \"op\" and its "
+                       "keys, or a variant: mha, mqa, "
                        "gqa-N (N KV heads), mla, latent_mha, latent_query, compressed_kv, encoder_layer, mla_block; "
                        "default: the usual variants");
     command.add_option("--d-model", options.d_model, "Width of the model, for variants; default: the first file's");

@@ -53,13 +53,27 @@ std::string joined(std::span<const std::string> names) {
     return text;
 }
 
-// What a whole model needs beside these layers.
-std::string left_out(std::span<const Estimate> estimates) {
-    const bool have_feed_forward = std::ranges::all_of(estimates, [](const Estimate &estimate) {
-        const vkattn_layer_kind kind = estimate.model.config.kind;
-        return kind == VKATTN_LAYER_ENCODER || kind == VKATTN_LAYER_MLA_BLOCK;
-    });
-    return std::string(have_feed_forward ? "" : "feed-forward layers, ") + "embeddings, activations and workspaces";
+bool counts_feed_forward(const Estimate &estimate) {
+    const vkattn_layer_kind kind = estimate.model.config.kind;
+    return kind == VKATTN_LAYER_ENCODER || kind == VKATTN_LAYER_MLA_BLOCK;
+}
+
+// What a whole model needs beside these layers: with what the caller has to add.
+std::string left_out(std::span<const Estimate> estimates, std::vector<std::string> others) {
+    std::vector<std::string> with, without;
+    for (const Estimate &estimate : estimates)
+        (counts_feed_forward(estimate) ? with : without).push_back(estimate.model.name);
+    const std::string whose = with.empty() ? "" : " of " + joined(without);
+    others.insert(others.begin(), {"embeddings", "activations"});
+    if (!without.empty()) others.insert(others.begin(), "feed-forward layers" + whose);
+    return joined(others);
+}
+
+// What the lines of parameters and weights count.
+std::string counted(std::span<const Estimate> estimates) {
+    if (std::ranges::none_of(estimates, counts_feed_forward)) return " of attention alone";
+    if (std::ranges::all_of(estimates, counts_feed_forward)) return " without embeddings";
+    return "";
 }
 
 std::string fitting_sentence(std::span<const Estimate> estimates) {
@@ -135,8 +149,8 @@ class Table {
     explicit Table(std::span<const Estimate> estimates) : estimates_(estimates) {}
 
     template <class Cell>
-    void add(const char *title, Cell &&cell) {
-        Row row{title, {}};
+    void add(std::string title, Cell &&cell) {
+        Row row{std::move(title), {}};
         for (const Estimate &estimate : estimates_) row.cells.push_back(cell(estimate));
         rows_.push_back(std::move(row));
     }
@@ -166,14 +180,14 @@ class Table {
     std::vector<Row> rows_;
 };
 
-void add_sizes(Table &table) {
+void add_sizes(Table &table, std::span<const Estimate> estimates) {
     table.add("layers", [](const Estimate &e) { return std::to_string(e.info.num_layers); });
     table.add("weights, cache in", [](const Estimate &e) {
         return estimate_type_name(e.info.weight_type) + ", " + estimate_type_name(e.info.cache_type);
     });
-    table.add("parameters",
+    table.add("parameters" + counted(estimates),
               [](const Estimate &e) { return format_value(static_cast<double>(e.result.parameters), Unit::kCount); });
-    table.add("weights", [](const Estimate &e) { return bytes_text(e.result.weight_bytes); });
+    table.add("weights" + counted(estimates), [](const Estimate &e) { return bytes_text(e.result.weight_bytes); });
     table.add_of_decoders("cache, one token", [](const Estimate &e) { return cache_of_a_token(e); });
     table.add_of_decoders("cache, whole batch", [](const Estimate &e) { return bytes_text(e.result.cache_bytes); });
 }
@@ -214,8 +228,8 @@ std::string use_text(const vkattn_estimate_info &info) {
 }
 
 void print_notes(std::ostream &out, std::span<const Estimate> estimates) {
-    out << "Prefill and step (one new token a sequence) in FLOP, a multiply-add being 2. Embeddings and activations\n"
-           "are not counted. ";
+    out << "Prefill and step (one new token a sequence) in FLOP, a multiply-add being 2.\nNot counted: "
+        << left_out(estimates, {}) << ". ";
     out << (has_workspaces(estimates)
                 ? "Workspaces are those of one call on this device; layers that run in turn share one.\n"
                 : "Workspaces need a device: --device.\n");
@@ -246,6 +260,7 @@ Json to_json(const Estimate &estimate) {
               {"cache_type", estimate_type_name(info.cache_type)},
               {"with_biases", info.with_biases != 0},
               {"causal", info.causal != 0},
+              {"counted", counts_feed_forward(estimate) ? "attention and feed-forward" : "attention"},
               {"parameters", result.parameters},
               {"weight_bytes", result.weight_bytes},
               {"cache_bytes_per_token", result.cache_bytes_per_token},
@@ -294,7 +309,7 @@ std::string estimate_type_name(vkattn_type type) {
 std::vector<std::string> verdict(std::span<const Estimate> estimates) {
     const vkattn_estimate_info &info = estimates.front().info;
     std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, without " +
-                                       left_out(estimates) + ", with " + std::to_string(info.batch) +
+                                       left_out(estimates, {"workspaces"}) + ", with " + std::to_string(info.batch) +
                                        (info.batch == 1 ? " sequence of " : " sequences of ") +
                                        tokens_text(info.context_len) + " tokens: " + fitting_sentence(estimates)};
     std::vector<const Estimate *> rivals;
@@ -313,7 +328,7 @@ void print_table(std::ostream &out, std::span<const Estimate> estimates) {
     out << use_text(estimates.front().info) << "\n\n";
     Table table(estimates);
     table.add("", [](const Estimate &estimate) { return clean_line(estimate.model.name); });
-    add_sizes(table);
+    add_sizes(table, estimates);
     add_work(table);
     if (has_workspaces(estimates)) add_workspaces(table);
     if (has_memory(estimates)) add_reach(table);

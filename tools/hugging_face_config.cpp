@@ -157,14 +157,15 @@ bool read_window(const ModelKeys &keys, const ModelType &type, std::uint32_t lay
     return true;
 }
 
-void read_decoder(const ModelKeys &keys, const ModelType &type, std::uint32_t layer, ModelAttention &attention) {
+void read_decoder(const ModelKeys &keys, const ModelType &type, std::uint32_t layer, std::uint64_t sequence_len,
+                  ModelAttention &attention) {
     const bool sees_window = read_window(keys, type, layer, attention.mask);
     if (type.names == kLatent)
         read_latent(keys, attention.layer);
     else
         read_heads(keys, type, attention.layer);
     if (is_gemma(type)) read_gemma(keys, type, attention.layer);
-    read_rope(keys, type.rope, sees_window, attention.layer);
+    attention.rope_factors = read_rope(keys, type.rope, {sees_window, sequence_len}, attention.layer);
 }
 
 void read_encoder(const ModelKeys &keys, const ModelType &type, ModelAttention &attention) {
@@ -193,7 +194,8 @@ ModelKeys read_keys(const std::filesystem::path &config) {
 
 } // namespace
 
-ModelAttention read_model_attention(const std::filesystem::path &config, std::uint32_t layer) {
+ModelAttention read_model_attention(const std::filesystem::path &config, std::uint32_t layer,
+                                    std::uint64_t sequence_len) {
     const ModelKeys keys = read_keys(config);
     const ModelType &type = find_type(keys);
     check_layer(keys, layer);
@@ -202,7 +204,7 @@ ModelAttention read_model_attention(const std::filesystem::path &config, std::ui
     if (type.names == kBert)
         read_encoder(keys, type, attention);
     else
-        read_decoder(keys, type, layer, attention);
+        read_decoder(keys, type, layer, sequence_len, attention);
     return attention;
 }
 

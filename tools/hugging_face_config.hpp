@@ -2,6 +2,7 @@
 #pragma once
 
 #include "case_file.hpp"
+#include "rope_factors.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -28,11 +29,13 @@ struct ModelAttention {
     HeadNorms head_norms = HeadNorms::kNone;
     bool attention_bias = false; // as the config has it
     vkattn_layer_config layer{};
+    std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
     MaskConfig mask{};
 };
 
-// Reads what matters for one layer. Throws InputError: for a model_type, a RoPE scaling or an option that is not known,
-// and for a layer that the model does not have.
-ModelAttention read_model_attention(const std::filesystem::path &config, std::uint32_t layer);
+// Reads what matters for one layer and sequences of so many tokens. Throws InputError: for a model_type, a RoPE scaling
+// or an option that is not known, and for a layer that the model does not have.
+ModelAttention read_model_attention(const std::filesystem::path &config, std::uint32_t layer,
+                                    std::uint64_t sequence_len);
 
 } // namespace vkattn::tools

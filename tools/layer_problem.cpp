@@ -132,7 +132,7 @@ void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     const MaskConfig &mask = builder.input().mask;
     call.mask_flags = mask.flags;
-    call.causal_alignment = mask.causal_alignment;
+    call.causal_alignment = builder.input().causal_alignment();
     call.window_left = mask.window_left;
     call.window_right = mask.window_right;
     call.block_q_len = mask.block_q_len;

@@ -1,4 +1,5 @@
 // The vkattn command.
+#include "command_help.hpp"
 #include "commands.hpp"
 #include "device_traits.hpp"
 #include "estimate.hpp"
@@ -289,15 +290,27 @@ int run_guarded(const CLI::App &app, const Options &options) {
     return status == kExitSuccess && validation.count() != 0 ? kExitWrong : status;
 }
 
-// Names the word that stands where a command should, which CLI11 does not.
-std::string message_of(const CLI::App &app, const CLI::ParseError &error) {
-    const std::vector<std::string> words = app.remaining();
-    const auto word = std::ranges::find_if(words, [](const std::string &each) { return !each.starts_with('-'); });
-    if (!app.get_subcommands().empty() || word == words.end()) return error.what();
-    std::string commands;
-    for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
-        commands += (commands.empty() ? "" : ", ") + command->get_name();
-    return quote_name(*word) + " is no command, expected one of " + commands;
+// Beneath the options in a command's help, and in the manual page.
+void add_examples(CLI::App &app) {
+    constexpr std::pair<const char *, const char *> kExamples[]{
+        {"devices", "vkattn devices\nvkattn devices --json"},
+        {"run", "vkattn run case.safetensors -o output.safetensors\n"
+                "vkattn run --model DIR --layer 3 --input x.safetensors"},
+        {"check", "vkattn check tests/data/*.safetensors"},
+        {"show", "vkattn show case.safetensors\n"
+                 "vkattn show case.safetensors --json | vkattn-plot weights - -o weights.png"},
+        {"selftest", "vkattn selftest --saved vkattn.saved"},
+        {"plan", "vkattn plan --heads 32 --kv-heads 8 --q-len 1 --kv-len 32k --dtype f16 --explain"},
+        {"shaders", "vkattn shaders --kv-heads 8 --q-len 2048 --kv-len 2048 --dtype f16 --assembly"},
+        {"tune", "vkattn tune --kv-heads 8 --q-len 1 --kv-len 1k..64k --saved vkattn.saved\n"
+                 "vkattn tune --report gpu.json"},
+        {"bench", "vkattn bench --heads 32 --kv-heads 8 --q-len 1 --kv-len 1k..128k --dtype f16 --roofline\n"
+                  "vkattn bench --op linear --rows 1,16,512 --in-features 4096 --out-features 4096\n"
+                  "vkattn bench --variants mha,mqa,gqa-4,mla --d-model 2048 --heads 32 --len 2048"},
+        {"estimate", "vkattn estimate DIR --context 32k --memory 24GiB --kv-dtype q8_0\n"
+                     "vkattn estimate gqa-8 mla --d-model 4096 --heads 32 --layers 32 --context 32k"}};
+    for (const auto &[name, examples] : kExamples)
+        app.get_subcommand(name)->footer(std::string("Examples:\n") + examples);
 }
 
 int parse_and_run(int argc, char **argv) {
@@ -318,6 +331,16 @@ int parse_and_run(int argc, char **argv) {
     CLI::App *estimate = add_estimate_command(app, options.estimate);
     refuse_picture(*estimate, "--svg", "estimate", "estimate");
     add_common(*estimate, options.common);
+    add_examples(app);
+#if defined(VKATTN_HOMEPAGE_URL)
+    app.footer("vkattn is at home at " VKATTN_HOMEPAGE_URL);
+#endif
+    app.add_flag_callback("--help-man",
+                          [&app] {
+                              print_manual_page(std::cout, app);
+                              throw CLI::Success();
+                          })
+        ->group(""); // not in the help
     if (argc < 2) {
         std::cout << app.help();
         return kExitSuccess;
@@ -326,9 +349,7 @@ int parse_and_run(int argc, char **argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
         if (error.get_exit_code() == 0) return app.exit(error); // --help and --version
-        const std::string message = message_of(app, error);
-        const bool says_expected = message.find("expected ") != std::string::npos;
-        print_error("command line: " + message + (says_expected ? "" : ", expected what 'vkattn --help' tells"));
+        print_error("command line: " + command_line_error(app, error));
         return kExitBadInput;
     }
     return run_guarded(app, options);

@@ -10,6 +10,12 @@ namespace {
 
 constexpr std::size_t kBlockElements = 32;
 
+// A NaN counts as further from zero than infinity, so that it becomes the block's scale, and with it every value.
+bool is_nearer_zero(float a, float b) { return !std::isnan(a) && (std::isnan(b) || std::abs(a) < std::abs(b)); }
+
+// A whole number of the range that a block holds; 0 for what its scale hides.
+int whole(float value) { return std::isfinite(value) ? static_cast<int>(value) : 0; }
+
 void push_scale(std::vector<std::byte> &bytes, float scale) {
     const std::uint16_t bits = f32_to_f16(scale);
     bytes.push_back(static_cast<std::byte>(bits & 0xff));
@@ -17,22 +23,18 @@ void push_scale(std::vector<std::byte> &bytes, float scale) {
 }
 
 void push_q8_0(std::vector<std::byte> &bytes, std::span<const float> values) {
-    float largest = 0.0F;
-    for (const float value : values) largest = std::max(largest, std::abs(value));
-    const float scale = largest / 127.0F;
+    const float scale = std::abs(*std::ranges::max_element(values, is_nearer_zero)) / 127.0F;
     const float inverse = scale != 0.0F ? 1.0F / scale : 0.0F;
     push_scale(bytes, scale);
-    for (const float value : values)
-        bytes.push_back(static_cast<std::byte>(static_cast<int>(std::round(value * inverse)) & 0xff));
+    for (const float value : values) bytes.push_back(static_cast<std::byte>(whole(std::round(value * inverse)) & 0xff));
 }
 
 void push_q4_0(std::vector<std::byte> &bytes, std::span<const float> values) {
-    const float furthest =
-        *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); }); // the first of equals
+    const float furthest = *std::ranges::max_element(values, is_nearer_zero); // the first of equals
     const float scale = furthest / -8.0F;
     const float inverse = scale != 0.0F ? 1.0F / scale : 0.0F;
     push_scale(bytes, scale);
-    const auto quantised = [inverse](float value) { return std::min(15, static_cast<int>(value * inverse + 8.5F)); };
+    const auto quantised = [inverse](float value) { return std::min(15, whole(value * inverse + 8.5F)); };
     for (std::size_t i = 0; i < kBlockElements / 2; ++i)
         bytes.push_back(static_cast<std::byte>(quantised(values[i]) | quantised(values[i + kBlockElements / 2]) << 4));
 }

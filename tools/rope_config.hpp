@@ -2,8 +2,7 @@
 #pragma once
 
 #include "model_keys.hpp"
-
-#include <vkattn/vkattn.h>
+#include "rope_factors.hpp"
 
 namespace vkattn::tools {
 
@@ -13,8 +12,15 @@ struct RopeDefaults {
     float window_theta = 0.0F; // of layers with a window; 0: as all layers, and scaled like them
 };
 
-// Sets rope_theta and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models.
-// Throws InputError, naming what is not supported.
-void read_rope(const ModelKeys &keys, const RopeDefaults &defaults, bool has_window, vkattn_layer_config &layer);
+// The layer whose embedding is asked for.
+struct RopeUse {
+    bool has_window = false;
+    std::uint64_t sequence_len = 0; // tokens of the longest sequence: LongRoPE has factors for short and for long ones
+};
+
+// Sets rope_theta and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models. Returns what
+// rope_scaling.next points to, or NULL. Throws InputError, naming what is not supported.
+std::shared_ptr<const RopeFactors> read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
+                                             vkattn_layer_config &layer);
 
 } // namespace vkattn::tools

@@ -1,5 +1,6 @@
 #include "safetensors_file.hpp"
 
+#include "foreign_format.hpp"
 #include "input_error.hpp"
 #include "strict_json.hpp"
 
@@ -55,6 +56,9 @@ Json SafetensorsFile::read_header() {
     std::uint64_t length = 0;
     stream_.read(reinterpret_cast<char *>(&length), kLengthBytes);
     if (!stream_) fail("cannot be read, expected 8 bytes (the header's length)");
+    const std::string_view foreign = foreign_format({reinterpret_cast<const char *>(&length), kLengthBytes});
+    if (!foreign.empty())
+        fail("is " + std::string(foreign) + ": a format that is not read, expected a safetensors file");
     const std::uint64_t room = std::min(file_size_ - kLengthBytes, kMaxHeaderBytes);
     if (length > room)
         fail("claims a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(room));

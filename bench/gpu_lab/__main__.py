@@ -64,6 +64,15 @@ def report(arguments):
     (RESULTS / "README.md").write_text(pages.summary_page(known, tables(known)))
 
 
+def write_pages(arguments):
+    """From the CSV files, without a compilation."""
+    known, gpus = selected(arguments.gpus)
+    for gpu in known:
+        for driver, rows in tables([gpu]).values():
+            (RESULTS / f"{gpu.name}.md").write_text(pages.gpu_page(gpu, driver, problems(), rows))
+    (RESULTS / "README.md").write_text(pages.summary_page(known, tables(known)))
+
+
 def tables(gpus):
     """What the files of the report hold, by GPU: the driver and the rows."""
     found = {}
@@ -112,6 +121,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     for name, function, text in (
             ("report", report, "compile the problems on every GPU and write bench/results/gpu-lab"),
+            ("pages", write_pages, "write the pages of bench/results/gpu-lab anew from its CSV files"),
             ("check", check, "compile them and compare with bench/budgets"),
             ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):

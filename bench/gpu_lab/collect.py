@@ -11,6 +11,7 @@ import lab
 import peer
 import tiles
 from figures import Figures, figures_of
+from shapes import Shape
 
 VKATTN = lab.BUILD / "tools/vkattn"
 VKATTN_ARM64 = lab.ROOT / "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
@@ -36,6 +37,7 @@ class Row:
     hot: assembly.hot_loop.HotLoop | None = None
     reason: str = ""  # why there are no figures, or no hot loop
     driver: str = ""
+    useful_rows: float | None = None  # the part of the tile's rows that the problem fills
 
 
 def gpus():
@@ -61,7 +63,9 @@ def ours(gpu, problem, with_code=True):
         if gpu.vendor == "apple":
             add_printed_code(gpu, problem, report["shaders"])
     rows = [row_of(gpu, problem, "vkattn", report["kernel"], "", shader, with_code,
-                   tiles.multiply_adds(shader["module"], shader["constants"])) for shader in numbered(report["shaders"])]
+                   tiles.multiply_adds(shader["module"], shader["constants"]),
+                   useful(problem, False, tiles.rows(shader["module"], shader["constants"])))
+            for shader in numbered(report["shaders"])]
     for row in rows:
         row.driver = report["driver"]
         row.reason = row.reason or reason
@@ -115,10 +119,21 @@ def theirs(gpu, problem):
     if found.reason:
         return [failed(problem, "ggml", found.reason)]
     return [row_of(gpu, problem, "ggml", pipeline["path"], f"{pipeline['tile']['rows']} x {pipeline['tile']['keys']}", pipeline,
-                   tile_multiply_adds=pipeline["multiply_adds"]) for pipeline in found.pipelines]
+                   tile_multiply_adds=pipeline["multiply_adds"], useful_rows=useful(problem, True, pipeline["tile"]["rows"]))
+            for pipeline in found.pipelines]
 
 
-def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multiply_adds=None):
+def useful(problem, is_ggml, tile_rows):
+    """As tiles.useful_rows; None of linear layers. Query heads that share K and V are rows of one tile: in vkattn's kernels
+    always, in ggml's where there is one query a head."""
+    if not isinstance(problem, Shape):
+        return None
+    is_packed = not is_ggml or problem.q_len == 1
+    rows = problem.q_len * (problem.heads // problem.kv_heads if is_packed else 1)
+    return tiles.useful_rows(rows, tile_rows)
+
+
+def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multiply_adds=None, useful_rows=None):
     hot, reason = None, ""
     if with_code:
         hot, reason = assembly.analyse(gpu.vendor, shader["statistics"], shader.get("texts", {}), shader["subgroup_size"],
@@ -126,7 +141,7 @@ def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multip
     figures = figures_of(gpu.vendor, shader)
     if gpu.is_emulated:
         figures.compile_seconds = None  # the emulator's
-    return Row(problem.name, side, kernel, tile, figures, hot, reason)
+    return Row(problem.name, side, kernel, tile, figures, hot, reason, useful_rows=useful_rows)
 
 
 def failed(problem, side, reason):

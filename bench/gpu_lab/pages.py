@@ -7,17 +7,22 @@ from figures import OCCUPANCY
 
 STATIC = ("Static figures: what the driver's compiler says and what its machine code holds. Nothing was run for them; they are "
           "no times.")
-COLUMNS = ("problem", "side", "kernel", "module", "tile", "workgroup", "subgroup", "registers", "occupancy", "spills",
+COLUMNS = ("problem", "side", "kernel", "module", "tile", "useful_rows", "workgroup", "subgroup", "registers", "occupancy", "spills",
            "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "compile_seconds", "hot_kind",
            "hot_of", "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_scratch",
            "hot_busiest_unit", "hot_efficiency", "hot_arithmetic_efficiency", "reason")
+USEFUL = ("of the cycles that the busiest unit needs for the loop over keys, by the published rates, those that useful products "
+          "need at full rate; products of a tile's rows that the problem does not fill are not useful. 100 % says that nothing "
+          "else in the loop takes longer than its products: it is no part of a GPU's peak, since waiting for memory, occupancy "
+          "and what is outside the loop are not in it")
 # The problems of the page over all GPUs.
 SUMMARY = ("prefill f16 D128", "prefill f32 D128", "decode f16 group 4", "MLA 576/512 f16 1 query", "linear f16 1 row")
 
 
 def values_of(row):
     """A row as the CSV has it."""
-    values = {"problem": row.problem, "side": row.side, "kernel": row.kernel, "tile": row.tile, "reason": row.reason}
+    values = {"problem": row.problem, "side": row.side, "kernel": row.kernel, "tile": row.tile, "reason": row.reason,
+              "useful_rows": "" if row.useful_rows is None else f"{row.useful_rows:g}"}
     if row.figures is not None:
         values |= vars(row.figures)
     if row.hot is not None:
@@ -61,6 +66,11 @@ def percent(text):
     return f"{100 * float(text):.0f} %" if text else "–"
 
 
+def useful_share(row):
+    """Of the cycles of the loop's busiest unit: what the products of rows need that the problem has, not of padding."""
+    return str(float(row["hot_efficiency"]) * float(row["useful_rows"] or 1)) if row["hot_efficiency"] else ""
+
+
 def kilobytes(text):
     return f"{int(text) / 1024:.1f}" if text else "–"
 
@@ -74,12 +84,12 @@ def page_line(problem, ours, theirs):
         cells += [f"{kernel_of(row)} {row['tile']}".strip(), number(row["registers"]),
                   number(row["occupancy"]), f"{number(row['spills'])} / {number(row['scratch_bytes'])}",
                   kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {row['compile_seconds']}" if row["compile_seconds"] else "–",
-                  percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(row["hot_efficiency"])]
+                  percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(useful_share(row))]
     return "| " + " | ".join(cells) + " |"
 
 
 HEAD = ("registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "compiled in s", "products of issued",
-        "busiest unit", "issue efficiency")
+        "busiest unit", "useful share")
 
 
 def reasons(rows, problems):
@@ -97,10 +107,8 @@ def reasons(rows, problems):
 def gpu_page(gpu, driver, problems, rows):
     columns = ["vkattn", *HEAD, "ggml", *HEAD]
     lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
-             f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Issue "
-             "efficiency: the cycles that the products need at full rate over those of the busiest unit, by the published rates; of a "
-             "whole iteration of the loop over keys where its tile is known, else of the product loops; 100 % says that the units of the "
-             "products are the busiest, not that nothing else is issued. ggml: the same shape, K and V of the "
+             f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Useful "
+             f"share: {USEFUL}; of a whole iteration of the loop over keys where its tile is known, else of the product loops. ggml: the same shape, K and V of the "
              "same type, by Debian's llama.cpp, with its tile (rows x keys).", "",
              "| problem | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [page_line(p.name, main_row(rows, p.name, "vkattn"), main_row(rows, p.name, "ggml")) for p in problems]
@@ -113,9 +121,9 @@ def summary_cell(rows, problem):
     if ours is None or not ours["registers"]:
         return "–"
     spilt = int(ours["spills"] or 0) + int(ours["scratch_bytes"] or 0)
-    cell = f"{kernel_of(ours)} {percent(ours['hot_efficiency'])}"
+    cell = f"{kernel_of(ours)} {percent(useful_share(ours))}"
     if theirs is not None and theirs["hot_efficiency"]:
-        cell += f" ({percent(theirs['hot_efficiency'])})"
+        cell += f" ({percent(useful_share(theirs))})"
     return cell + (" **spills**" if spilt else "")
 
 
@@ -123,8 +131,9 @@ def summary_page(gpus, tables):
     """tables: name of a GPU -> driver and rows as read."""
     lines = ["# Kernels as GPUs' compilers see them", "",
              f"{STATIC} Made by `scripts/gpu-lab report` on {datetime.date.today()}: Mesa's drivers compile for GPUs that are not "
-             "there. Each cell: the kernel taken and its issue efficiency, in brackets that of ggml's attention on the same GPU; "
+             "there. Each cell: the kernel taken and its useful share, in brackets that of ggml's attention on the same GPU; "
              "**spills** where registers or arrays go to memory. A page and a CSV file a GPU hold the rest.", "",
+             f"Useful share: {USEFUL}.", "",
              "| GPU | driver | " + " | ".join(SUMMARY) + " |", "|---|---|" + "---|" * len(SUMMARY)]
     for gpu in gpus:
         if gpu.name in tables:

@@ -1,4 +1,5 @@
-"""How many multiply-adds an iteration of the key loop of vkattn's kernels has, from their specialisation constants."""
+"""How many multiply-adds an iteration of the key loop of vkattn's kernels has, from their specialisation constants, and which
+part of a tile's rows a problem fills."""
 
 
 def up(value, unit):
@@ -20,3 +21,19 @@ def multiply_adds(module, constants):
         return constants["ROW_MATRICES"] * (up(keys, strip) * query_steps +
                                             up(keys, constants["MATRIX_K"]) * up(constants["V_HEAD_DIM"], strip))
     return None
+
+
+def rows(module, constants):
+    """Query rows of a workgroup's tile; None where a kernel takes as many as there are."""
+    name = module.partition(" ")[0]
+    if name in ("flash", "flash_halves", "flash_wide_halves"):
+        return constants["WORKGROUP_SIZE"] // constants["COLUMNS"] * constants["ROWS"]
+    if name.startswith("coopmat"):
+        subgroups = constants["WORKGROUP_SIZE"] // constants["SUBGROUP_SIZE"] // constants["DIM_SUBGROUPS"]
+        return subgroups * constants["ROW_MATRICES"] * constants["MATRIX_M"]
+    return None
+
+
+def useful_rows(problem_rows, tile_rows):
+    """The part of the rows that tiles compute which the problem has; the others are padding."""
+    return 1.0 if tile_rows is None else problem_rows / (up(problem_rows, tile_rows) * tile_rows)

@@ -15,14 +15,17 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
     VKATTN_MASK_KEYS_TO_LAST_QUERY =
-        4, /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
+        4,                     /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
+    VKATTN_SCALE_AS_GIVEN = 8, /* hides nothing: scale is what it says, also where it is 0 */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;
 
-/* Where the diagonal lies when there is no past: offset 0, or kv_len - q_len. */
+/* Where the diagonal lies when there is no past: offset 0, or the sequence's own keys less its queries, which are
+ * key_lengths[b] - Lq where key_lengths is given, in dense K and V as well, else Lk - Lq. Negative: the first queries see
+ * nothing. docs/masks.md says which libraries mean which. */
 typedef enum vkattn_causal_alignment {
-    VKATTN_CAUSAL_TOP_LEFT = 0,     /* PyTorch, ONNX */
-    VKATTN_CAUSAL_BOTTOM_RIGHT = 1, /* FlashAttention */
+    VKATTN_CAUSAL_TOP_LEFT = 0,     /* PyTorch; ONNX without nonpad_kv_seqlen */
+    VKATTN_CAUSAL_BOTTOM_RIGHT = 1, /* FlashAttention; ONNX with nonpad_kv_seqlen */
     VKATTN_CAUSAL_ALIGNMENT_MAX_ENUM = 0x7fffffff
 } vkattn_causal_alignment;
 
@@ -56,7 +59,9 @@ typedef enum vkattn_block_state {
  *     weights = softmax(scores), with exp(sink) in the denominator if sinks are given
  *     output  = weights V;      lse = log(sum(exp(scores)))
  *
- * Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query and key length, D and Dv head sizes, all >= 1.
+ * Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query and key length, D and Dv head sizes. Head sizes are at
+ * least 1; each of the others may be 0. Without keys every query sees no key; without queries nothing is written, and a
+ * plan has no dispatches. A role whose tensor has no elements may be bound or left out.
  * query  [B,Hq,Lq,D], output [B,Hq,Lq,Dv]; key [B,Hkv,Lk,D]; value [B,Hkv,Lk,Dv]: required, rank 4; F32, F16 or BF16
  *        each, any strides ([B,L,H,D] storage is a choice of strides). Hq % Hkv == 0. D and Dv at most 576
  * value may be absent: V is then the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed
@@ -76,7 +81,7 @@ typedef enum vkattn_block_state {
  * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^29)
  * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
  * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
- * scale  0 means 1/sqrt(D);  softcap 0 means none; both finite
+ * scale  0 means 1/sqrt(D), or 0 with VKATTN_SCALE_AS_GIVEN;  softcap 0 means none; both finite
  * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp
  *        knows nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter
  *        (j/4, i, h, b) under key dropout_seed (low word first), for query i, key j, query head h, batch entry or
@@ -97,9 +102,8 @@ typedef enum vkattn_block_state {
  *        of two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P;
  *        give key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read.
  *        Keys on a page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
- * With any of them, VKATTN_CAUSAL_BOTTOM_RIGHT is each sequence's own: its keys (key_lengths included) less its
- * queries. Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up
- * to the maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk,
+ * Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up to the
+ * maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk,
  * cu_seqlens to 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below,
  * and packed queries of no sequence are not written.
  *
@@ -150,7 +154,8 @@ typedef struct vkattn_attention_desc {
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
-/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain. */
+/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain in the context,
+ * whose they are. */
 typedef struct vkattn_option {
     vkattn_kernel kernel;
     uint32_t chosen;      /* 1: what a plan takes */
@@ -161,8 +166,8 @@ typedef struct vkattn_option {
 
 /* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
  * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
- * count: in, the room in options; out, how many there are, VKATTN_MAX_KERNELS at most. options may be NULL; stride:
- *   sizeof *options. Fails as vkattn_attention_plan does. */
+ * count: in, the room in options; out, how many there are, VKATTN_MAX_KERNELS at most, 0 without queries. options may
+ *   be NULL; stride: sizeof *options. Fails as vkattn_attention_plan does. */
 VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                         vkattn_option *options, size_t stride);
 
@@ -182,8 +187,8 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
- * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most. The first is what a plan
- * takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear (operators.h) does the same for linear layers. */
+ * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most, 0 without queries or
+ * keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear (operators.h) does the same for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates, size_t stride);
 
@@ -196,11 +201,13 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
  * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L
- *               is max_seqlen (0: total)
+ *               is max_seqlen (0: total): what is longer is cut off. Rows of no sequence are not read. The cost
+ *               follows total. Bound as VKATTN_ROLE_CU_SEQLENS_Q
  * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity
  *               is N * P
  * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so
- * are those on a page outside the pool. */
+ * are those on a page outside the pool. Any size may be 0: nothing is then written.
+ * Quantised: a block with an infinity or a NaN has that as its scale, so that it stays visible. */
 typedef struct vkattn_kv_append_desc {
     vkattn_tensor source;
     vkattn_tensor cache;
@@ -231,7 +238,7 @@ VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vka
  * output               [B,Hq,Lq,Dv], F32, F16 or BF16, any strides
  * log_sum_exp          [B,Hq,Lq] F32 contiguous, optional
  * accumulate           1: output and log_sum_exp hold one more set already, and are replaced by the union
- * Rows without any key become output 0, log_sum_exp -inf. */
+ * Rows without any key become output 0, log_sum_exp -inf. B, Hq and Lq may be 0: nothing is then written. */
 typedef struct vkattn_merge_desc {
     uint32_t part_count;
     uint32_t accumulate;

@@ -3,12 +3,14 @@
  * How the interface grows. A program that was compiled against one version runs with every later one of the same
  * major version:
  *   What the program fills in never changes its size. Its last member, next, is NULL, or points to the first of a chain
- *   of extensions, each of which begins with vkattn_extension. Version 0.1 has none, and refuses what it does not know.
- *   Zero every structure before you fill it in.
+ *   of extensions, each of which begins with vkattn_extension. An extension that a library does not know is refused.
+ *   Zero every structure before you fill it in. Two have no next: vkattn_trait grows by new names alone, and
+ *   vkattn_memory by extensions of the vkattn_memory_request that it answers.
  *   What the library fills in may get more members at its end. Calls therefore take its size as the program knows it
  *   (sizeof; 0: that of version 0.1), of arrays the distance from one to the next. No more than that is written; what
  *   the library does not know of it yet is zeroed.
- *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1.
+ *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1; vkattn_check,
+ *   which a callback is shown one at a time, may get more members at its end.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_CORE_H
 #define VKATTN_CORE_H
@@ -47,9 +49,9 @@ typedef enum vkattn_result {
     VKATTN_ERROR_NO_DEVICE = -4,        /* no device matches the request */
     VKATTN_ERROR_OUT_OF_HOST_MEMORY = -5,
     VKATTN_ERROR_OUT_OF_DEVICE_MEMORY = -6,
-    VKATTN_ERROR_DEVICE_LOST = -7,
-    VKATTN_ERROR_VULKAN = -8,   /* any other Vulkan failure; the message holds the VkResult */
-    VKATTN_ERROR_INTERNAL = -9, /* a defect of vkattn: please report it */
+    VKATTN_ERROR_DEVICE_LOST = -7, /* for good: whatever needs the device fails so from then on; see vkattn_wait */
+    VKATTN_ERROR_VULKAN = -8,      /* any other Vulkan failure; the message holds the VkResult */
+    VKATTN_ERROR_INTERNAL = -9,    /* a defect of vkattn: please report it */
     VKATTN_RESULT_MAX_ENUM = 0x7fffffff
 } vkattn_result;
 
@@ -65,10 +67,18 @@ VKATTN_API const char *vkattn_version(void);
 
 /* ------------------------------------------------------------------------------------------------ extensions */
 
-/* What every extension of a structure begins with. kind says which structure it is; version 0.1 has none. */
+/* The extensions of structures that there are. */
+typedef enum vkattn_extension_kind {
+    VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_extension_kind;
+
+/* What every extension of a structure begins with.
+ *
+ * kind: a vkattn_extension_kind; next: the next of the chain, or NULL */
 typedef struct vkattn_extension {
     uint32_t kind;
-    const void *next; /* the next of the chain, or NULL */
+    const void *next;
 } vkattn_extension;
 
 /* ------------------------------------------------------------------------------------------------ tensors */
@@ -103,7 +113,7 @@ typedef struct vkattn_tensor {
 } vkattn_tensor;
 
 /* Returns the bytes that a bound region must hold for this tensor, counted from the bound offset and rounded up to a
- * multiple of 4 (kernels read whole 32-bit words). 0 for an absent tensor. */
+ * multiple of 4 (kernels read whole 32-bit words). 0 for an absent tensor, and for one without elements. */
 VKATTN_API uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor);
 
 /* What a bound region is for. The comments give the tensor's meaning; shapes are those of the description. */
@@ -149,7 +159,8 @@ typedef enum vkattn_role {
  * buffer must have been created with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
  * offset is in bytes and must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment)
  * bytes from there on belong to the region, which must hold vkattn_tensor_bytes of the role's tensor: a smaller one is
- *   refused. 0: to the end of the buffer, of buffers and caches of vkattn's own; yours need their size */
+ *   refused. 0: to the end of the buffer, of buffers and caches of vkattn's own; yours need their size
+ * A role whose tensor has no elements, since a size is 0, may be bound or left out; its buffer is not looked at. */
 typedef struct vkattn_binding {
     vkattn_role role;
     VkBuffer buffer;
@@ -168,7 +179,7 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_FLASH = 2,         /* online softmax; nothing of size q_len x kv_len in memory */
     VKATTN_KERNEL_DECODE = 3,        /* few query rows: the keys are split over workgroups, and the parts merged */
     VKATTN_KERNEL_COOPMAT = 4,       /* on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
-    VKATTN_KERNEL_COOPMAT2 = 5,      /* no longer there, refused: COOPMAT is as fast without its extension */
+    VKATTN_KERNEL_COOPMAT2 = 5,      /* reserved: refused. COOPMAT does what it did, without its extension */
     VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed) */
     VKATTN_KERNEL_ADDRESSES = 7,     /* for CPU drivers: K and V through device addresses, no shared memory */
     VKATTN_KERNEL_COUNT = 8,
@@ -181,7 +192,7 @@ VKATTN_API const char *vkattn_kernel_name(vkattn_kernel kernel);
 /* Whether a device can run a kernel, and if not, why. */
 typedef struct vkattn_kernel_support {
     vkattn_kernel kernel;
-    uint32_t supported;
+    uint32_t supported; /* 0 also where the self-test has left the kernel no storage type */
     /* Why not, or what of it has failed the self-test and is off; "" if all is well. Stays until the context is
      * destroyed; of devices without one, for ever. */
     const char *reason;
@@ -324,7 +335,8 @@ typedef struct vkattn_memory {
 } vkattn_memory;
 
 /* Device memory by the application, as an allocator such as VMA gives it: all that the context, its buffers, layers,
- * caches, workspaces, staging and self-tests take. May be called from any thread, and must not call vkattn.
+ * caches, workspaces, staging and self-tests take. May be called from any thread, and must not call vkattn. Hold no lock
+ * around a call of vkattn that these callbacks take.
  *
  * allocate  returns VK_SUCCESS and fills in memory, or a VkResult that says why not
  * free      of what allocate gave; the buffer is destroyed by then */
@@ -356,7 +368,7 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_UNPACKS_HALVES = 6,
     /* 1, the default: specialisation constants size a shader's arrays */
     VKATTN_TRAIT_SPECIALISED_ARRAYS = 7,
-    /* 1, the default but on CPUs: a kernel's numbers are checked before a plan first chooses it */
+    /* 1, the default but on CPUs: a shader's numbers are checked before a plan first takes it */
     VKATTN_TRAIT_SELF_TEST = 8,
     /* rows of one more matrix shape, of f16, where the driver's dimensions are flexible; 0, the default: none */
     VKATTN_TRAIT_MATRIX_M = 9,
@@ -423,9 +435,9 @@ typedef struct vkattn_trait {
  *   api_version       the version that the instance and device were created for; at least VK_API_VERSION_1_1
  *   enabled_extensions  the device extensions that device was created with
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
- *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope and shaderFloat16 (bf16:
- *                     shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and is surer with subgroupSizeControl
- *                     and computeFullSubgroups
+ *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope, computeFullSubgroups
+ *                     and shaderFloat16 (bf16: shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and where
+ *                     subgroups have several sizes subgroupSizeControl
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it
@@ -437,8 +449,15 @@ typedef struct vkattn_trait {
  *   get_instance_proc_addr  NULL: the system's Vulkan loader is opened. Set it if your application loads Vulkan itself
  *   pipeline_cache    used for every pipeline if not VK_NULL_HANDLE; must outlive the context, and not be externally
  *                     synchronised: threads may compile side by side
- *   lock_queue, unlock_queue  called around every use of the queues by vkattn_run, vkattn_submit and the buffer
- *                     transfers; may be NULL if nobody else uses them
+ *   lock_queue, unlock_queue  called around every use of the queues; may be NULL if nobody else uses them. Do not hold
+ *                     what lock_queue takes around these calls, which may use the queues; around all others you may:
+ *                       vkattn_run, vkattn_submit
+ *                       vkattn_buffer_write, vkattn_buffer_read, vkattn_buffer_upload, vkattn_buffer_download
+ *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use
+ *                       vkattn_self_test, vkattn_self_test_each, vkattn_tune, vkattn_tune_linear
+ *                       vkattn_layer_create
+ *                       vkattn_cache_create, vkattn_cache_reserve, vkattn_cache_rewind, vkattn_cache_copy_sequence,
+ *                       vkattn_cache_share_prefix, vkattn_cache_read
  *   memory            NULL: vkattn allocates device memory itself, within the budget that VK_EXT_memory_budget tells where
  *                     the device has it; or callbacks that do, copied
  *   debug_labels      1: every object and every dispatch has a name that RenderDoc, Nsight and validation layers show
@@ -509,20 +528,21 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
-/* One check of the self-test. The texts stay until the thread's next self-test, or the callback's return. */
+/* One check of the self-test. The texts stay until the thread's next self-test in the context, whose they are, or the
+ * callback's return. */
 typedef struct vkattn_check {
-    const char *name; /* "flash, many queries" */
+    const char *name; /* a shader and a path of its code: "decode_subgroups, q8_0" */
     uint32_t passed;
     const char *reason; /* "" if passed */
     double milliseconds;
 } vkattn_check;
 
-/* Checks the numbers of every kernel that the device can run, with every matrix shape, and of linear layers, on small
- * problems, against float64 arithmetic on the host, on the context's queue, and waits. What fails is off for the
- * context from then on: its facts give the reason, and the next matrix shape or kernel takes over. On GPUs each kernel
- * is checked so before a plan first chooses it, with the shape that plans take, which takes the queue then; trait
- * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out or the device is lost meanwhile,
- * the call fails, and nothing is off for it.
+/* Checks the numbers of the shaders that plans take here (attention, copies into caches, linear layers), each path of
+ * their code and every matrix shape by itself, on small problems, against float64 arithmetic on the host, on the context's
+ * queue, and waits. What fails is off for the context from then on: its facts give the reason, and another shader, matrix
+ * shape or kernel takes over. On GPUs each shader is checked before a plan first takes it, which takes the queue then; trait
+ * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out, the call fails, and nothing is off for it. Where the device
+ * is lost, the call fails; what lost it is off for contexts that start from what this one saves.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL; stride: sizeof
  *   *checks */
 #define VKATTN_MAX_CHECKS 128
@@ -531,11 +551,11 @@ VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *coun
 /* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
 typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 
-/* The same, where one wants to see it go on: a kernel's checks are told once the kernel is judged. */
+/* The same, where one wants to see it go on: each check is told once it is done. */
 VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. The texts stay until the thread's next
- * tuning. */
+ * tuning in the context, whose they are. */
 typedef struct vkattn_candidate {
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader */
     const char *tile;     /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts" */
@@ -557,7 +577,7 @@ VKATTN_API vkattn_result vkattn_context_handles(vkattn_context context, VkInstan
 typedef struct vkattn_buffer_opaque *vkattn_buffer;
 
 /* Creates a storage buffer in the best memory of the device (a convenience: any VkBuffer of yours serves as well).
- * bytes must be > 0. Contents are undefined. */
+ * Contents are undefined. bytes may be 0: the buffer then has room for nothing that is promised. */
 VKATTN_API vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer);
 
 /* Destroys a buffer. NULL is ignored. The device must have finished with it. */
@@ -566,7 +586,11 @@ VKATTN_API void vkattn_buffer_destroy(vkattn_buffer buffer);
 /* Returns the Vulkan handle, owned by the buffer. VK_NULL_HANDLE for NULL. */
 VKATTN_API VkBuffer vkattn_buffer_handle(vkattn_buffer buffer);
 
-/* Copies bytes from or to host memory and waits. offset + bytes must lie within the buffer; bytes may be 0. */
+/* Copies bytes from or to host memory and waits: first, on every device, for all that vkattn_wait waits for, so that a
+ * read sees what was submitted before and a write does not change what that reads. Do not call them while something
+ * submitted waits for a semaphore that the calling thread has yet to signal. What you recorded and submitted yourself
+ * must be done before. What was written is visible to what is submitted on the context's queue later, by you too.
+ * offset + bytes must lie within the buffer; bytes may be 0. */
 VKATTN_API vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const void *data, uint64_t bytes);
 VKATTN_API vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes);
 
@@ -601,7 +625,10 @@ VKATTN_API vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t o
                                                 const vkattn_sync *sync);
 
 /* Waits until all is done that vkattn_submit, vkattn_buffer_upload and vkattn_buffer_download have submitted in this
- * context before, by any thread. */
+ * context before, by any thread. Does not use the queues. Once a call has failed with VKATTN_ERROR_DEVICE_LOST, this one
+ * and all that submit work fail with it at once, and what was not downloaded by then never is: destroy the context. A
+ * device that cannot be waited for, although it does not say that it is lost, is taken for lost; what it may still work
+ * on is then never destroyed. */
 VKATTN_API vkattn_result vkattn_wait(vkattn_context context);
 
 /* ------------------------------------------------------------------------------------------------ plans */
@@ -625,8 +652,9 @@ typedef struct vkattn_requirements {
 /* The choice that a plan made. The strings belong to the plan.
  *
  * kernel: AUTO for plans without attention
- * reason: one sentence that says why this kernel and why not the better ones; of linear, which shader and why. "" for
- *   other plans without attention */
+ * reason: one sentence that says why this kernel, and of each better one that the device can run why not
+ *   (vkattn_explain tells of those that it cannot run, too); of linear, which shader and why. "" for other plans without
+ *   attention */
 typedef struct vkattn_report {
     vkattn_kernel kernel;
     const char *kernel_name;

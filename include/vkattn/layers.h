@@ -33,17 +33,20 @@ typedef enum vkattn_mla_form {
 /* How a rotary embedding was stretched to longer contexts than it was trained for. */
 typedef enum vkattn_rope_scaling_kind {
     VKATTN_ROPE_UNSCALED = 0,
-    VKATTN_ROPE_LINEAR = 1, /* every frequency divided by factor */
-    VKATTN_ROPE_LLAMA3 = 2, /* low frequencies divided by factor, high ones kept, a ramp between */
-    VKATTN_ROPE_YARN = 3,   /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_LINEAR = 1,   /* every frequency divided by factor */
+    VKATTN_ROPE_LLAMA3 = 2,   /* low frequencies divided by factor, high ones kept, a ramp between */
+    VKATTN_ROPE_YARN = 3,     /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_LONGROPE = 4, /* Ding et al., "LongRoPE", 2024: every frequency divided by a factor of its own */
     VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_rope_scaling_kind;
 
 /* factor                 how many times longer; > 0
- * original_max_position  the length of training; LLAMA3 and YARN: > 0
+ * original_max_position  the length of training; LLAMA3 and YARN: > 0; LONGROPE: > 1
  * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
  * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
- * attention_factor       YARN: multiplies the rotated vectors; 0 means 0.1 ln(factor) + 1 */
+ * attention_factor       YARN and LONGROPE: multiplies the rotated vectors; 0 means 1 where factor is at most 1, else of
+ *                        YARN 0.1 ln(factor) + 1, of LONGROPE sqrt(1 + ln(factor) / ln(original_max_position))
+ * next                   LONGROPE: a vkattn_rope_factors; else NULL */
 typedef struct vkattn_rope_scaling {
     vkattn_rope_scaling_kind kind;
     float factor;
@@ -53,13 +56,26 @@ typedef struct vkattn_rope_scaling {
     float beta_fast;
     float beta_slow;
     float attention_factor;
-    const void *next; /* NULL */
+    const void *next;
 } vkattn_rope_scaling;
+
+/* An extension of vkattn_rope_scaling: what LONGROPE divides the frequencies by.
+ *
+ * extension  kind VKATTN_EXTENSION_ROPE_FACTORS
+ * factors    finite numbers > 0: of pair i the factor i. The models of LongRoPE have a list for sequences up to
+ *            original_max_position and one for longer ones: a layer has one of the two. Read by vkattn_layer_create
+ * count      the pairs: half the elements of a head that the embedding rotates */
+typedef struct vkattn_rope_factors {
+    vkattn_extension extension;
+    const float *factors;
+    uint32_t count;
+} vkattn_rope_factors;
 
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
  * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
- *                  scale (0: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (0: the kind's own)
+ *                  scale (0: 1/sqrt of the size of Q and K heads, or 0 in calls with VKATTN_SCALE_AS_GIVEN); softcap (0:
+ *                  none); norm_epsilon (0: the kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
  * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
@@ -158,11 +174,11 @@ typedef struct vkattn_cache_opaque *vkattn_cache;
  *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY
  *             keep no cache. NULL: from the next three
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
- * batch       sequences; capacity: tokens of each, at most 2^29
+ * batch       sequences; capacity: tokens of each; both at most 2^29, and may be 0
  * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32
  * page_len, page_count   0: every sequence has memory for its capacity. Else it is a pool of page_count pages of
  *             page_len tokens each, a power of two and at least 8; sequences get pages as tokens are reserved, and
- *             may share them */
+ *             may share them. The capacity need not be a multiple of page_len */
 typedef struct vkattn_cache_info {
     vkattn_layer layer;
     uint32_t kv_heads;
@@ -264,7 +280,8 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
 /* One use of a layer: the tensors around it.
  *
  * query [B,Lq,width] is the layer's input, output its result: F32, F16 or BF16 each, last stride 1. Widths are
- *   embed_dim, but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]
+ *   embed_dim, but for LATENT_QUERY: query [B,Lk,input_dim], output [B,num_latents,latent_dim]. B and L may be 0 here
+ *   and below: what has no tokens writes nothing, and queries without keys are attended as vkattn_attention_desc says
  * key and value [B,Lk,embed_dim]: MHA, for cross attention; LATENT_MHA takes key alone. Absent: taken from query
  * past_key, past_value: the cache so far, P tokens, copied in front of the new ones; both or neither
  * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no
@@ -318,8 +335,9 @@ typedef struct vkattn_layer_call {
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
 /* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
- * without the layer: its weights, optional ones apart, are only thought of. Compiles, tests and allocates nothing: a
- * kernel that the self-test has not judged yet is taken to pass. */
+ * without the layer: its weights are only thought of. Where it matters whether there is a bias, which it does of
+ * VKATTN_MLA_ABSORB alone (see there), writes the more of the two. Compiles, tests and allocates nothing: a kernel that
+ * the self-test has not judged yet is taken to pass. */
 VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
                                                 const vkattn_layer_call *call, uint64_t *workspace_bytes);
 

@@ -1,4 +1,5 @@
-/* What stands around attention in a model: linear, norm and embedding, planned and recorded as attention is. */
+/* What stands around attention in a model: linear, norm and embedding, planned and recorded as attention is. B and L may
+ * be 0, and out as well: nothing is then written, and a plan has no dispatches. in, N and rows are at least 1. */
 #ifndef VKATTN_OPERATORS_H
 #define VKATTN_OPERATORS_H
 
@@ -62,7 +63,7 @@ typedef enum vkattn_norm_kind {
  * weight   [N] contiguous; bound as VKATTN_ROLE_WEIGHT
  * bias     [N] contiguous, optional; bound as VKATTN_ROLE_BIAS
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input
- * epsilon  0 means 1e-6 for RMS, 1e-5 for LAYER
+ * epsilon  0 means 1e-6 for RMS, 1e-5 for LAYER; for none at all give 1e-37
  * F32, F16 or BF16 each. */
 typedef struct vkattn_norm_desc {
     vkattn_tensor input;

@@ -19,7 +19,7 @@
  * layers, caches and buffers before their context. A library built without NDEBUG checks what is said here of objects and caches, and ends the
  * program with a line on the standard error stream where it is not so.
  *
- * Not stable before version 1.0: members may be added to structures.
+ * What a program that was compiled against version 0.1 uses, later versions keep: core.h says how the interface grows.
  */
 #ifndef VKATTN_VKATTN_H
 #define VKATTN_VKATTN_H

@@ -150,6 +150,10 @@ template <typename Range>
 concept ValueRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     std::is_trivially_copyable_v<std::ranges::range_value_t<Range>>;
 
+// The same, of values that outlive the call that is given them: an object with a name, or a view of one.
+template <typename Range>
+concept LastingRange = ValueRange<Range> && std::ranges::borrowed_range<Range>;
+
 // A part of a cache: its layout, and the buffer that the cache owns.
 struct CacheTensor {
     vkattn_tensor layout;
@@ -161,7 +165,7 @@ class Buffer {
   public:
     // An empty object, which tests false: to be assigned to.
     Buffer() = default;
-    // Creates a buffer of bytes > 0; its contents are undefined.
+    // Creates a buffer of so many bytes, or none; its contents are undefined.
     Buffer(vkattn_context context, std::uint64_t bytes) {
         vkattn_buffer created = nullptr;
         detail::require_constructed(vkattn_buffer_create(context, bytes, &created));
@@ -181,12 +185,12 @@ class Buffer {
     }
 
     // The same without a wait, between what sync says: values are read before the return, but written until
-    // Context::wait returns.
+    // Context::wait returns, so that a temporary is no place for them.
     template <ValueRange Range>
     Status upload(const Range &values, std::uint64_t offset_bytes = 0, const vkattn_sync &sync = {}) {
         return check(vkattn_buffer_upload(get(), offset_bytes, std::ranges::data(values), byte_size(values), &sync));
     }
-    template <ValueRange Range>
+    template <LastingRange Range>
     Status download(Range &&values, std::uint64_t offset_bytes = 0, const vkattn_sync &sync = {}) const {
         return check(vkattn_buffer_download(get(), offset_bytes, std::ranges::data(values), byte_size(values), &sync));
     }
@@ -485,12 +489,19 @@ class Context {
         return detail::returned(result, known);
     }
 
-    // What the context has learned, for vkattn_context_info.saved_data of a later run.
+    // What the context has learned, for vkattn_context_info.saved_data of a later run. Asks again where it has grown
+    // since its size was asked for: other threads make plans.
     Returned<std::vector<std::uint8_t>> save() const {
+        std::vector<std::uint8_t> data;
         std::uint64_t bytes = 0;
-        vkattn_result result = vkattn_context_save(get(), &bytes, nullptr);
-        std::vector<std::uint8_t> data(bytes);
-        if (result == VKATTN_SUCCESS) result = vkattn_context_save(get(), &bytes, data.data());
+        vkattn_result result = VKATTN_SUCCESS;
+        do {
+            result = vkattn_context_save(get(), &bytes, nullptr);
+            if (result != VKATTN_SUCCESS) break;
+            data.resize(bytes);
+            result = vkattn_context_save(get(), &bytes, data.data());
+        } while (result == VKATTN_ERROR_INVALID_ARGUMENT);
+        data.resize(result == VKATTN_SUCCESS ? bytes : 0); // it may also have shrunk
         return detail::returned(result, std::move(data));
     }
 
@@ -504,16 +515,17 @@ class Context {
     // The same, where one wants to see it go on: tell(const Check &) is called with each check, and may not throw.
     template <typename Tell>
     Status self_test_each(Tell &&tell) const {
+        auto tell_owned = [&tell](const vkattn_check &each) { tell(detail::owned(each)); };
         const auto callback = [](void *user, const vkattn_check *each) {
-            (*static_cast<std::remove_reference_t<Tell> *>(user))(detail::owned(*each));
+            (*static_cast<decltype(tell_owned) *>(user))(*each);
         };
-        return check(vkattn_self_test_each(get(), callback, &tell));
+        return check(vkattn_self_test_each(get(), callback, &tell_owned));
     }
 
     // Waits until all is done that was submitted without a wait.
     Status wait() const { return check(vkattn_wait(get())); }
 
-    // Creates a storage buffer of bytes > 0.
+    // Creates a storage buffer of so many bytes, or none.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
 
     // Creates a storage buffer that holds the tensor.

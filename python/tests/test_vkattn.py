@@ -213,6 +213,20 @@ def test_layer_with_cache_goes_on_where_it_was():
         vkattn.Layer("mha", weights, embed_dim=width, heads=heads)
 
 
+def test_longrope_takes_a_factor_for_every_pair():
+    random = numpy.random.default_rng(0)
+    weights = {f"{name}.weight": random.normal(size=(16, 16)).astype("float32") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    x = random.normal(size=(1, 5, 16)).astype("float32")
+
+    def output(**scaling):
+        return vkattn.Layer("mha", weights, embed_dim=16, num_heads=2, rope_theta=1e4, rope_scaling=scaling)(x)
+    longrope = {"kind": "longrope", "factor": 4, "original_max_position": 32, "attention_factor": 1}
+    assert numpy.array_equal(output(**longrope, factors=[4] * 4), output(kind="linear", factor=4))
+    assert not numpy.allclose(output(**longrope, factors=[4, 4, 4, 1]), output(kind="linear", factor=4))
+    with pytest.raises(vkattn.InvalidArgumentError, match="3 factors, expected 4"):
+        output(**longrope, factors=[4] * 3)
+
+
 def layer_of(width, heads, **more):
     weights = {f"{name}.weight": random(width, width, seed=seed) / 8 for seed, name in
                enumerate(("q_proj", "k_proj", "v_proj", "out_proj"))}

@@ -17,7 +17,8 @@ KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coop
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
                "encoder": 5}  # as the header calls it
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
-ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
+ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
+EXTENSION_ROPE_FACTORS = 1
 MLA_FORMS = {"naive": 0, "absorb": 1}
 NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
@@ -161,6 +162,8 @@ RopeScaling = structure(
     "vkattn_rope_scaling", ("kind", c_int), ("factor", c_float), ("original_max_position", c_uint32),
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
     ("attention_factor", c_float), ("next", c_void_p))
+Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
+RopeFactors = structure("vkattn_rope_factors", ("extension", Extension), ("factors", c_void_p), ("count", c_uint32))
 LayerConfig = structure(
     "vkattn_layer_config", ("kind", c_int), ("embed_dim", c_uint32), ("input_dim", c_uint32), ("num_heads", c_uint32),
     ("num_kv_heads", c_uint32), ("head_dim", c_uint32), ("kv_head_mapping", c_int), ("latent_dim", c_uint32),

@@ -19,12 +19,24 @@ _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPI
                  "activation": _abi.ACTIVATIONS}
 
 
+def _rope_scaling(kind, factors=None, **members):
+    """The scaling, and what it points to: the factors of longrope."""
+    scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALINGS, kind), **members)
+    if factors is None:
+        return scaling, None
+    values = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
+    extension = _abi.RopeFactors(_abi.Extension(_abi.EXTENSION_ROPE_FACTORS), ctypes.addressof(values), len(values))
+    scaling.next = ctypes.addressof(extension)
+    return scaling, (values, extension)
+
+
 def layer_config(kind, **members):
     """A vkattn_layer_config from its members by name.
 
     kind     a layer's: see Layer
     members  num_heads, embed_dim and the rest, as layers.h lists them for the kind; enumerations by their lower-case names
-             (activation="gelu"), rope_scaling as a dict of its members
+             (activation="gelu"), rope_scaling as a dict of its members, of longrope
+             with the list "factors"
     """
     known = {name for name, _ in _abi.LayerConfig._fields_}
     config = _abi.LayerConfig()
@@ -34,8 +46,8 @@ def layer_config(kind, **members):
         if name == "rope_scaling":
             if not isinstance(value, dict) or "kind" not in value:
                 raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALINGS)}")
-            kind = _abi.choose("rope_scaling", _abi.ROPE_SCALINGS, value["kind"])
-            value = _abi.RopeScaling(**{**value, "kind": kind})
+            value, kept = _rope_scaling(**value)
+            object.__setattr__(config, "_kept", kept)
         setattr(config, name, _abi.choose(name, _ENUMERATIONS[name], value) if name in _ENUMERATIONS else value)
     return config
 

@@ -28,16 +28,41 @@
 #include "runtime/vulkan/submissions.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 using namespace vkattn;
+
+namespace {
+
+// What calls have found, whose texts stay until the thread's next such call; of each thread that has called, until the context
+// is destroyed. It is no thread_local: on mingw the memory of one is freed before its destructor runs.
+template <class Result>
+class LastResults {
+  public:
+    // Of the calling thread.
+    std::span<const Result> keep(std::vector<Result> results) {
+        const std::lock_guard lock(mutex_);
+        return by_thread_[std::this_thread::get_id()] = std::move(results);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::map<std::thread::id, std::vector<Result>> by_thread_;
+};
+
+} // namespace
 
 struct vkattn_context_opaque {
     explicit vkattn_context_opaque(const vkattn_context_info &info) : made(ready_context(info)), context(*made) {}
     Usage usage{"context"};
     std::unique_ptr<Context> made;
     Context &context;
+    LastResults<Check> checks;
+    LastResults<Candidate> candidates;
+    LastResults<Explanation> options;
 };
 
 // What is made with a context uses it until it is destroyed.
@@ -55,7 +80,7 @@ struct vkattn_plan_opaque {
     InUse context;
     Usage usage{"plan"};
     std::unique_ptr<const Plan> plan;
-    std::once_flag asked_for_shaders;
+    std::mutex mutex; // of shaders
     std::optional<ShaderReports> shaders;
 };
 
@@ -146,15 +171,13 @@ vkattn_device_facts told(const DeviceCaps &caps) {
     return facts;
 }
 
-// Writes what a call found into the room that the caller has for it. The texts stay until the thread's next such call: see
-// vkattn_check, vkattn_candidate and vkattn_option.
+// Writes what a call found into the room that the caller has for it. The texts are those of last: see vkattn_check,
+// vkattn_candidate and vkattn_option.
 template <class Result>
-void show(std::vector<Result> results, uint32_t *count, void *to, size_t stride) {
-    thread_local std::vector<Result> last;
-    last = std::move(results);
+void show(std::vector<Result> results, LastResults<Result> &last, uint32_t *count, void *to, size_t stride) {
     using Told = decltype(told(std::declval<const Result &>()));
     std::vector<Told> all;
-    for (const Result &result : last) all.push_back(told(result));
+    for (const Result &result : last.keep(std::move(results))) all.push_back(told(result));
     write_structures(std::span<const Told>(all), count, to, stride);
 }
 
@@ -166,7 +189,7 @@ vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *coun
         require_given(context, "context");
         require_desc(desc);
         require_given(count, "count");
-        show(tune(context->context, check(*desc)), count, candidates, stride);
+        show(tune(context->context, check(*desc)), context->candidates, count, candidates, stride);
     });
 }
 
@@ -236,7 +259,7 @@ vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_c
         require_given(count, "count");
         std::vector<Check> all;
         self_test(context->context, [&](const Check &check) { all.push_back(check); });
-        show(std::move(all), count, checks, stride);
+        show(std::move(all), context->checks, count, checks, stride);
     });
 }
 
@@ -267,7 +290,6 @@ vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instanc
 vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer) {
     return create(buffer, "buffer", [&] {
         require_given(context, "context");
-        require(bytes > 0, "bytes: 0, expected at least 1");
         return std::make_unique<vkattn_buffer_opaque>(context, bytes);
     });
 }
@@ -294,6 +316,7 @@ vkattn_result vkattn_buffer_write(vkattn_buffer buffer, uint64_t offset, const v
     return guard([&] {
         require_range(buffer, offset, data, bytes);
         const InUse use(buffer->usage);
+        buffer->buffer.context().submissions().wait();
         buffer->buffer.write(offset, data, bytes);
     });
 }
@@ -302,6 +325,7 @@ vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offset, void *da
     return guard([&] {
         require_range(buffer, offset, data, bytes);
         const InUse use(buffer->usage);
+        buffer->buffer.context().submissions().wait();
         buffer->buffer.read(offset, data, bytes);
     });
 }
@@ -349,7 +373,8 @@ vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkatt
         require_given(count, "count");
         require_given(shaders, "shaders");
         const InUse use(plan->usage);
-        std::call_once(plan->asked_for_shaders, [&] { plan->shaders.emplace(*plan->plan); });
+        const std::lock_guard lock(plan->mutex);
+        if (!plan->shaders.has_value()) plan->shaders.emplace(*plan->plan);
         *count = static_cast<uint32_t>(plan->shaders->shaders().size());
         *shaders = plan->shaders->shaders().data();
     });
@@ -399,7 +424,7 @@ vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc
         require_given(context, "context");
         require_desc(desc);
         require_given(count, "count");
-        show(explain_attention(context->context, *desc), count, options, stride);
+        show(explain_attention(context->context, *desc), context->options, count, options, stride);
     });
 }
 
@@ -415,7 +440,8 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
 
 vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                           vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride, check_attention);
+    return tune_with(context, desc, count, candidates, stride,
+                     [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
@@ -573,8 +599,11 @@ vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_
         require_given(config, "config");
         require_given(call, "call");
         require_given(workspace_bytes, "workspace_bytes");
-        PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
-        plan_layer(builder, Layer(context->context, *config), with_object(*call));
-        *workspace_bytes = builder.build()->workspace_bytes();
+        const auto measure = [&](bool biases) {
+            PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
+            plan_layer(builder, Layer(context->context, *config, biases), with_object(*call));
+            return builder.build()->workspace_bytes();
+        };
+        *workspace_bytes = std::max(measure(false), measure(true));
     });
 }

@@ -4,6 +4,12 @@
 
 namespace vkattn {
 
+bool has_subgroups_of(const DeviceCaps &caps, uint32_t size) {
+    if (size == 0 || size < caps.min_subgroup_size || size > caps.max_subgroup_size) return false;
+    const bool takes_wishes = caps.features.subgroup_size_control && caps.features.full_subgroups;
+    return caps.min_subgroup_size == caps.max_subgroup_size || (takes_wishes && caps.subgroup_size_control != 0);
+}
+
 bool may_diverge(const DeviceCaps &caps) {
     const uint32_t widest = caps.traits.widest_divergent_addresses;
     return widest == 0 || caps.subgroup_size <= widest;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/device/code_paths.hpp"
 #include "runtime/device/device_features.hpp"
 #include "runtime/device/device_table.hpp"
 
@@ -8,23 +9,20 @@
 
 namespace vkattn {
 
-// What a test of a kernel on a device has shown.
-struct KernelVerdict {
-    bool judged = false;
-    bool passed = true;
-    uint32_t failed_shapes = 0; // which of the device's matrix shapes, a bit each, it computed something else with
-    std::string told;           // of what failed last: "self-test: wrong numbers"; "": nothing did
-};
-
 // What a device can do, as plain data: what kernels are chosen by. Device facts are read in vulkan/device_query, every
 // quirk stands in device_table.
 struct DeviceCaps : vkattn_device_facts {
     DeviceTraits traits;
-    DeviceFeatures features; // in use: of a wrapped device, those that the application enabled
+    DeviceFeatures features;          // in use: of a wrapped device, those that the application enabled
+    uint32_t max_workgroup_subgroups; // of a size that a pipeline asks for; 0: not told
+    uint32_t rounded_shapes;          // which of the matrix shapes have sums of 16 bits as well, a bit each
     // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
     std::array<uint32_t, 3> matrix_granularity;
-    std::array<KernelVerdict, VKATTN_KERNEL_COUNT> verdicts; // by kernel
+    ShaderVerdicts verdicts;
 };
+
+// Whether a pipeline has full subgroups of this size: the only one that the device has, or one that it can be asked for.
+bool has_subgroups_of(const DeviceCaps &caps, uint32_t size);
 
 // Whether each invocation of a subgroup may load through a device address of its own.
 bool may_diverge(const DeviceCaps &caps);

@@ -12,8 +12,9 @@ struct DeviceFeatures {
     bool storage_16bit = false;
     bool storage_8bit = false;
     bool integer_dot_product = false;
-    bool maintenance4 = false;          // workgroup sizes by specialisation in modules of Vulkan 1.3
-    bool subgroup_size_control = false; // and computeFullSubgroups
+    bool maintenance4 = false; // workgroup sizes by specialisation in modules of Vulkan 1.3
+    bool subgroup_size_control = false;
+    bool full_subgroups = false; // computeFullSubgroups
     bool cooperative_matrix = false;
     bool cooperative_matrix_reductions =
         false;                      // and conversions and per-element operations, of VK_NV_cooperative_matrix2

@@ -108,6 +108,7 @@ void add_matrix_shape(DeviceCaps &caps) {
     const auto more = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
     std::ranges::move_backward(more.first(more.size() - 1), more.end());
     more.front() = wanted;
+    caps.rounded_shapes = caps.rounded_shapes << 1 | 1; // flexible shapes take f16 of either use
 }
 
 } // namespace

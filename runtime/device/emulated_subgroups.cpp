@@ -41,7 +41,8 @@ void emulate_subgroups(DeviceCaps &caps) {
     caps.min_subgroup_size = gpu->narrowest;
     caps.max_subgroup_size = caps.subgroup_size = gpu->widest;
     caps.subgroup_size_control = 1;
-    caps.features.subgroup_size_control = true;
+    caps.features.subgroup_size_control = caps.features.full_subgroups = true;
+    caps.max_workgroup_subgroups = 0;
     caps.subgroup_features = kOperations;
     caps.shader_float16 = caps.cooperative_matrix = caps.vulkan_memory_model = 1;
     caps.features.shader_float16 = caps.features.cooperative_matrix = caps.features.vulkan_memory_model = true;
@@ -49,6 +50,7 @@ void emulate_subgroups(DeviceCaps &caps) {
     caps.matrix_shapes[0] = {gpu->m, gpu->n, gpu->k, VKATTN_TYPE_F16};
     caps.matrix_shapes[1] = {gpu->m, gpu->n, gpu->k, VKATTN_TYPE_BF16};
     caps.matrix_shape_count = gpu->bf16 ? 2 : 1;
+    caps.rounded_shapes = 0b11;
     caps.max_shared_memory_bytes -= kSharedBytes;
     caps.traits.matrix_units = 1;
     caps.traits.widest_matrix_subgroup = 0;

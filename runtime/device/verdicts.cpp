@@ -4,84 +4,85 @@
 #include <cstdio>
 
 namespace vkattn {
-bool Verdicts::test_before_use(vkattn_kernel kernel) {
-    const auto own = [&](const std::atomic<std::thread::id> &tester) { return tester == std::this_thread::get_id(); };
-    if (!test_ || is_judged(kernel) || std::any_of(testers_.begin(), testers_.end(), own)) return false;
-    std::call_once(tested_[static_cast<size_t>(kernel)], [&] {
-        std::atomic<std::thread::id> &tester = testers_[static_cast<size_t>(kernel)];
-        tester = std::this_thread::get_id();
-        try {
-            test_(kernel);
-        } catch (...) {
-            tester = std::thread::id();
-            throw;
-        }
-        tester = std::thread::id();
-    });
-    return true;
+namespace {
+
+// Marks the thread of a test for as long as it lives.
+class Testing {
+  public:
+    explicit Testing(std::atomic<std::thread::id> &tester) : tester_(tester) { tester_ = std::this_thread::get_id(); }
+    ~Testing() { tester_ = std::thread::id(); }
+    Testing(const Testing &) = delete;
+    Testing &operator=(const Testing &) = delete;
+
+  private:
+    std::atomic<std::thread::id> &tester_;
+};
+
+// A text of a fixed size may lack its end.
+template <size_t Size>
+std::string text_of(const char (&text)[Size]) {
+    return {text, std::find(text, text + Size, '\0')};
 }
 
-bool Verdicts::is_judged(vkattn_kernel kernel) const {
-    const std::lock_guard lock(mutex_);
-    return verdicts_[static_cast<size_t>(kernel)].judged;
+} // namespace
+
+void Verdicts::test_before_use(std::string_view shader, CodePaths paths) {
+    if (!test_ || is_judged(shader, paths) || tester_.load() == std::this_thread::get_id()) return;
+    const std::lock_guard lock(testing_);
+    if (is_judged(shader, paths)) return; // another thread tested them
+    const Testing testing(tester_);
+    test_(shader, paths);
 }
 
-void Verdicts::pass(vkattn_kernel kernel) {
+// What is off needs no further test.
+bool Verdicts::is_judged(std::string_view shader, CodePaths paths) const {
+    const ShaderVerdict verdict = find(shader);
+    return (verdict.failed & paths) != 0 || (verdict.passed & paths) == paths;
+}
+
+ShaderVerdict Verdicts::find(std::string_view shader) const {
     const std::lock_guard lock(mutex_);
-    verdicts_[static_cast<size_t>(kernel)].judged = true;
+    const auto found = verdicts_.find(shader);
+    return found == verdicts_.end() ? ShaderVerdict{} : found->second;
+}
+
+ShaderVerdict &Verdicts::verdict_of(std::string_view shader) {
     applied_.reset();
+    return verdicts_.try_emplace(std::string(shader)).first->second;
 }
 
-void Verdicts::rule_out(vkattn_kernel kernel, const std::string &told) {
+void Verdicts::pass(std::string_view shader, CodePaths path) {
     const std::lock_guard lock(mutex_);
-    KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
-    applied_.reset();
-    verdict.judged = true;
-    verdict.passed = false;
-    verdict.told = told;
+    ShaderVerdict &verdict = verdict_of(shader);
+    verdict.passed |= path & ~verdict.failed;
 }
 
-void Verdicts::rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &told) {
+void Verdicts::fail(std::string_view shader, CodePaths path, const std::string &reason) {
     const std::lock_guard lock(mutex_);
-    KernelVerdict &verdict = verdicts_[static_cast<size_t>(kernel)];
-    applied_.reset();
-    verdict.failed_shapes |= 1U << index;
-    verdict.told = told;
-}
-
-void Verdicts::rule_out_addresses() {
-    const std::lock_guard lock(mutex_);
-    addresses_ruled_out_ = true;
-    applied_.reset();
+    ShaderVerdict &verdict = verdict_of(shader);
+    verdict.passed &= ~path;
+    verdict.failed |= path;
+    verdict.reason = reason;
 }
 
 std::vector<SavedVerdict> Verdicts::save() const {
     const std::lock_guard lock(mutex_);
     std::vector<SavedVerdict> saved;
-    for (size_t kernel = 0; kernel < verdicts_.size(); ++kernel) {
-        if (!verdicts_[kernel].judged) continue;
-        SavedVerdict &verdict = saved.emplace_back();
-        verdict.kernel = static_cast<uint32_t>(kernel);
-        verdict.passed = verdicts_[kernel].passed ? 1 : 0;
-        verdict.without_addresses = addresses_ruled_out_ ? 1 : 0;
-        verdict.failed_shapes = verdicts_[kernel].failed_shapes;
-        std::snprintf(verdict.told, sizeof verdict.told, "%s", verdicts_[kernel].told.c_str());
+    for (const auto &[shader, verdict] : verdicts_) {
+        SavedVerdict &each = saved.emplace_back();
+        each.passed = verdict.passed;
+        each.failed = verdict.failed;
+        std::snprintf(each.shader, sizeof each.shader, "%s", shader.c_str());
+        std::snprintf(each.reason, sizeof each.reason, "%s", verdict.reason.c_str());
     }
     return saved;
 }
 
 void Verdicts::load(std::span<const SavedVerdict> saved) {
     for (const SavedVerdict &verdict : saved) {
-        if (verdict.kernel >= VKATTN_KERNEL_COUNT) continue;
-        const auto kernel = static_cast<vkattn_kernel>(verdict.kernel);
-        const std::string told(verdict.told, std::find(verdict.told, std::end(verdict.told), '\0'));
-        if (verdict.without_addresses != 0) rule_out_addresses();
-        for (uint32_t index = 0; index < 32; ++index)
-            if ((verdict.failed_shapes >> index & 1) != 0) rule_out_matrix_shape(kernel, index, told);
-        if (verdict.passed != 0)
-            pass(kernel);
-        else
-            rule_out(kernel, told.empty() ? "self-test: failed" : told);
+        const std::string shader = text_of(verdict.shader), reason = text_of(verdict.reason);
+        if (verdict.passed != 0) pass(shader, verdict.passed);
+        if (verdict.failed != 0) fail(shader, verdict.failed, reason.empty() ? "self-test: failed" : reason);
     }
 }
 
@@ -89,7 +90,6 @@ std::shared_ptr<const DeviceCaps> Verdicts::apply(const DeviceCaps &caps) const 
     const std::lock_guard lock(mutex_);
     if (applied_ != nullptr) return applied_;
     auto judged = std::make_shared<DeviceCaps>(caps);
-    if (addresses_ruled_out_) judged->buffers_have_addresses = 0;
     judged->verdicts = verdicts_;
     return applied_ = judged;
 }

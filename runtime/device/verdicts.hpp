@@ -2,64 +2,64 @@
 
 #include "runtime/device/device_caps.hpp"
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 namespace vkattn {
 
-// A verdict on a kernel as it is saved: see saved_state.hpp.
+// A verdict on a shader as it is saved: see saved_state.hpp.
 struct SavedVerdict {
-    uint32_t kernel; // vkattn_kernel
-    uint32_t passed;
-    uint32_t without_addresses; // it passed with buffers bound, and not through device addresses
-    uint32_t failed_shapes;     // see KernelVerdict
-    char told[512];             // "" if nothing failed
+    char shader[48]; // its name
+    CodePaths passed, failed;
+    char reason[512]; // "" if nothing failed
 };
 
-// What tests of a device have shown beyond what it reports: kernels and features that gave wrong numbers are off.
+// What tests of a device have shown beyond what it reports: paths of shaders that gave wrong numbers are off.
 // Thread safe.
 class Verdicts {
   public:
-    using Test = std::function<void(vkattn_kernel)>;
+    // Judges paths of the shader of this name, and tells what it found by pass and fail.
+    using Test = std::function<void(std::string_view shader, CodePaths paths)>;
 
-    // Tests a kernel before its first use, and rules out what fails. Not set: nothing is tested unasked.
+    // Tests paths before their first use. Not set: nothing is tested unasked.
     void set_test(Test test) { test_ = std::move(test); }
 
-    // Runs the test of a kernel once; other threads that come with the same kernel wait. What the test itself plans is
-    // not tested. Returns whether there is a verdict that there was not before.
-    bool test_before_use(vkattn_kernel kernel);
+    // Tests those of the paths that have no verdict yet; other threads wait meanwhile. What a test itself plans is not
+    // tested.
+    void test_before_use(std::string_view shader, CodePaths paths);
 
-    void pass(vkattn_kernel kernel);
-    // told: why, as the facts tell it.
-    void rule_out(vkattn_kernel kernel, const std::string &told);
-    void rule_out_addresses();
-    // Of a kernel, the shape at this index of the device's list.
-    void rule_out_matrix_shape(vkattn_kernel kernel, uint32_t index, const std::string &told);
+    // path: one or several bits.
+    void pass(std::string_view shader, CodePaths path);
+    // What has failed stays off. reason: why, as the facts give it.
+    void fail(std::string_view shader, CodePaths path, const std::string &reason);
+
+    // What is known of a shader.
+    ShaderVerdict find(std::string_view shader) const;
 
     std::vector<SavedVerdict> save() const;
-    // Takes over what is saved; kernels of it need no test.
+    // Takes over what is saved; it needs no test.
     void load(std::span<const SavedVerdict> saved);
 
     // The device's facts with the verdicts; the same object as long as there is no new one.
     std::shared_ptr<const DeviceCaps> apply(const DeviceCaps &caps) const;
 
   private:
-    bool is_judged(vkattn_kernel kernel) const;
+    bool is_judged(std::string_view shader, CodePaths paths) const;
+    ShaderVerdict &verdict_of(std::string_view shader);
 
     Test test_;
-    std::array<std::once_flag, VKATTN_KERNEL_COUNT> tested_;
-    std::array<std::atomic<std::thread::id>, VKATTN_KERNEL_COUNT> testers_{};
-    mutable std::mutex mutex_;                                // of what follows
-    std::array<KernelVerdict, VKATTN_KERNEL_COUNT> verdicts_; // by kernel
-    bool addresses_ruled_out_ = false;
-    mutable std::shared_ptr<const DeviceCaps> applied_; // NULL: something was ruled out since
+    std::mutex testing_;                  // held during a test
+    std::atomic<std::thread::id> tester_; // the thread of the test
+    mutable std::mutex mutex_;            // of what follows
+    ShaderVerdicts verdicts_;
+    mutable std::shared_ptr<const DeviceCaps> applied_; // NULL: there is a new verdict since
 };
 
 } // namespace vkattn

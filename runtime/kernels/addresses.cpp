@@ -93,9 +93,10 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
     if (rows_of(problem) > most_rows || problem.kv_len < 2 * kKeys) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
+    const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule));
+    if (!may_take_parts(problem, caps, module_name(Module::kFlashAddresses))) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
-    return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule)));
+    return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys), fewest);
 }
 
 // Rows [B,Hkv,keys,D] as they are read.
@@ -217,9 +218,12 @@ void emit(const AttentionCall &call) {
     emit_split_keys(call, addresses);
 }
 
+constexpr Module kModules[] = {Module::kFlashAddresses};
+
 } // namespace
 
 const AttentionKernel kAddresses = {.kernel = VKATTN_KERNEL_ADDRESSES,
+                                    .modules = kModules,
                                     .merit = "K and V are read through device addresses",
                                     .missing = missing,
                                     .obstacle = obstacle,

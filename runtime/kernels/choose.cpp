@@ -15,6 +15,8 @@ bool is_unequal(const AttentionProblem &problem) {
 void require_possible(const AttentionProblem &problem) {
     const bool wants_matrices = present(problem.attn_weights) || present(problem.qk_matmul_output);
     const vkattn_kernel kernel = problem.kernel;
+    if (kernel == VKATTN_KERNEL_COOPMAT2)
+        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: coopmat2, which is no longer there, expected coopmat or auto");
     if (wants_matrices && kernel != VKATTN_KERNEL_AUTO && kernel != VKATTN_KERNEL_UNFUSED)
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", vkattn_kernel_name(kernel), " keeps no ",
              present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");
@@ -30,15 +32,15 @@ void require_possible(const AttentionProblem &problem) {
 }
 
 std::string why_not(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
-    std::string off = why_off(kernel, caps);
-    return off.empty() ? obstacle_of(kernel, problem, caps) : off;
+    std::string missing = kernel.missing(caps);
+    return missing.empty() ? obstacle_of(kernel, problem, caps) : missing;
 }
 
 const AttentionKernel &insisted_kernel(const AttentionProblem &problem, const DeviceCaps &caps) {
     const AttentionKernel &kernel = kernel_named(problem.kernel);
     const char *name = vkattn_kernel_name(kernel.kernel);
-    if (const std::string off = why_off(kernel, caps); !off.empty())
-        fail(VKATTN_ERROR_UNSUPPORTED, name, " on ", caps.name, ": ", off);
+    if (const std::string_view missing = kernel.missing(caps); !missing.empty())
+        fail(VKATTN_ERROR_UNSUPPORTED, name, " on ", caps.name, ": ", missing);
     if (const std::string obstacle = obstacle_of(kernel, problem, caps); !obstacle.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", name, ": ", obstacle);
     return kernel;
@@ -47,7 +49,9 @@ const AttentionKernel &insisted_kernel(const AttentionProblem &problem, const De
 // What tuning found, where it can still be followed.
 const AttentionKernel *tuned_kernel(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t tuned = problem.tile.kernel;
-    if (tuned == VKATTN_KERNEL_AUTO || tuned >= VKATTN_KERNEL_COUNT || tuned == VKATTN_KERNEL_UNFUSED) return nullptr;
+    if (tuned == VKATTN_KERNEL_AUTO || tuned >= VKATTN_KERNEL_COUNT || tuned == VKATTN_KERNEL_UNFUSED ||
+        tuned == VKATTN_KERNEL_COOPMAT2)
+        return nullptr;
     const AttentionKernel &kernel = kernel_named(static_cast<vkattn_kernel>(tuned));
     const bool asked = problem.kernel == VKATTN_KERNEL_AUTO || problem.kernel == kernel.kernel;
     return asked && !problem.batch_invariant && why_not(kernel, problem, caps).empty() ? &kernel : nullptr;
@@ -73,12 +77,8 @@ AttentionChoice best_of(const std::vector<KernelOption> &options, const DeviceCa
 std::vector<KernelOption> options_for(const AttentionProblem &problem, const DeviceCaps &caps) {
     std::vector<KernelOption> options;
     options.reserve(attention_kernels().size());
-    for (const AttentionKernel *kernel : attention_kernels()) {
-        std::string off = why_off(*kernel, caps);
-        const bool can_run = off.empty();
-        options.push_back(
-            {kernel, kernel->rank(problem, caps), can_run ? obstacle_of(*kernel, problem, caps) : std::move(off)});
-    }
+    for (const AttentionKernel *kernel : attention_kernels())
+        options.push_back({kernel, kernel->rank(problem, caps), why_not(*kernel, problem, caps)});
     std::ranges::stable_sort(options, std::greater(), &KernelOption::rank);
     return options;
 }

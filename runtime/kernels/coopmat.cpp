@@ -21,8 +21,11 @@ const char *missing(const DeviceCaps &caps) {
     return obstacle_of_matrices(caps);
 }
 
-// VK_NV_cooperative_matrix2 is worth 0 to 2 % of what the loop over keys issues (bench/results/gpu-lab): no kernel of its own.
-const char *no_longer_there(const DeviceCaps &) { return "no longer a kernel of its own, expected coopmat or auto"; }
+// No driver that wants loops rolled multiplies matrices of bf16.
+Module module_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (problem.query.type == VKATTN_TYPE_BF16) return Module::kCoopmatBf16;
+    return caps.traits.unroll_matrices == 0 ? Module::kCoopmatRolled : Module::kCoopmat;
+}
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;
@@ -32,10 +35,10 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (!is_factor(problem.key.type, factors) || !is_factor(problem.value.type, factors))
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors), factors == VKATTN_TYPE_F16 ? ", q8_0 or q4_0 as query is f16" : " as query");
-    if (std::string obstacle = matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, factors); !obstacle.empty())
-        return obstacle;
+    const MatrixUse use{module_of(problem, caps), factors, paths_of(problem)};
+    if (std::string obstacle = matrix_obstacle(caps, use); !obstacle.empty()) return obstacle;
     if (problem.batch_invariant) return "batch_invariant";
-    if (matrix_tile(problem, caps).row_subgroups == 0)
+    if (matrix_tile(problem, caps, module_of(problem, caps)).row_subgroups == 0)
         return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, " need more shared memory than ",
                     caps.max_shared_memory_bytes, " bytes");
     return "";
@@ -47,12 +50,6 @@ bool pays(const AttentionProblem &problem, const DeviceCaps &caps) {
 }
 
 uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) { return pays(problem, caps) ? 80 : 4; }
-
-// No driver that wants loops rolled multiplies matrices of bf16.
-Module module_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (problem.query.type == VKATTN_TYPE_BF16) return Module::kCoopmatBf16;
-    return caps.traits.unroll_matrices == 0 ? Module::kCoopmatRolled : Module::kCoopmat;
-}
 
 gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const AttentionProblem &problem) {
     gpu::AttentionConstants constants = constants_of(problem, tile.subgroup_size * subgroups_of(tile));
@@ -71,15 +68,17 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
 }
 
 AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const MatrixTile tile = matrix_tile(problem, caps);
+    const MatrixTile tile = matrix_tile(problem, caps, module_of(problem, caps));
     const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
     AttentionShape shape{};
     shape.keys_per_dispatch = problem.kv_len;
-    shape.parts = parts_that_pay(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
-                                 caps.traits.parallel_workgroups, tile.keys);
-    shape.dispatches[0] = {module_of(problem, caps),
-                           constants_of_tile(tile, problem),
-                           {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
+    const Module module = module_of(problem, caps);
+    shape.parts = may_take_parts(problem, caps, shader_name(module, tile.shape))
+                      ? parts_that_pay(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
+                                       caps.traits.parallel_workgroups, tile.keys)
+                      : tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile.keys));
+    shape.dispatches[0] = {
+        module, constants_of_tile(tile, problem), {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
     finish_parts(problem, caps, VKATTN_KERNEL_COOPMAT, true, shape);
     return shape;
 }
@@ -91,9 +90,13 @@ std::string describe(const AttentionShape &shape) {
                 c.KEYS_OF_TILE, " keys");
 }
 
+constexpr Module kModules[] = {Module::kCoopmat, Module::kCoopmatRolled, Module::kCoopmatBf16};
+
 } // namespace
 
+// VK_NV_cooperative_matrix2 is worth 0 to 2 % of what the loop over keys issues (bench/results/gpu-lab): no kernel of its own.
 const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
+                                  .modules = kModules,
                                   .merit = "the matrix units take the types of query, key and value",
                                   .missing = missing,
                                   .obstacle = obstacle,
@@ -101,12 +104,5 @@ const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
                                   .shape = shape,
                                   .describe = describe,
                                   .emit = emit_split_keys};
-
-const AttentionKernel kCoopmat2 = [] {
-    AttentionKernel row = kCoopmat;
-    row.kernel = VKATTN_KERNEL_COOPMAT2;
-    row.missing = no_longer_there;
-    return row;
-}();
 
 } // namespace vkattn

@@ -25,17 +25,17 @@ uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
 // flash's tile; of fewer keys where a part has no more, then of fewer rows where its parts leave half of the device idle.
 FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeysOfInvocation = 2; // fewer keys cost more reads of the rows than they save time
-    FlashTile tile = flash_tile(problem, caps);
+    FlashTile tile = flash_tile(problem, caps, true);
     if (problem.tile.rows != 0 || problem.tile.keys != 0) return tile; // tuning knows better
     const auto workgroups = [&] {
         return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
     };
     const double keys = keys_that_pay(problem, workgroups(), filling(caps, tile.workgroup));
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
-        tile = flash_tile(problem, caps, tile.rows, tile.keys / 2);
+        tile = flash_tile(problem, caps, true, tile.rows, tile.keys / 2);
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
     while (tile.rows > 1 && 2 * kWorkgroupsOfCore * workgroups() * parts <= caps.traits.parallel_workgroups)
-        tile = flash_tile(problem, caps, tile.rows / 2, tile.keys);
+        tile = flash_tile(problem, caps, true, tile.rows / 2, tile.keys);
     return tile;
 }
 
@@ -104,11 +104,16 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
+constexpr Module kModules[] = {
+    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
+    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+
 constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
 
 } // namespace
 
 const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
+                                 .modules = kModules,
                                  .merit = kMerit,
                                  .missing = obstacle_of_arrays,
                                  .obstacle = obstacle,
@@ -118,6 +123,7 @@ const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
                                  .emit = emit_split_keys};
 
 const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
+                                       .modules = kModules,
                                        .merit = kMerit,
                                        .missing = obstacle_of_arrays,
                                        .obstacle = obstacle_of_latents,

@@ -50,22 +50,37 @@ uint32_t keys_of(const Liking &liking, bool halves, uint32_t rows) {
 // The size of subgroups that a pipeline has: 32 or the nearest to it, where it can be asked for; 0: it is not known.
 uint32_t subgroup_size_of(const DeviceCaps &caps) {
     constexpr uint32_t kLiked = 32;
-    const bool is_known = caps.min_subgroup_size != 0;
-    if (is_known && caps.min_subgroup_size == caps.max_subgroup_size) return caps.min_subgroup_size;
-    const bool takes_wishes = caps.features.subgroup_size_control && caps.subgroup_size_control != 0;
-    return is_known && takes_wishes ? std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size) : 0;
+    const uint32_t size = std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size);
+    return has_subgroups_of(caps, size) ? size : 0;
 }
 
 // Whether groups of invocations can lie in subgroups of one known size.
 bool has_subgroups(const DeviceCaps &caps) {
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     const uint32_t size = subgroup_size_of(caps);
-    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0;
+    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0 &&
+           (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
 }
 
 Module module_of(bool halves, bool subgroups) {
     if (halves) return subgroups ? Module::kDecodeHalvesSubgroups : Module::kDecodeHalves;
     return subgroups ? Module::kDecodeSubgroups : Module::kDecode;
+}
+
+// What K and V are read as, and what sums go through.
+struct Reading {
+    bool halves, subgroups;
+};
+
+// What is liked best and possible, or the next that the self-test has not ruled out.
+Reading sound_reading(const Reading &best, const AttentionProblem &problem, const DeviceCaps &caps) {
+    const CodePaths paths = paths_of(problem) | kPathParts;
+    for (const bool halves : {true, false})
+        for (const bool subgroups : {true, false})
+            if (halves <= best.halves && subgroups <= best.subgroups &&
+                !is_off(caps, module_of(halves, subgroups), paths))
+                return {halves, subgroups};
+    return best;
 }
 
 uint32_t vectors_of(uint32_t dims, const DecodeTile &tile) { return tiles(dims, kVector * tile.columns); }
@@ -120,8 +135,8 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     static constexpr uint32_t kMostColumns = 32, kMost = 4, kMostTuned = 8;
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
-    const bool halves = is_in_halves(problem);
-    const bool subgroups = liking.subgroups && has_subgroups(caps);
+    const auto [halves, subgroups] =
+        sound_reading({is_in_halves(problem), liking.subgroups && has_subgroups(caps)}, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost));

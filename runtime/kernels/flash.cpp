@@ -15,12 +15,14 @@ uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 50; }
 AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
     shape.parts = 1;
-    const FlashTile tile = flash_tile(problem, caps);
+    const FlashTile tile = flash_tile(problem, caps, false);
     shape.keys_per_dispatch = keys_of_dispatch(problem, caps, keys_of_tile(tile));
     shape.dispatches[0] = flash_dispatch(problem, tile, 1);
     finish_parts(problem, caps, VKATTN_KERNEL_FLASH, true, shape);
     return shape;
 }
+
+constexpr Module kModules[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
 
 } // namespace
 
@@ -50,6 +52,7 @@ std::string obstacle_of_scores(const AttentionProblem &problem) {
 }
 
 const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
+                                .modules = kModules,
                                 .merit = "nothing of size q_len x kv_len is asked for",
                                 .missing = obstacle_of_arrays,
                                 .obstacle = obstacle,

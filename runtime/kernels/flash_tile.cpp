@@ -118,7 +118,8 @@ void set_tiles(const AttentionProblem &problem, uint64_t bytes, FlashTile &tile)
 }
 
 void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCaps &caps, FlashTile &tile) {
-    const uint64_t limit = caps.max_shared_memory_bytes;
+    constexpr uint64_t kReached = 64 << 10; // by the shader's indices, of 8192 elements
+    const uint64_t limit = std::min<uint64_t>(caps.max_shared_memory_bytes, kReached);
     set_tiles(problem, std::min(wanted_bytes, limit * 8 / 9), tile);
     while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > 1) {
         (tile.rows > 1 ? tile.rows : tile.keys) /= 2;
@@ -135,10 +136,20 @@ void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bo
         tile.workgroup /= 2;
 }
 
+// How the shader stages K, V and Q; all but the first take 16-bit values alone.
+constexpr Module kStagings[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+
+// The module, or the first in its place that the self-test has not ruled out.
+Module sound_module(Module wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
+    if (!is_off(caps, wanted, paths) || !halves) return wanted;
+    const auto is_sound = [&](Module module) { return !is_off(caps, module, paths); };
+    const auto *found = std::ranges::find_if(kStagings, is_sound);
+    return found == std::end(kStagings) ? wanted : *found;
+}
+
 // What tuning found, as far as the shader can take it.
 void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
     static constexpr uint32_t kMost = 4;
-    static constexpr Module kStagings[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
     const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
     if (tuned.columns != 0) tile.columns = std::bit_floor(std::clamp(tuned.columns, kFewestColumns, kMostColumns));
     if (tuned.rows != 0) tile.rows = power(tuned.rows);
@@ -149,7 +160,8 @@ void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
 
 } // namespace
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t most_rows, uint32_t most_keys) {
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, bool parts, uint32_t most_rows,
+                     uint32_t most_keys) {
     const bool halves = is_in_halves(problem);
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
     const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
@@ -162,6 +174,7 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, ui
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
     take_tuned(problem.tile, halves, tile);
+    tile.module = sound_module(tile.module, halves, caps, paths_of(problem) | (parts ? kPathParts : 0));
     drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
     const uint32_t wanted_bytes = problem.tile.shared_bytes;
     fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);

@@ -2,6 +2,7 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/attention.h"
@@ -9,6 +10,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace vkattn {
 
@@ -19,7 +21,8 @@ struct AttentionShape {
     struct Dispatch {
         Module module;
         gpu::AttentionConstants constants;
-        Grid groups;
+        Grid groups;         // 0 in its first axis: there is no such dispatch
+        CodePaths paths = 0; // of the module's code that the constants switch on
     };
     // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
     std::array<Dispatch, 3> dispatches;
@@ -34,8 +37,9 @@ struct AttentionShape {
 
 // A kernel: a row here, a file beside this one, and a file in shaders/, all of one name. Pure but for emit.
 struct AttentionKernel {
-    vkattn_kernel kernel; // what callers name it by
-    const char *merit;    // why it is chosen where it is the best
+    vkattn_kernel kernel;            // what callers name it by
+    std::span<const Module> modules; // that its dispatches may take
+    const char *merit;               // why it is chosen where it is the best
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);
     // Why it cannot serve the problem, beside what obstacle_of says of every kernel; "": it serves.
@@ -49,22 +53,29 @@ struct AttentionKernel {
     void (*emit)(const AttentionCall &call);
 };
 
-extern const AttentionKernel kCoopmat2, kCoopmat, kAddresses, kLatentDecode, kDecode, kFlash, kUnfused;
+extern const AttentionKernel kCoopmat, kAddresses, kLatentDecode, kDecode, kFlash, kUnfused;
 
-// Every kernel there is.
+// Every kernel there is. VKATTN_KERNEL_COOPMAT2 is none.
 std::span<const AttentionKernel *const> attention_kernels();
 
-// The row that callers name so. kernel must be one of the enumeration, and not AUTO.
+// The row that callers name so. kernel must be one of the enumeration, neither AUTO nor COOPMAT2.
 const AttentionKernel &kernel_named(vkattn_kernel kernel);
 
-// What the device lacks for the kernel, or what the self-test found wrong with it; "": it can run.
-std::string why_off(const AttentionKernel &kernel, const DeviceCaps &caps);
+// Whether the device lacks nothing for the kernel.
 bool can_run(vkattn_kernel kernel, const DeviceCaps &caps);
+
+// A shader and the paths of its code that a choice takes.
+struct ShaderUse {
+    std::string shader; // its name
+    CodePaths paths;
+};
+std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem);
 
 // Fills in the facts' list of kernels.
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
 
-// Why the kernel cannot serve the problem on a device that lacks nothing; "": it serves.
+// Why the kernel cannot serve the problem on a device that lacks nothing, what the self-test found wrong with its shaders
+// included; "": it serves.
 std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps);
 
 // What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation

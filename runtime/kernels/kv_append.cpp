@@ -21,6 +21,7 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     push.first = rows.first;
     push.source_total = static_cast<uint32_t>(from.shape[2]);
     push.beyond = rows.beyond;
+    if (present(rows.cu_seqlens)) push.sequences = static_cast<uint32_t>(rows.cu_seqlens.tensor.shape[0] - 1);
     if (!present(rows.block_table)) return push;
     push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
     push.table_pages = static_cast<uint32_t>(rows.block_table.tensor.shape[1]);
@@ -49,6 +50,11 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
 } // namespace
 
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
+    for (const View *view : {&rows.source, &rows.cache, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table})
+        allow_role(builder, *view);
+    const bool no_sequences = present(rows.cu_seqlens) && rows.cu_seqlens.tensor.shape[0] == 1;
+    if (no_sequences || is_empty(rows.source.tensor) || is_empty(rows.cache.tensor)) return;
+    if (present(rows.block_table) && is_empty(rows.block_table.tensor)) return;
     const gpu::AppendPush push = push_of(rows);
     const gpu::AppendConstants constants = constants_of(rows);
     const uint64_t elements = // of an invocation
@@ -57,9 +63,9 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
                                              : 2;
     Step &step = builder.add_step(Module::kKvAppend, constants, push);
     vkattn_tensor grid = rows.source.tensor;
-    if (rows.batch != 0) grid.shape[0] = rows.batch;
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), grid,
-                         "kv_append");
+    if (rows.gathers) grid.shape[0] = rows.batch;
+    const uint64_t tokens = constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions;
+    set_elementwise_grid(builder, step, tokens * divide_up(constants.HEAD_DIM, elements), grid, "kv_append");
     bind(builder, step, BINDING_APPEND_SOURCE, rows.source);
     bind(builder, step, BINDING_APPEND_CACHE, rows.cache);
     bind(builder, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);

@@ -24,8 +24,8 @@ struct RowsToAppend {
     View lengths{};
     uint32_t beyond = 0;
     uint32_t first = 0;
-    uint32_t batch = 0;     // 0: as many as source has
-    uint32_t positions = 0; // 0: as many as source has
+    uint32_t batch = 0;     // sequences of a gathered source
+    uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
     Rotation rotation{};    // of each row by its position in the cache, on its way
 };
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);

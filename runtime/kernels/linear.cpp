@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/kernel.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
+#include "runtime/kernels/matrix_tiles.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
@@ -104,43 +105,58 @@ Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows) {
 }
 
 // How a workgroup of linear_coopmat divides its tile.
-struct MatrixTile {
+struct LinearMatrixTile {
     vkattn_matrix_shape shape;
+    uint32_t subgroup_size;
     uint32_t row_subgroups, output_subgroups;
     uint32_t matrices; // of a subgroup, either way
 };
 
-uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.matrices * tile.shape.n; }
-uint32_t outputs_of(const MatrixTile &tile) { return tile.output_subgroups * tile.matrices * tile.shape.m; }
+uint32_t rows_of(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.matrices * tile.shape.n; }
+uint32_t outputs_of(const LinearMatrixTile &tile) { return tile.output_subgroups * tile.matrices * tile.shape.m; }
 
 // Shared memory that linear_coopmat.comp declares.
-uint64_t shared_bytes(const MatrixTile &tile) {
+uint64_t shared_bytes(const LinearMatrixTile &tile) {
     const uint64_t inputs = uint64_t{rows_of(tile) + outputs_of(tile)} * (LINEAR_MATRIX_STEP / 8 + 1);
     const uint64_t strips =
         uint64_t{tile.row_subgroups} * tile.output_subgroups * tile.shape.n * (tile.shape.m / 4 + 1);
     return 16 * std::max(inputs, strips);
 }
 
-MatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroups, uint32_t matrices) {
+LinearMatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroup_size, uint32_t subgroups,
+                         uint32_t matrices) {
     const uint32_t row_subgroups = subgroups > 1 ? subgroups / 2 : 1;
-    return {shape, row_subgroups, subgroups / row_subgroups, matrices};
+    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices};
+}
+
+// Of a workgroup in subgroups of such a size.
+uint32_t most_subgroups(const LinearTile &tuned, uint32_t subgroup_size, const DeviceCaps &caps) {
+    const uint32_t wanted = tuned.subgroups == 0 ? kSubgroups : std::min(tuned.subgroups, kMostSubgroups);
+    const uint32_t told = caps.max_workgroup_subgroups == 0 ? wanted : caps.max_workgroup_subgroups;
+    return std::min({wanted, told, caps.max_workgroup_invocations / subgroup_size});
+}
+
+CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.type) | path_of(problem.weight.type); }
+
+MatrixUse matrices_of(const LinearProblem &problem) {
+    const vkattn_type type = problem.input.type;
+    return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, type, paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
-std::optional<MatrixTile> matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
+std::optional<LinearMatrixTile> linear_matrix_tile(const LinearProblem &problem, const DeviceCaps &caps) {
     const LinearTile &tuned = problem.tile;
-    const vkattn_type type = problem.input.type;
-    std::vector<uint32_t> indices = usable_shapes(caps, VKATTN_KERNEL_COOPMAT, type);
+    std::vector<uint32_t> indices = usable_shapes(caps, matrices_of(problem));
     const auto given = std::ranges::find(indices, tuned.matrix_shape - 1);
     if (given != indices.end()) std::rotate(indices.begin(), given, given + 1);
     const uint32_t rule = caps.traits.unroll_matrices != 0 ? 2 : 1;
     const uint32_t matrices = tuned.matrices == 0 ? rule : std::bit_floor(std::min(tuned.matrices, kMostMatrices));
-    const uint32_t most = std::min(tuned.subgroups == 0 ? kSubgroups : std::min(tuned.subgroups, kMostSubgroups),
-                                   caps.max_workgroup_invocations / caps.subgroup_size);
     for (const uint32_t index : indices) {
-        if (caps.matrix_shapes[index].k > LINEAR_MATRIX_STEP) continue;
-        for (uint32_t subgroups = std::bit_floor(most); subgroups > 0; subgroups /= 2) {
-            const MatrixTile tile = tile_of(caps.matrix_shapes[index], subgroups, matrices);
+        const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
+        if (shape.k > LINEAR_MATRIX_STEP) continue;
+        const uint32_t size = matrix_subgroup_size(shape, caps);
+        for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned, size, caps)); subgroups > 0; subgroups /= 2) {
+            const LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }
@@ -152,35 +168,36 @@ bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
     return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
-           module_is_built(type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16) &&
-           matrix_obstacle(caps, VKATTN_KERNEL_COOPMAT, type).empty();
+           module_is_built(matrices_of(problem).module) && matrix_obstacle(caps, matrices_of(problem)).empty();
 }
 
 bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
-    return module_is_built(Module::kLinearAddresses) && caps.buffers_have_addresses != 0 && may_diverge(caps) &&
-           caps.traits.specialised_arrays != 0 && !is_quantised(problem.input.type) &&
-           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
-           weight_is_aligned(problem, kLinearBlock);
+    return module_is_built(Module::kLinearAddresses) && !is_off(caps, Module::kLinearAddresses, paths_of(problem)) &&
+           caps.buffers_have_addresses != 0 && may_diverge(caps) && caps.traits.specialised_arrays != 0 &&
+           !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
+           input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
 }
 
 // Each of the following: nothing where the shader does not serve.
 
 std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     if (!has_matrices(problem, caps)) return std::nullopt;
-    const std::optional<MatrixTile> tile = matrix_tile(problem, caps);
+    const std::optional<LinearMatrixTile> tile = linear_matrix_tile(problem, caps);
     if (!tile.has_value()) return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    constants.SUBGROUP_SIZE = caps.subgroup_size;
+    constants.SUBGROUP_SIZE = tile->subgroup_size;
     constants.ROW_SUBGROUPS = tile->row_subgroups;
-    constants.WORKGROUP_SIZE = tile->row_subgroups * tile->output_subgroups * caps.subgroup_size;
+    constants.WORKGROUP_SIZE = tile->row_subgroups * tile->output_subgroups * tile->subgroup_size;
     constants.TILES = tile->matrices;
     constants.MATRIX_M = tile->shape.m;
     constants.MATRIX_N = tile->shape.n;
     constants.MATRIX_K = tile->shape.k;
-    const bool f16 = problem.input.type == VKATTN_TYPE_F16;
-    return LinearChoice{LinearShader::kMatrices, f16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, constants,
+    return LinearChoice{LinearShader::kMatrices,
+                        matrices_of(problem).module,
+                        constants,
                         grid(problem, outputs_of(*tile), rows_of(*tile)),
+                        paths_of(problem),
                         "the matrix units take inputs and weights of the type"};
 }
 
@@ -193,29 +210,37 @@ std::optional<LinearChoice> choose_addresses(const LinearProblem &problem, const
     constants.WORKGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(tuned.rows == 0 ? problem.push.rows : tuned.rows, kAddressedRows));
     constants.BLOCKS = tuned.blocks == 0 ? most_blocks : std::bit_floor(std::min(tuned.blocks, most_blocks));
-    LinearChoice choice{LinearShader::kAddresses, Module::kLinearAddresses, constants,
+    LinearChoice choice{LinearShader::kAddresses,
+                        Module::kLinearAddresses,
+                        constants,
                         grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS),
+                        paths_of(problem),
                         "rows are read through device addresses, without shared memory"};
     std::swap(choice.groups[0], choice.groups[1]); // rows first, so that neighbours share weights
     return choice;
 }
 
-std::optional<LinearChoice> choose_vector(const LinearProblem &problem) {
-    if (problem.push.rows > kFewRows) return std::nullopt;
+std::optional<LinearChoice> choose_vector(const LinearProblem &problem, const DeviceCaps &caps) {
+    if (problem.push.rows > kFewRows || is_off(caps, Module::kLinearVector, paths_of(problem))) return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
     constants.ROWS = problem.push.rows;
-    return LinearChoice{LinearShader::kVector, Module::kLinearVector, constants,
+    return LinearChoice{LinearShader::kVector,
+                        Module::kLinearVector,
+                        constants,
                         grid(problem, LINEAR_VECTOR_OUTPUTS, problem.push.rows),
+                        paths_of(problem),
                         "few rows, whose time goes into reading the weight"};
 }
 
-// Serves always.
-LinearChoice choose_tiles(const LinearProblem &problem) {
+// Serves always, unless the self-test has ruled it out.
+LinearChoice choose_tiles(const LinearProblem &problem, const DeviceCaps &caps) {
+    if (const auto off = why_off(caps, module_name(Module::kLinear), paths_of(problem)); !off.empty())
+        fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    return {LinearShader::kTiles, Module::kLinear, constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
-            "tiles in shared memory"};
+    return {LinearShader::kTiles, Module::kLinear,         constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
+            paths_of(problem),    "tiles in shared memory"};
 }
 
 // What tuning found, if it can still be followed.
@@ -229,10 +254,10 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
         choice = choose_addresses(problem, caps);
         break;
     case LinearShader::kVector:
-        choice = choose_vector(problem);
+        choice = choose_vector(problem, caps);
         break;
     case LinearShader::kTiles:
-        choice = choose_tiles(problem);
+        if (!is_off(caps, Module::kLinear, paths_of(problem))) choice = choose_tiles(problem, caps);
         break;
     default:
         break;
@@ -247,8 +272,8 @@ LinearChoice ruled_choice(const LinearProblem &problem, const DeviceCaps &caps) 
     std::optional<LinearChoice> choice;
     if (rows > kFewRows && caps.traits.matrix_units != 0) choice = choose_matrices(problem, caps);
     if (!choice.has_value() && rows <= caps.traits.most_addressed_linear_rows) choice = choose_addresses(problem, caps);
-    if (!choice.has_value()) choice = choose_vector(problem);
-    return choice.has_value() ? *std::move(choice) : choose_tiles(problem);
+    if (!choice.has_value()) choice = choose_vector(problem, caps);
+    return choice.has_value() ? *std::move(choice) : choose_tiles(problem, caps);
 }
 
 LinearChoice named(LinearChoice choice) {

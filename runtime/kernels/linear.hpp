@@ -2,6 +2,7 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/tiles.hpp"
 #include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/linear.h"
@@ -30,6 +31,7 @@ struct LinearChoice {
     Module module;
     gpu::LinearConstants constants;
     Grid groups;
+    CodePaths paths; // of the module's code that the constants switch on
     std::string reason;
 };
 

@@ -16,6 +16,13 @@ constexpr VkSubgroupFeatureFlags kSubgroupNeeded =
 // Whole vectors of eight elements lie along the columns of a product, too.
 bool suits(const vkattn_matrix_shape &shape) { return shape.n >= 8; }
 
+// Whether some shape for the type has sums of 16 bits, too, which weights become.
+bool any_rounded(const DeviceCaps &caps, vkattn_type type) {
+    for (uint32_t index = 0; index < caps.matrix_shape_count; ++index)
+        if (caps.matrix_shapes[index].type == type && (caps.rounded_shapes >> index & 1) != 0) return true;
+    return false;
+}
+
 } // namespace
 
 const char *obstacle_of_matrices(const DeviceCaps &caps) {
@@ -23,6 +30,9 @@ const char *obstacle_of_matrices(const DeviceCaps &caps) {
     if (caps.cooperative_matrix == 0) return "no VK_KHR_cooperative_matrix";
     if (!used.cooperative_matrix) return "cooperativeMatrix is not enabled";
     if (!used.vulkan_memory_model) return "vulkanMemoryModel is not enabled";
+    if (!used.full_subgroups) return "computeFullSubgroups is not enabled";
+    if (!has_subgroups_of(caps, caps.subgroup_size))
+        return "its subgroups have several sizes, expected subgroupSizeControl to be enabled, which asks for one";
     if ((caps.subgroup_features & kSubgroupNeeded) != kSubgroupNeeded) return "no subgroup votes and shuffles";
     if (const uint32_t widest = caps.traits.widest_matrix_subgroup; widest != 0 && caps.subgroup_size > widest)
         return "its subgroups are wider than the driver's compiler takes matrices in (widest_matrix_subgroup)";
@@ -31,16 +41,17 @@ const char *obstacle_of_matrices(const DeviceCaps &caps) {
     return "";
 }
 
-bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index) {
-    if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != type) return false;
-    return suits(caps.matrix_shapes[index]) &&
-           (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes >> index & 1) == 0;
+bool is_usable_shape(const DeviceCaps &caps, const MatrixUse &use, uint32_t index) {
+    if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != use.type) return false;
+    const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
+    return (caps.rounded_shapes >> index & 1) != 0 && suits(shape) &&
+           why_off(caps, shader_name(use.module, shape), use.paths).empty();
 }
 
-std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
+std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, const MatrixUse &use) {
     std::vector<uint32_t> indices;
     for (uint32_t index = 0; index < caps.matrix_shape_count; ++index)
-        if (is_usable_shape(caps, kernel, type, index)) indices.push_back(index);
+        if (is_usable_shape(caps, use, index)) indices.push_back(index);
     std::ranges::stable_sort(indices, std::greater(), [&](uint32_t index) {
         const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
         return shape.m * shape.n * shape.k;
@@ -48,23 +59,27 @@ std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel
     return indices;
 }
 
-const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    const std::vector<uint32_t> indices = usable_shapes(caps, kernel, type);
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, const MatrixUse &use) {
+    const std::vector<uint32_t> indices = usable_shapes(caps, use);
     return indices.empty() ? nullptr : &caps.matrix_shapes[indices.front()];
 }
 
-std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type) {
-    if (type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
+std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use) {
+    if (use.type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
         return "shaderFloat16 is not enabled";
-    if (type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
+    if (use.type == VKATTN_TYPE_BF16 && !caps.features.bfloat16_cooperative_matrix)
         return "no bf16 matrices (shaderBFloat16CooperativeMatrix)";
-    if (largest_matrix_shape(caps, kernel, type) != nullptr) return "";
+    if (largest_matrix_shape(caps, use) != nullptr) return "";
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
-    const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == type; };
-    if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(type));
-    if (caps.verdicts[static_cast<size_t>(kernel)].failed_shapes != 0)
-        return text("no matrix shape for ", type_name(type), " has passed the self-test");
-    return text("no matrix shape for ", type_name(type), " with n of 8 or more");
+    const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == use.type; };
+    if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(use.type));
+    if (!any_rounded(caps, use.type))
+        return text("no matrix shape for ", type_name(use.type), " whose sums may be ", type_name(use.type),
+                    " as well");
+    for (const vkattn_matrix_shape &shape : shapes)
+        if (const auto off = why_off(caps, shader_name(use.module, shape), use.paths); !off.empty())
+            return std::string(off);
+    return text("no matrix shape for ", type_name(use.type), " with n of 8 or more");
 }
 
 } // namespace vkattn

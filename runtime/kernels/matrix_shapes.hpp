@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/device/device_caps.hpp"
+#include "runtime/kernels/shader_paths.hpp"
 
 #include <string>
 #include <vector>
@@ -10,16 +10,23 @@ namespace vkattn {
 // What the device lacks for cooperative matrices; "": nothing.
 const char *obstacle_of_matrices(const DeviceCaps &caps);
 
-// Whether a kernel can multiply in the shape at this index of the device's list, and tests have not ruled that out.
-bool is_usable_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type, uint32_t index);
+// What multiplies matrices.
+struct MatrixUse {
+    Module module;
+    vkattn_type type; // of the factors
+    CodePaths paths;  // of the module
+};
+
+// Whether the shape at this index of the device's list serves, and tests have not ruled it out.
+bool is_usable_shape(const DeviceCaps &caps, const MatrixUse &use, uint32_t index);
 
 // Their indices, the largest first.
-std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
+std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, const MatrixUse &use);
 
 // The first of them. nullptr: there is none.
-const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
+const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, const MatrixUse &use);
 
-// Why the kernel cannot use matrices with factors of the type here; "" if it can.
-std::string matrix_obstacle(const DeviceCaps &caps, vkattn_kernel kernel, vkattn_type type);
+// Why there are no such matrices here; "" if there are.
+std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use);
 
 } // namespace vkattn

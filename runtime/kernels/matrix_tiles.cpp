@@ -63,11 +63,6 @@ constexpr TileRule kRules[] = {
 constexpr TileRule kNarrowRule = {0, 0, 0, 0, false, 0, 64, kMostSubgroups, 1, 64, 64, 64};
 constexpr TileRule kWideRule = {0, 0, 0, 0, false, 0, kAnyDims, kMostSubgroups, 1, 32, 64, 256};
 
-bool may_ask_for(const DeviceCaps &caps, uint32_t subgroup_size) {
-    const bool takes_wishes = caps.features.subgroup_size_control && caps.subgroup_size_control != 0;
-    return caps.subgroup_size == subgroup_size || takes_wishes;
-}
-
 bool multiplies_bf16(const DeviceCaps &caps) {
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
     return std::ranges::any_of(shapes, [](const auto &shape) { return shape.type == VKATTN_TYPE_BF16; });
@@ -76,7 +71,7 @@ bool multiplies_bf16(const DeviceCaps &caps) {
 bool is_for(const TileRule &rule, const vkattn_matrix_shape &shape, const DeviceCaps &caps) {
     return rule.m == shape.m && rule.n == shape.n && rule.narrowest == caps.min_subgroup_size &&
            rule.widest == caps.max_subgroup_size && (!rule.bf16 || multiplies_bf16(caps)) &&
-           may_ask_for(caps, rule.subgroup_size);
+           has_subgroups_of(caps, rule.subgroup_size);
 }
 
 TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -90,11 +85,11 @@ TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &prob
 }
 
 // What tuning found or the largest.
-const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
+    const MatrixUse use{module, problem.query.type, paths_of(problem)};
     const uint32_t tuned = problem.tile.matrix_shape;
-    if (tuned != 0 && is_usable_shape(caps, VKATTN_KERNEL_COOPMAT, problem.query.type, tuned - 1))
-        return caps.matrix_shapes[tuned - 1];
-    return *largest_matrix_shape(caps, VKATTN_KERNEL_COOPMAT, problem.query.type);
+    if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
+    return *largest_matrix_shape(caps, use);
 }
 
 uint32_t dims_of_strip(const MatrixTile &tile) { return tile.shape.n * tile.dim_subgroups; }
@@ -132,7 +127,7 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
         tile.row_subgroups * std::max(rows_of_subgroup * pitch(tile.keys), shares ? uint64_t{0} : strip);
     const uint64_t vectors = both + query + weights + (shares && !over_keys ? strips : 0);
     const uint64_t blocks = std::max(tile.chunk_dims / QUANTISED_BLOCK, 1u);
-    const uint64_t scales = is_quantised(problem.key.type) ? blocks * tile.keys : 1;
+    const uint64_t scales = is_quantised(problem.key.type) ? blocks * tile.keys : 4;
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
     return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + 2);
 }
@@ -195,6 +190,7 @@ bool Fit::fit(const DeviceCaps &caps) {
     const uint64_t most = caps.max_shared_memory_bytes;
     for (; tile.row_subgroups > 0; tile.row_subgroups /= 2) {
         if (subgroups_of(tile) * tile.subgroup_size > caps.max_workgroup_invocations) continue;
+        if (caps.max_workgroup_subgroups != 0 && subgroups_of(tile) > caps.max_workgroup_subgroups) continue;
         const uint64_t choice = std::min(most, kSharedBytesOfChoice);
         if (fit_whole(choice) || fit_whole(most) || fit_chunks(choice) || fit_chunks(most)) return true;
     }
@@ -239,8 +235,13 @@ void apply_tuning(MatrixTile &tile, const AttentionTile &tuned) {
 
 } // namespace
 
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps);
+uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps) {
+    const auto *rule = std::ranges::find_if(kRules, [&](const TileRule &each) { return is_for(each, shape, caps); });
+    return rule != std::end(kRules) ? rule->subgroup_size : caps.subgroup_size;
+}
+
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
+    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, module);
     const TileRule rule = rule_for(shape, problem, caps);
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;

@@ -2,6 +2,7 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/problem/attention_problem.hpp"
+#include "runtime/vulkan/modules.hpp"
 
 namespace vkattn {
 
@@ -21,7 +22,10 @@ struct MatrixTile {
 
 // What the table says of the class of the device, or a rule where it is none of the table's; what tuning found of it goes
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps);
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module);
+
+// The subgroups that the class of the device likes best for matrices of the shape, in products of few columns.
+uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps);
 
 inline uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }
 inline uint32_t subgroups_of(const MatrixTile &tile) { return tile.row_subgroups * tile.dim_subgroups; }

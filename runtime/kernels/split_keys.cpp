@@ -11,6 +11,7 @@ namespace vkattn {
 namespace {
 
 constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states.glsl
+
 // An invocation of merge_parts joins one block of four elements, where a workgroup may have so many.
 uint32_t merge_workgroup(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
@@ -18,7 +19,8 @@ uint32_t merge_workgroup(const AttentionProblem &problem) {
 
 // Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
 // and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
-// counters of executed machine code (docs/performance.md): short and long decodes, latent ones, and small prefills agree on it.
+// counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
+// agree on it.
 constexpr double kCostOfPart = 2;
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
@@ -37,7 +39,15 @@ uint32_t groups_of_dispatch(const AttentionProblem &problem, const DeviceCaps &c
     return std::min(static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0)), most);
 }
 
+// What merge_parts needs to know of a problem.
+CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLargeHeads); }
+
 } // namespace
+
+bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
+    return why_off(caps, shader, kPathParts).empty() &&
+           !is_off(caps, Module::kMergeParts, merge_paths_of(paths_of(problem)));
+}
 
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
     if (caps.max_loop_iterations == 0) return problem.kv_len;
@@ -69,7 +79,11 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     const char *name = vkattn_kernel_name(kernel);
     AttentionShape::Dispatch &first = shape.dispatches[0];
     shape.parameters = parameters_of(problem);
-    if (shape.keys_per_dispatch < problem.kv_len) first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
+    first.paths = paths_of(problem) | (shape.parts > 1 ? kPathParts : 0);
+    if (shape.keys_per_dispatch < problem.kv_len) {
+        first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
+        first.paths |= kPathStretches;
+    }
     shape.groups_per_dispatch = shares_grid ? groups_of_dispatch(problem, caps, shape) : first.groups[0];
     Grid largest = first.groups;
     largest[0] = shape.groups_per_dispatch;
@@ -80,7 +94,8 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     first.constants.FEATURES |= FEATURE_PARTS;
     shape.dispatches[1] = {Module::kMergeParts,
                            constants_of(problem, merge_workgroup(problem)),
-                           {problem.q_len, problem.query_heads, problem.batch}};
+                           {problem.q_len, problem.query_heads, problem.batch},
+                           merge_paths_of(first.paths)};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
     require_fit(shape.dispatches[1].groups, caps, name);

@@ -17,6 +17,9 @@ constexpr uint32_t kKeysOfGranule = 32;
 // blocks, and so one tile where loops are bounded.
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
 
+// Whether the self-test has left the shader, and merge_parts, the parts of such a problem.
+bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader);
+
 // Keys of a part that balance its time against its merge, where a part is so many workgroups; more where that would be more
 // workgroups than the device takes at a time, which is `filling`.
 double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling);

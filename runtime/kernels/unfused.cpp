@@ -32,7 +32,10 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
                          {Module::kWeightedValues,
                           constants,
                           {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}}}};
-    for (const AttentionShape::Dispatch &dispatch : shape.dispatches) require_fit(dispatch.groups, caps, "unfused");
+    for (AttentionShape::Dispatch &dispatch : shape.dispatches) {
+        require_fit(dispatch.groups, caps, "unfused");
+        dispatch.paths = dispatch.module == Module::kMaskedSoftmax ? kPathF32 : paths_of(problem);
+    }
     shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
     return shape;
 }
@@ -48,9 +51,12 @@ void emit(const AttentionCall &call) {
     }
 }
 
+constexpr Module kModules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+
 } // namespace
 
 const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
+                                  .modules = kModules,
                                   .merit = "attention weights or scores are asked for, which flash does not keep",
                                   .missing = nothing_missing,
                                   .obstacle = obstacle,

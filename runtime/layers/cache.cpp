@@ -41,9 +41,8 @@ uint64_t row_bytes(const View &part) { return bytes_of(part.tensor.type, part.te
 constexpr uint32_t kNoPage = 0xffffffffu; // -1 in a block table
 
 void check_sizes(const CacheSizes &sizes) {
-    require(sizes.batch >= 1 && sizes.batch <= kLargestSize, "batch: ", sizes.batch, ", expected 1 to 2^29");
-    require(sizes.capacity >= 1 && sizes.capacity <= kLargestSize, "capacity: ", sizes.capacity,
-            ", expected 1 to 2^29");
+    require(sizes.batch <= kLargestSize, "batch: ", sizes.batch, ", expected at most 2^29");
+    require(sizes.capacity <= kLargestSize, "capacity: ", sizes.capacity, ", expected at most 2^29");
     require(sizes.heads >= 1 && sizes.key_width >= 1, "kv_heads, head_dim: ", sizes.heads, ", ", sizes.key_width,
             ", expected at least 1");
     if (sizes.page_len == 0) {
@@ -51,8 +50,7 @@ void check_sizes(const CacheSizes &sizes) {
         return;
     }
     require(is_page(sizes.page_len), "page_len: ", sizes.page_len, ", expected 0, or a power of two from 8 to 2^29");
-    require(sizes.page_count >= 1 && sizes.page_count <= kLargestSize, "page_count: ", sizes.page_count,
-            ", expected 1 to 2^29 with page_len");
+    require(sizes.page_count <= kLargestSize, "page_count: ", sizes.page_count, ", expected at most 2^29");
 }
 
 // The places of a sequence's tokens in a part of a cache.
@@ -317,7 +315,7 @@ void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint
     gpu::AdvanceConstants constants;
     constants.HAS_CU_SEQLENS = packed;
     Step &step = builder.add_step(Module::kAdvanceLengths, constants, push);
-    step.groups[0] = tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
+    step.groups[0] = total == 0 ? 0 : tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     bind(builder, step, BINDING_ADVANCE_CU_SEQLENS, tokens.cu_seqlens);
     const uint32_t counted = packed ? 0 : tokens.longest;

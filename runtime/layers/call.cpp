@@ -103,7 +103,8 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.key_padding_mask = call.key_padding_mask;
     desc.key_lengths = call.key_lengths;
     desc.attn_weights = call.attn_weights;
-    desc.scale = layer.config().scale != 0 ? layer.config().scale : core.scale;
+    const bool given = layer.config().scale != 0 || (call.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
+    desc.scale = given ? layer.config().scale : core.scale;
     desc.softcap = layer.config().softcap;
     desc.mask_flags = call.mask_flags;
     desc.causal_alignment = call.causal_alignment;
@@ -134,7 +135,8 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     sources[BINDING_PAST_LENGTHS] = positions.past_lengths.source;
     sources[BINDING_CU_SEQLENS_Q] = sources[BINDING_CU_SEQLENS_K] = positions.cu_seqlens.source;
     sources[BINDING_BLOCK_TABLE] = core.block_table.source;
-    add_attention(builder, check_attention(desc), sources);
+    const bool paged = present(core.block_table);
+    add_attention(builder, check_attention(desc, paged ? call.object->sizes().capacity : kLargestSize), sources);
 }
 
 namespace {

@@ -73,7 +73,7 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const vkattn_layer_config &config = layer.config();
     const uint64_t width = config.embed_dim, latent = config.latent_dim, heads = config.num_heads;
     require_absent(call.key, call.value, "key, value", "compressed_kv");
-    const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const View input = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
     require(present(call.past_key) == present(call.past_value),

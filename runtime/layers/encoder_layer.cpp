@@ -52,7 +52,7 @@ std::vector<WeightSpec> encoder_weights(const vkattn_layer_config &config) {
 void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
     require_absent(call.key, call.value, "key, value", "encoder_layer");
-    const View input = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const View input = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
     const View attended = workspace_view(builder, {batch, len, width});

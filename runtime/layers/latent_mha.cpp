@@ -31,14 +31,14 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     const vkattn_layer_config &config = layer.config();
     const uint64_t width = config.embed_dim, heads = config.num_heads, latent = config.latent_dim,
                    head_dim = width / heads;
-    const View query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = query.tensor.shape[0], q_len = query.tensor.shape[1];
     const Positions positions = checked_sequences(call, query.tensor);
     require(!present(call.value),
             "value: given, expected none for layer latent_mha, whose latents come from key alone");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_mha");
     const View source =
-        present(call.key) ? role_view(checked_tokens(call.key, "key", batch, 0, width), VKATTN_ROLE_KEY) : query;
+        present(call.key) ? role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY) : query;
     const uint64_t kv_len = source.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 

@@ -3,6 +3,8 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
+#include <algorithm>
+
 namespace vkattn {
 
 vkattn_layer_config checked_latent_query_config(const vkattn_layer_config &config) {
@@ -40,15 +42,17 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     require_absent(call.key, call.value, "key, value", "latent_query");
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_query");
     require(!present(call.cu_seqlens), "cu_seqlens: given, expected none for layer latent_query");
-    const View sequence = role_view(checked_tokens(call.query, "query", 0, 0, config.input_dim), VKATTN_ROLE_QUERY);
+    const View sequence =
+        role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.input_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = sequence.tensor.shape[0], kv_len = sequence.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 
     // the latents are the same for every sequence: projected once, broadcast by stride 0
-    const Heads query = workspace_heads(builder, 1, count, heads, width / heads);
+    const uint64_t once = std::min<uint64_t>(batch, 1);
+    const Heads query = workspace_heads(builder, once, count, heads, width / heads);
     const Heads key = workspace_heads(builder, batch, kv_len, heads, width / heads);
     const Heads value = workspace_heads(builder, batch, kv_len, heads, width / heads);
-    add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {1, count, width}, {0, width, 1}),
+    add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {once, count, width}, {0, width, 1}),
                    query.tokens);
     add_projection(builder, layer, "k_proj", sequence, key.tokens);
     add_projection(builder, layer, "v_proj", sequence, value.tokens);

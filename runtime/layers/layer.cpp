@@ -91,9 +91,11 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
     : context_(context), config_(checked_config(config)) {
     check_weights(weights, weight_specs(config_));
     upload(weights);
+    config_.rope_scaling.next = nullptr; // the caller's
 }
 
-Layer::Layer(Context &context, const vkattn_layer_config &config) : context_(context), config_(checked_config(config)) {
+Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biases)
+    : context_(context), config_(checked_config(config)) {
     const auto add = [&](const std::string &name, const std::vector<uint64_t> &shape) {
         vkattn_tensor tensor{};
         tensor.type = VKATTN_TYPE_F32;
@@ -102,8 +104,9 @@ Layer::Layer(Context &context, const vkattn_layer_config &config) : context_(con
         weights_[name] = {normalised(tensor, name.c_str()), {Source::Kind::kOwned}};
     };
     for (const WeightSpec &spec : weight_specs(config_))
-        if (!spec.optional) add(spec.name, spec.shape);
+        if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
+    config_.rope_scaling.next = nullptr; // the caller's
 }
 
 void Layer::upload(std::span<const vkattn_weight> given) {
@@ -224,17 +227,17 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
     require_no_extensions(config.next, "config");
-    require_no_extensions(config.rope_scaling.next, "rope_scaling");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");
-    check_rope_scaling(config.rope_scaling);
     require(std::isfinite(config.scale), "scale: ", config.scale, ", expected a finite number, 0 for the default");
     require(std::isfinite(config.softcap) && config.softcap >= 0, "softcap: ", config.softcap,
             ", expected a finite number >= 0, 0 for none");
     require(std::isfinite(config.norm_epsilon) && config.norm_epsilon >= 0, "norm_epsilon: ", config.norm_epsilon,
             ", expected a finite number >= 0, 0 for the default");
-    return kind.check(config);
+    vkattn_layer_config checked = kind.check(config);
+    check_rope_scaling(checked.rope_scaling, rope_dims(checked) / 2);
+    return checked;
 }
 
 std::vector<WeightSpec> weight_specs(const vkattn_layer_config &config) { return kind_of(config).weights(config); }

@@ -23,8 +23,8 @@ class Layer {
     // Fails with one message that names every missing, unknown and misshapen weight.
     Layer(Context &context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights);
 
-    // A layer without weights, but for those it must have: to measure plans with.
-    Layer(Context &context, const vkattn_layer_config &config);
+    // A layer without weights, but for those it must have, and biases: to measure plans with.
+    Layer(Context &context, const vkattn_layer_config &config, bool has_biases = false);
 
     Context &context() const { return context_; }
     const vkattn_layer_config &config() const { return config_; }

@@ -19,10 +19,10 @@ struct Inputs {
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     if (present(tokens)) return {tokens, tokens, tokens};
     Inputs inputs;
-    inputs.query = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    inputs.query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
     if (!present(call.key)) return {inputs.query, inputs.query, inputs.query};
-    inputs.key = role_view(checked_tokens(call.key, "key", inputs.batch(), 0, width), VKATTN_ROLE_KEY);
+    inputs.key = role_view(checked_tokens(call.key, "key", inputs.batch(), kAnySize, width), VKATTN_ROLE_KEY);
     inputs.value =
         role_view(checked_tokens(call.value, "value", inputs.batch(), inputs.new_len(), width), VKATTN_ROLE_VALUE);
     return inputs;
@@ -126,7 +126,7 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
 
 void plan_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
-    const vkattn_tensor query = checked_tokens(call.query, "query", 0, 0, width);
+    const vkattn_tensor query = checked_tokens(call.query, "query", kAnySize, kAnySize, width);
     MhaParts parts;
     parts.output = role_view(checked_output(call, query.shape[0], query.shape[1], width), VKATTN_ROLE_OUTPUT);
     parts.residual = checked_residual(call, query.shape[0], query.shape[1], width);

@@ -218,7 +218,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
 
 void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const uint64_t width = layer.config().embed_dim;
-    const View tokens = role_view(checked_tokens(call.query, "query", 0, 0, width), VKATTN_ROLE_QUERY);
+    const View tokens = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
     add_mla(builder, layer, call, "", tokens, output, checked_residual(call, batch, len, width));

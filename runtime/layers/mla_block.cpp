@@ -30,7 +30,8 @@ std::vector<WeightSpec> mla_block_weights(const vkattn_layer_config &config) {
 
 void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_config &config = layer.config();
-    const View input = role_view(checked_tokens(call.query, "query", 0, 0, config.embed_dim), VKATTN_ROLE_QUERY);
+    const View input =
+        role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.embed_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
     const View normed = workspace_view(builder, {batch, len, config.embed_dim});

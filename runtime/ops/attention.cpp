@@ -3,6 +3,7 @@
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/support/error.hpp"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -44,9 +45,11 @@ AttentionChoice choose_untested(Context &context, AttentionProblem &problem) {
 
 AttentionChoice choose_tested(Context &context, AttentionProblem &problem) {
     for (;;) {
+        const std::shared_ptr<const DeviceCaps> known = context.judged_caps();
         AttentionChoice choice = choose_untested(context, problem);
-        const bool tests = problem.kernel == VKATTN_KERNEL_AUTO && context.caps().traits.self_test != 0;
-        if (!tests || !context.verdicts().test_before_use(choice.kernel->kernel)) return choice;
+        for (const ShaderUse &use : shaders_of(choice.shape, problem))
+            context.verdicts().test_before_use(use.shader, use.paths);
+        if (context.judged_caps() == known) return choice; // no new verdict
     }
 }
 
@@ -94,7 +97,22 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
 
 } // namespace
 
-void add_attention(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
+namespace {
+
+void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
+    const auto tensors = tensors_of(problem);
+    for (uint32_t binding = 0; binding < tensors.size(); ++binding)
+        if (tensors[binding] != nullptr) allow_role(builder, {*tensors[binding], sources[binding]});
+}
+
+} // namespace
+
+void add_attention(PlanBuilder &builder, const AttentionProblem &given, const AttentionSources &given_sources) {
+    allow_roles(builder, given, given_sources);
+    if (!has_queries(given)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
+    const AttentionProblem problem = with_memory(given);
+    AttentionSources sources = given_sources;
+    if (!has_keys(given)) sources[BINDING_KEY] = sources[BINDING_VALUE] = sources[BINDING_QUERY];
     std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);

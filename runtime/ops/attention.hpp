@@ -12,7 +12,7 @@ AttentionSources roles_of(const AttentionProblem &problem);
 
 // Follows what tuning found (kept in the problem).
 AttentionChoice choose_untested(Context &context, AttentionProblem &problem);
-// The same, and tests kernels until the one that is chosen has passed.
+// The same, and tests shaders until those that are chosen have passed.
 AttentionChoice choose_tested(Context &context, AttentionProblem &problem);
 
 // Chooses a kernel and adds its dispatches to the plan.

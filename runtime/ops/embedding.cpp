@@ -19,8 +19,9 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
             shape_text(tokens), ", expected I32 [B,L]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
     require_float(weight, "weight");
-    require(weight.rank == 2 && (weight.shape[1] == 1 || weight.strides[1] == 1), "weight: shape ", shape_text(weight),
-            ", last stride ", weight.strides[1], ", expected [rows,N] with last stride 1");
+    require(weight.rank == 2 && !is_empty(weight) && (weight.shape[1] == 1 || weight.strides[1] == 1), "weight: shape ",
+            shape_text(weight), ", last stride ", weight.strides[1],
+            ", expected [rows,N], both at least 1, with last stride 1");
     const vkattn_tensor output = checked_output_tokens(desc.output, tokens.shape[0], tokens.shape[1], weight.shape[1]);
 
     gpu::EmbeddingPush push{};

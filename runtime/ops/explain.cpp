@@ -32,7 +32,9 @@ Explanation explain(Context &context, AttentionProblem problem, const KernelOpti
 } // namespace
 
 std::vector<Explanation> explain_attention(Context &context, const vkattn_attention_desc &desc) {
-    AttentionProblem problem = split_to_bind(check_attention(desc), context.caps()).front();
+    const AttentionProblem given = check_attention(desc);
+    if (!has_queries(given)) return {};
+    AttentionProblem problem = split_to_bind(with_memory(given), context.caps()).front();
     const vkattn_kernel chosen = choose_tested(context, problem).kernel->kernel;
     std::vector<Explanation> explanations;
     for (const KernelOption &option : options_for(problem, *context.judged_caps())) {

@@ -6,6 +6,7 @@
 #include "runtime/support/error.hpp"
 
 #include <cstddef>
+#include <memory>
 
 namespace vkattn {
 namespace {
@@ -26,21 +27,39 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     return problem;
 }
 
-// What tuning found is followed, and the matrix units have passed their test, unless nothing is to run.
-LinearChoice choose(const PlanBuilder &builder, LinearProblem problem) {
-    Context &context = builder.context();
+// What tuning found is kept in the problem.
+LinearChoice choose_untested(Context &context, LinearProblem &problem) {
     if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
-    LinearChoice choice = choose_linear(problem, *context.judged_caps());
-    const bool tests = choice.shader == LinearShader::kMatrices && !builder.is_measure();
-    if (tests && context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT))
-        choice = choose_linear(problem, *context.judged_caps());
-    return choice;
+    return choose_linear(problem, *context.judged_caps());
 }
 
 } // namespace
 
+LinearChoice choose_tested(Context &context, LinearProblem problem) {
+    for (;;) {
+        const std::shared_ptr<const DeviceCaps> known = context.judged_caps();
+        LinearChoice choice = choose_untested(context, problem);
+        context.verdicts().test_before_use(shader_name(choice.module, choice.constants), choice.paths);
+        if (context.judged_caps() == known) return choice; // no new verdict
+    }
+}
+
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
-    const LinearChoice choice = choose(builder, problem);
+    const LinearEpilogue &epilogue = operands.epilogue;
+    for (const View *view : {&operands.input, &operands.weight, &operands.output, &epilogue.bias, &epilogue.residual,
+                              &epilogue.multiplier})
+        allow_role(builder, *view);
+    if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
+    Context &context = builder.context();
+    LinearProblem untested = problem;
+    const LinearChoice choice =
+        builder.is_measure() ? choose_untested(context, untested) : choose_tested(context, problem);
+    add_product(builder, problem, operands, choice);
+    return choice.reason;
+}
+
+void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
+                 const LinearChoice &choice) {
     const bool addressed = choice.shader == LinearShader::kAddresses;
     Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;
@@ -50,12 +69,11 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
     bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
     bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
     bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
-    if (!addressed) return choice.reason;
+    if (!addressed) return;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);
     pass_address(builder, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t),
                  operands.weight);
-    return choice.reason;
 }
 
 LinearProblem problem_of(const LinearOperands &operands) {
@@ -116,10 +134,11 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require(present(desc.weight), "weight: absent, expected [out,in]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
     require_float(weight, "weight");
-    require(weight.rank == 2, "weight: shape ", shape_text(weight), ", expected [out,in]");
+    require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
+            ", expected [out,in] with in at least 1");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
-    const vkattn_tensor input = checked_tokens(desc.input, "input", 0, 0, weight.shape[1]);
+    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[1]);
     const uint64_t batch = input.shape[0], len = input.shape[1], out = weight.shape[0];
     const auto optional = [&](const vkattn_tensor &given, const char *name, vkattn_role role) {
         return present(given) ? role_view(checked_tokens(given, name, batch, len, out), role) : View{};

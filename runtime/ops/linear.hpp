@@ -27,6 +27,13 @@ struct LinearOperands {
 
 LinearProblem problem_of(const LinearOperands &operands);
 
+// Follows problem.tile where it suits, or what tuning found; tests shaders until the one that is chosen has passed.
+LinearChoice choose_tested(Context &context, LinearProblem problem);
+
+// Adds the dispatch of a choice.
+void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
+                 const LinearChoice &choice);
+
 // Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands);
 

@@ -86,6 +86,7 @@ Merge checked(const vkattn_merge_desc &desc) {
     require(merge.parts >= 1, "part_count: 0, expected at least 1");
     require_stride(merge.partial_output_stride, "partial_output_stride", merge.parts);
     require_stride(merge.partial_log_sum_exp_stride, "partial_log_sum_exp_stride", merge.parts);
+    require(output.shape[3] >= 1, "output: head size 0, expected at least 1");
     require(std::equal(output.shape, output.shape + 4, merge.partial_output.shape), "partial_output: shape ",
             shape_text(merge.partial_output), ", expected that of output, ", shape_text(output));
     require_no_overlap(output, "output");
@@ -103,6 +104,16 @@ Merge checked(const vkattn_merge_desc &desc) {
 
 void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     const Merge merge = checked(desc);
+    if (is_empty(merge.output)) {
+        const auto allow = [&](const vkattn_tensor &tensor, vkattn_role role) {
+            allow_role(builder, role_view(tensor, role));
+        };
+        allow(merge.partial_output, VKATTN_ROLE_PARTIAL_OUTPUT);
+        allow(merge.partial_log_sum_exp, VKATTN_ROLE_PARTIAL_LOG_SUM_EXP);
+        allow(merge.output, VKATTN_ROLE_OUTPUT);
+        allow(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP);
+        return;
+    }
     require_loops(builder.context().caps(), merge);
     gpu::MergeConstants constants;
     constants.PARTIAL_FORMAT = format_of(merge.partial_output);

@@ -39,9 +39,10 @@ void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
     require(std::isfinite(desc.epsilon) && desc.epsilon >= 0, "epsilon: ", desc.epsilon,
             ", expected a finite number, 0 or above");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
-    require(present(weight) && weight.rank == 1, "weight: shape ", shape_text(weight), ", expected [N]");
+    require(present(weight) && weight.rank == 1 && weight.shape[0] >= 1, "weight: shape ", shape_text(weight),
+            ", expected [N] with N at least 1");
     const uint64_t features = weight.shape[0];
-    const vkattn_tensor input = checked_tokens(desc.input, "input", 0, 0, features);
+    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, features);
     const vkattn_tensor output = checked_output_tokens(desc.output, input.shape[0], input.shape[1], features);
     const bool rms = desc.kind == VKATTN_NORM_RMS;
     const float epsilon = desc.epsilon != 0 ? desc.epsilon : rms ? 1e-6f : 1e-5f;

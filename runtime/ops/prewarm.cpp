@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
-#include <optional>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,30 +25,40 @@ void warm(Context &context, const vkattn_attention_desc &desc) {
     if (is_cpu) plan->run({});
 }
 
+// Says which description it was.
+[[noreturn]] void throw_error(size_t index, const std::exception_ptr &error) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const Error &known) {
+        fail(known.result(), "descs[", index, "]: ", known.what());
+    } catch (const std::bad_alloc &) {
+        fail(VKATTN_ERROR_OUT_OF_HOST_MEMORY, "descs[", index, "]: out of host memory");
+    }
+}
+
 } // namespace
 
 void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uint32_t threads) {
-    std::vector<std::optional<Error>> errors(descs.size());
+    std::vector<std::exception_ptr> errors(descs.size());
     std::atomic<size_t> next = 0;
     const auto work = [&] {
         for (size_t i = next++; i < descs.size(); i = next++) {
             try {
                 warm(context, descs[i]);
-            } catch (const Error &error) {
-                errors[i].emplace(error.result(), text("descs[", i, "]: ", error.what()));
-            } catch (const std::bad_alloc &) {
-                errors[i].emplace(VKATTN_ERROR_OUT_OF_HOST_MEMORY, text("descs[", i, "]: out of host memory"));
-            } catch (const std::exception &error) {
-                errors[i].emplace(VKATTN_ERROR_INTERNAL, text("descs[", i, "]: ", error.what()));
+            } catch (...) {
+                errors[i] = std::current_exception(); // no message here: there may be no memory for it
             }
         }
     };
     std::vector<std::jthread> others;
-    for (uint32_t i = 1; i < std::min<size_t>(threads, descs.size()); ++i) others.emplace_back(work);
+    try {
+        for (uint32_t i = 1; i < std::min<size_t>(threads, descs.size()); ++i) others.emplace_back(work);
+    } catch (const std::system_error &) { // the system has no more threads: fewer do the same
+    }
     work();
     others.clear(); // joins them
-    for (const std::optional<Error> &error : errors)
-        if (error) throw *error;
+    for (size_t i = 0; i < errors.size(); ++i)
+        if (errors[i] != nullptr) throw_error(i, errors[i]);
 }
 
 } // namespace vkattn

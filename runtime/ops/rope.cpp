@@ -2,10 +2,12 @@
 
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "shaders/interface/rope.h"
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace vkattn {
 
@@ -41,6 +43,12 @@ double yarn_frequency(double radians, uint32_t pair, uint32_t dims, double theta
     return radians / static_cast<double>(scaling.factor) * stretched + radians * (1 - stretched);
 }
 
+// Of checked scalings, whose only extension it is.
+std::span<const float> rope_factors(const vkattn_rope_scaling &scaling) {
+    const auto *given = static_cast<const vkattn_rope_factors *>(scaling.next);
+    return given == nullptr ? std::span<const float>() : std::span(given->factors, given->count);
+}
+
 double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double theta,
                         const vkattn_rope_scaling &scaling) {
     switch (scaling.kind) {
@@ -50,34 +58,60 @@ double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double the
         return llama3_frequency(radians, scaling);
     case VKATTN_ROPE_YARN:
         return yarn_frequency(radians, pair, dims, theta, scaling);
+    case VKATTN_ROPE_LONGROPE:
+        return radians / static_cast<double>(rope_factors(scaling)[pair]);
     default:
         return radians;
     }
 }
 
 float attention_factor(const vkattn_rope_scaling &scaling) {
-    if (scaling.kind != VKATTN_ROPE_YARN) return 1.0f;
+    const bool is_yarn = scaling.kind == VKATTN_ROPE_YARN;
+    if (!is_yarn && scaling.kind != VKATTN_ROPE_LONGROPE) return 1.0f;
     if (scaling.attention_factor != 0) return scaling.attention_factor;
-    return scaling.factor > 1 ? 0.1f * std::log(scaling.factor) + 1.0f : 1.0f;
+    if (scaling.factor <= 1) return 1.0f;
+    const double stretch = std::log(static_cast<double>(scaling.factor));
+    return static_cast<float>(
+        is_yarn ? 0.1 * stretch + 1.0
+                : std::sqrt(1.0 + stretch / std::log(static_cast<double>(scaling.original_max_position))));
+}
+
+void check_longrope(const vkattn_rope_scaling &scaling, uint32_t pairs) {
+    require(scaling.original_max_position > 1, "rope_scaling: original_max_position 1, expected at least 2");
+    const auto *given = static_cast<const vkattn_rope_factors *>(scaling.next);
+    require(given != nullptr, "rope_scaling: LONGROPE without factors, expected a vkattn_rope_factors as next");
+    require(given->extension.kind == VKATTN_EXTENSION_ROPE_FACTORS, "rope_scaling.next: an extension of kind ",
+            given->extension.kind, ", expected a vkattn_rope_factors");
+    require_no_extensions(given->extension.next, "rope_scaling.next");
+    require(given->factors != nullptr, "rope_scaling: factors NULL, expected ", pairs, " numbers");
+    require(given->count == pairs, "rope_scaling: ", given->count, " factors, expected ", pairs,
+            ", one for each pair of elements");
+    for (const float factor : rope_factors(scaling))
+        require(std::isfinite(factor) && factor > 0, "rope_scaling: a factor ", factor,
+                ", expected finite numbers above 0");
 }
 
 } // namespace
 
-void check_rope_scaling(const vkattn_rope_scaling &scaling) {
-    require(scaling.kind >= VKATTN_ROPE_UNSCALED && scaling.kind <= VKATTN_ROPE_YARN, "rope_scaling: kind ",
+void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs) {
+    require(scaling.kind >= VKATTN_ROPE_UNSCALED && scaling.kind <= VKATTN_ROPE_LONGROPE, "rope_scaling: kind ",
             static_cast<int>(scaling.kind), ", expected a vkattn_rope_scaling_kind");
+    if (scaling.kind != VKATTN_ROPE_LONGROPE) require_no_extensions(scaling.next, "rope_scaling");
     if (scaling.kind == VKATTN_ROPE_UNSCALED) return;
     require(scaling.factor > 0 && std::isfinite(scaling.factor), "rope_scaling: factor ", scaling.factor,
             ", expected a finite number above 0");
     if (scaling.kind == VKATTN_ROPE_LINEAR) return;
     require(scaling.original_max_position > 0, "rope_scaling: original_max_position 0, expected at least 1");
+    require(std::isfinite(scaling.attention_factor) && scaling.attention_factor >= 0, "rope_scaling: attention_factor ",
+            scaling.attention_factor, ", expected a finite number >= 0, 0 for the kind's own");
     if (scaling.kind == VKATTN_ROPE_LLAMA3)
         require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor,
                 "rope_scaling: low_freq_factor ", scaling.low_freq_factor, ", high_freq_factor ",
                 scaling.high_freq_factor, ", expected 0 < low < high");
-    else
-        require(scaling.beta_fast >= 0 && scaling.beta_slow >= 0 && scaling.attention_factor >= 0,
-                "rope_scaling: a beta or attention_factor below 0, expected numbers >= 0");
+    if (scaling.kind == VKATTN_ROPE_YARN)
+        require(scaling.beta_fast >= 0 && scaling.beta_slow >= 0, "rope_scaling: beta_fast ", scaling.beta_fast,
+                ", beta_slow ", scaling.beta_slow, ", expected numbers >= 0");
+    if (scaling.kind == VKATTN_ROPE_LONGROPE) check_longrope(scaling, pairs);
 }
 
 std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
@@ -103,16 +137,16 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     }
     push.total = static_cast<uint32_t>(input.tensor.shape[2]);
     push.positions = packed ? positions.longest : push.total;
+    push.sequences = positions.sequences;
     push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
     push.offset = positions.offset;
     gpu::RopeConstants constants;
     constants.INTERLEAVED = rotation.interleaved;
     constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
     constants.HAS_CU_SEQLENS = packed;
+    if (packed && positions.sequences == 0) return;
     Step &step = builder.add_step(Module::kRope, constants, push);
-    vkattn_tensor grid = input.tensor;
-    if (packed) grid.shape[0] = positions.sequences;
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, grid, "rope");
+    set_elementwise_grid(builder, step, uint64_t{push.total} * push.pairs, input.tensor, "rope");
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);

@@ -14,11 +14,11 @@ struct RopeFrequency {
 };
 
 // Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position,
-// changed as `scaling` says.
+// changed as `scaling`, which is checked, says.
 std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling);
 
-// Fails, naming the member, if a scaling's numbers are impossible.
-void check_rope_scaling(const vkattn_rope_scaling &scaling);
+// Fails, naming the member, if a scaling's numbers are impossible for vectors of so many pairs.
+void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs);
 
 // Where new tokens stand in their sequences.
 struct Positions {

@@ -10,7 +10,7 @@
 namespace vkattn {
 namespace {
 
-std::string size_or(uint64_t size, const char *letter) { return size == 0 ? letter : std::to_string(size); }
+std::string size_or(uint64_t size, const char *letter) { return size == kAnySize ? letter : std::to_string(size); }
 
 } // namespace
 
@@ -19,8 +19,8 @@ vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint6
     require(present(given), name, ": absent, expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",", width, "]");
     const vkattn_tensor tensor = normalised(given, name);
     require_float(tensor, name);
-    require(tensor.rank == 3 && tensor.shape[2] == width && (batch == 0 || tensor.shape[0] == batch) &&
-                (len == 0 || tensor.shape[1] == len),
+    require(tensor.rank == 3 && tensor.shape[2] == width && (batch == kAnySize || tensor.shape[0] == batch) &&
+                (len == kAnySize || tensor.shape[1] == len),
             name, ": shape ", shape_text(tensor), ", expected [", size_or(batch, "B"), ",", size_or(len, "L"), ",",
             width, "]");
     const uint64_t tokens = tensor.shape[0] * tensor.shape[1];

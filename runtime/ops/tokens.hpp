@@ -6,8 +6,10 @@ namespace vkattn {
 
 // Tensors that callers give to layers and operators: tokens [B,L,width] and vectors.
 
+constexpr uint64_t kAnySize = UINT64_MAX;
+
 // The tensor, normalised; fails, naming it, unless it is [B,L,width] of floats with last stride 1,
-// of at most 2^29 tokens. batch, len 0: any.
+// of at most 2^29 tokens. batch, len: those sizes, or kAnySize.
 vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint64_t batch, uint64_t len,
                              uint64_t width);
 

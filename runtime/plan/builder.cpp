@@ -20,6 +20,7 @@ Step::Bound bound_of(PlanBuilder &builder, const View &view) {
 } // namespace
 
 std::unique_ptr<const Plan> PlanBuilder::build() {
+    drop_steps_of_nothing();
     for (size_t i = 0; !is_measure() && i < shaders_.size(); ++i) {
         Step &step = plan_->steps_[i];
         BindingSet bindings = 0;
@@ -29,6 +30,28 @@ std::unique_ptr<const Plan> PlanBuilder::build() {
     }
     if (purpose_ == Purpose::kWarm) empty_steps();
     return std::move(plan_);
+}
+
+// A dispatch without workgroups; what waited for it waits for what came before it.
+void PlanBuilder::drop_steps_of_nothing() {
+    std::vector<Step> &steps = plan_->steps_;
+    size_t kept = 0;
+    bool barrier = false;
+    for (size_t i = 0; i < steps.size(); ++i) {
+        barrier = barrier || steps[i].barrier_before;
+        if (std::ranges::count(steps[i].groups, 0u) != 0) continue;
+        steps[i].barrier_before = barrier && kept > 0;
+        barrier = false;
+        if (kept != i) {
+            steps[kept] = std::move(steps[i]);
+            shaders_[kept] = std::move(shaders_[i]);
+        }
+        ++kept;
+    }
+    if (kept == 0) plan_->role_bytes_ = {};
+    if (kept == 0) plan_->workspace_bytes_ = 0;
+    steps.resize(kept);
+    shaders_.resize(kept);
 }
 
 void PlanBuilder::empty_steps() {
@@ -88,6 +111,10 @@ void bind(PlanBuilder &builder, Step &step, uint32_t binding, const View &view) 
     if (!present(view)) return;
     step.bound[binding] = bound_of(builder, view);
     require_bindable(builder.context().caps(), view.tensor, role_name(view.source.role));
+}
+
+void allow_role(PlanBuilder &builder, const View &view) {
+    if (present(view) && view.source.kind == Source::Kind::kRole) builder.use_role(view.source.role, 0);
 }
 
 void pass_address(PlanBuilder &builder, Step::Address &address, uint32_t push_word, const View &view) {

@@ -24,8 +24,9 @@ class PlanBuilder {
     // The plan, with its pipelines; nothing may be added after it.
     std::unique_ptr<const Plan> build();
 
-    // A role's region must hold so many bytes.
+    // A role's region must hold so many bytes; 0: it may be bound, and need not be.
     void use_role(vkattn_role role, uint64_t bytes) {
+        plan_->roles_.set(static_cast<size_t>(role));
         uint64_t &most = plan_->role_bytes_[static_cast<size_t>(role)];
         most = std::max(most, bytes);
     }
@@ -72,6 +73,7 @@ class PlanBuilder {
     }
     Step &new_step(Module module, std::span<const uint32_t> constants);
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
+    void drop_steps_of_nothing();
     void empty_steps();
 
     std::unique_ptr<Plan> plan_;
@@ -83,6 +85,10 @@ class PlanBuilder {
 
 // Binds a view at a binding number of a step; fails as require_bindable does.
 void bind(PlanBuilder &builder, Step &step, uint32_t binding, const View &view);
+
+// The role that a view is bound for may be bound, though no step reads or writes it: of tensors without elements, and
+// of those beside them.
+void allow_role(PlanBuilder &builder, const View &view);
 
 // Puts the device address of a view's first element into push words `push_word` and the next.
 void pass_address(PlanBuilder &builder, Step::Address &address, uint32_t push_word, const View &view);

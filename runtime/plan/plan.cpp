@@ -4,6 +4,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submissions.hpp"
 
@@ -63,10 +64,12 @@ class TemporaryPool {
         create.maxSets = requirements.descriptor_sets;
         create.poolSizeCount = requirements.uniform_buffer_descriptors > 0 ? 2 : 1;
         create.pPoolSizes = sizes;
-        check(context.vk().vkCreateDescriptorPool(context.device(), &create, nullptr, &pool_),
-              "vkCreateDescriptorPool");
+        make_handle(pool_, "vkCreateDescriptorPool", context.vk().vkCreateDescriptorPool, context.device(), &create,
+                    nullptr);
     }
-    ~TemporaryPool() { context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr); }
+    ~TemporaryPool() {
+        if (!context_.is_abandoned()) context_.vk().vkDestroyDescriptorPool(context_.device(), pool_, nullptr);
+    }
     TemporaryPool(const TemporaryPool &) = delete;
     TemporaryPool &operator=(const TemporaryPool &) = delete;
     VkDescriptorPool handle() const { return pool_; }
@@ -168,9 +171,11 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         const auto role = static_cast<uint32_t>(binding.role);
         require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
         const char *name = role_name(binding.role);
-        require(role_bytes_[role] != 0 || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ",
-                name, " is not used by this plan, expected only the tensors of its description");
+        require(roles_.test(role) || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
+                " is not used by this plan, expected only the tensors of its description");
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
+        regions[role] = &binding;
+        if (role_bytes_[role] == 0 && role != VKATTN_ROLE_WORKSPACE) continue;
         require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
         const uint64_t alignment =
@@ -181,7 +186,6 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         const uint64_t needed = role == VKATTN_ROLE_WORKSPACE ? workspace_bytes_ : role_bytes_[role];
         require(bytes >= needed, "bindings: role ", name, " has a region of ", bytes, " bytes, expected at least ",
                 needed);
-        regions[role] = &binding;
     }
     for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
         require(role_bytes_[role] == 0 || regions[role] != nullptr, "bindings: role ", kRoleNames[role],

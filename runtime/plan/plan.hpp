@@ -5,6 +5,7 @@
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <array>
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -116,7 +117,8 @@ class Plan {
     Context &context_;
     std::vector<Step> steps_;
     std::vector<UniformSlot> uniforms_;
-    std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it is not used
+    std::bitset<VKATTN_ROLE_COUNT> roles_;                 // that may be bound
+    std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it need not be bound
     uint64_t workspace_bytes_ = 0;
     std::function<std::unique_ptr<RunHold>()> hold_; // called before each run; empty: nothing is held
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;

@@ -28,7 +28,7 @@ vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
 }
 
 // Where sequences of unequal length lie; how many there are, and how long they can be.
-void check_sequences(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+void check_sequences(const vkattn_attention_desc &desc, uint32_t most_positions, AttentionProblem &problem) {
     const vkattn_tensor &q = problem.query, &k = problem.key;
     problem.cu_seqlens_q = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", q, "query");
     problem.cu_seqlens_k = checked_cu_seqlens(desc.cu_seqlens_k, "cu_seqlens_k", k, "key");
@@ -43,7 +43,13 @@ void check_sequences(const vkattn_attention_desc &desc, AttentionProblem &proble
     problem.kv_len = size(k, 2);
     if (packed_queries) problem.q_len = longest_sequence(desc.max_seqlen_q, "max_seqlen_q", q);
     if (packed_keys) problem.kv_len = longest_sequence(desc.max_seqlen_k, "max_seqlen_k", k);
-    if (paged) problem.kv_len = positions_of(problem.block_table, k);
+    if (paged) problem.kv_len = std::min(positions_of(problem.block_table, k), most_positions);
+}
+
+void check_head_dim(const vkattn_tensor &tensor, const char *name) {
+    const uint64_t head_dim = tensor.shape[3];
+    require(head_dim >= 1 && head_dim <= kLargestHeadDim, name, ": head size ", head_dim, ", expected 1 to ",
+            kLargestHeadDim);
 }
 
 void check_sizes(AttentionProblem &problem) {
@@ -52,17 +58,16 @@ void check_sizes(AttentionProblem &problem) {
     problem.head_dim = size(q, 3);
     problem.kv_heads = size(k, 1);
     problem.v_head_dim = size(v, 3);
-    require(problem.head_dim <= kLargestHeadDim, "query: head size ", problem.head_dim, ", expected at most ",
-            kLargestHeadDim);
-    require(problem.v_head_dim <= kLargestHeadDim, "value: head size ", problem.v_head_dim, ", expected at most ",
-            kLargestHeadDim);
+    check_head_dim(q, "query");
+    check_head_dim(v, "value");
     const bool dense_keys = !present(problem.cu_seqlens_k) && !present(problem.block_table);
     const uint64_t key_entries = dense_keys ? problem.batch : k.shape[0]; // batch entries, or pages
     require_shape(k, "key", contiguous(k.type, {key_entries, problem.kv_heads, k.shape[2], problem.head_dim}));
     require_shape(v, "value", contiguous(v.type, {key_entries, problem.kv_heads, k.shape[2], problem.v_head_dim}));
     require_shape(o, "output", contiguous(o.type, {q.shape[0], problem.query_heads, q.shape[2], problem.v_head_dim}));
-    require(problem.query_heads % problem.kv_heads == 0, "query: ", problem.query_heads,
-            " heads, expected a multiple of the ", problem.kv_heads, " heads of key");
+    const bool shares = problem.kv_heads == 0 ? problem.query_heads == 0 : problem.query_heads % problem.kv_heads == 0;
+    require(shares, "query: ", problem.query_heads, " heads, expected a multiple of the ", problem.kv_heads,
+            " heads of key");
     require_no_overlap(o, "output");
 }
 
@@ -103,8 +108,8 @@ void check_block_mask(const vkattn_attention_desc &desc, AttentionProblem &probl
     require(mask.type == VKATTN_TYPE_I32, "block_mask: type ", type_name(mask.type), ", expected I32");
     require(desc.block_q_len >= 1, "block_q_len: 0, expected at least 1 with block_mask");
     require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with block_mask");
-    problem.block_q_len = std::min(desc.block_q_len, problem.q_len);
-    problem.block_kv_len = std::min(desc.block_kv_len, problem.kv_len);
+    problem.block_q_len = std::clamp(problem.q_len, 1u, desc.block_q_len);
+    problem.block_kv_len = std::clamp(problem.kv_len, 1u, desc.block_kv_len);
     const uint64_t key_blocks = divide_up(problem.kv_len, problem.block_kv_len);
     problem.block_mask = four_dimensional(
         mask, "block_mask",
@@ -123,7 +128,7 @@ void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem 
     check_block_mask(desc, problem);
     problem.key_padding_mask =
         checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
-    require(!present(problem.key_padding_mask) || kv_len == 1 || problem.key_padding_mask.strides[1] == 1,
+    require(!present(problem.key_padding_mask) || kv_len <= 1 || problem.key_padding_mask.strides[1] == 1,
             "key_padding_mask: last stride ", problem.key_padding_mask.strides[1], ", expected 1");
     problem.key_lengths = checked_contiguous(desc.key_lengths, "key_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
     problem.past_lengths = checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
@@ -140,7 +145,8 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
     require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number, or 0 for 1/sqrt(head size)");
     require(std::isfinite(desc.softcap) && desc.softcap >= 0, "softcap: ", desc.softcap,
             ", expected a finite number >= 0, 0 for none");
-    problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    const bool given = desc.scale != 0 || (desc.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
+    problem.scale = given ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
     problem.softcap = desc.softcap;
     require(desc.dropout_p >= 0 && desc.dropout_p < 1, "dropout_p: ", desc.dropout_p,
             ", expected at least 0 and below 1");
@@ -166,7 +172,8 @@ int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY;
+    const uint32_t known =
+        VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY | VKATTN_SCALE_AS_GIVEN;
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
@@ -175,7 +182,8 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
     require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
             "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");
     problem.offset = resolve_offset(desc, problem);
-    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table);
+    const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) ||
+                         present(problem.block_table) || present(problem.key_lengths);
     problem.offset_by_lengths = unequal && desc.past_len == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
     problem.window_left = problem.window_right = -1;
     if (!problem.windowed) return;
@@ -201,9 +209,56 @@ vkattn_tensor value_of_key(const AttentionProblem &problem) {
     return value;
 }
 
+// A causal line far before the keys.
+void hide_all_keys(AttentionProblem &problem) {
+    problem.attn_mask = problem.past_lengths = {};
+    problem.causal = true;
+    problem.offset = -static_cast<int32_t>(kLargestSize);
+    problem.offset_by_lengths = false;
+}
+
+// One row of each head, every element of it the first of query.
+vkattn_tensor element_of_query(const AttentionProblem &problem, uint32_t heads, uint32_t size) {
+    vkattn_tensor row = problem.query;
+    const uint64_t shape[4] = {problem.batch, heads, 1, size};
+    std::copy(std::begin(shape), std::end(shape), row.shape);
+    std::fill(std::begin(row.strides), std::end(row.strides), 0);
+    return row;
+}
+
+AttentionProblem without_keys(const AttentionProblem &problem) {
+    AttentionProblem result = problem;
+    for (const vkattn_tensor *matrix : {&problem.attn_weights, &problem.qk_matmul_output})
+        require(!present(*matrix) || is_empty(*matrix),
+                "attn_weights, qk_matmul_output: given, expected none of pages");
+    for (vkattn_tensor *tensor :
+         {&result.attn_weights, &result.qk_matmul_output, &result.block_mask, &result.key_padding_mask,
+          &result.key_lengths, &result.cu_seqlens_k, &result.block_table})
+        *tensor = {};
+    result.kernel = VKATTN_KERNEL_AUTO;
+    result.kv_len = 1;
+    result.key = element_of_query(problem, problem.kv_heads, problem.head_dim);
+    result.value = element_of_query(problem, problem.kv_heads, problem.v_head_dim);
+    result.value_in_key = false;
+    hide_all_keys(result);
+    return result;
+}
+
 } // namespace
 
-AttentionProblem check_attention(const vkattn_attention_desc &desc) {
+bool has_queries(const AttentionProblem &problem) {
+    return problem.batch != 0 && problem.q_len != 0 && !is_empty(problem.output);
+}
+
+bool has_keys(const AttentionProblem &problem) { return problem.kv_len != 0 && !is_empty(problem.key); }
+
+AttentionProblem with_memory(const AttentionProblem &problem) {
+    AttentionProblem result = has_keys(problem) ? problem : without_keys(problem);
+    if (present(result.attn_mask) && is_empty(result.attn_mask)) hide_all_keys(result);
+    return result;
+}
+
+AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
     AttentionProblem problem{};
     problem.query = checked_floats(desc.query, "query");
     problem.key = checked_keys(desc.key, "key");
@@ -211,7 +266,7 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc) {
     if (!problem.value_in_key) problem.value = checked_keys(desc.value, "value");
     problem.output = checked_floats(desc.output, "output");
     if (problem.value_in_key) problem.value = value_of_key(problem);
-    check_sequences(desc, problem);
+    check_sequences(desc, most_positions, problem);
     check_sizes(problem);
     check_optional_tensors(desc, problem);
     check_numbers(desc, problem);

@@ -49,7 +49,19 @@ struct AttentionProblem {
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
-AttentionProblem check_attention(const vkattn_attention_desc &desc);
+// most_positions: of a sequence in pages, where its last page is not all in use.
+AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions = kLargestSize);
+
+// Whether there is anything to write.
+bool has_queries(const AttentionProblem &problem);
+
+// Whether there is any memory of keys.
+bool has_keys(const AttentionProblem &problem);
+
+// The same answers of a problem with queries, with memory behind every tensor that kernels look up. In place of no keys:
+// one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
+// attn_mask without columns: a causal line that hides every key.
+AttentionProblem with_memory(const AttentionProblem &problem);
 
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {

@@ -15,9 +15,9 @@ vkattn_tensor checked_cu_seqlens(const vkattn_tensor &given, const char *cu_seql
                                  const char *name) {
     const vkattn_tensor tensor = normalised(given, cu_seqlens);
     if (!present(tensor)) return tensor;
-    const bool fits = tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] >= 2;
+    const bool fits = tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] >= 1;
     require(fits && is_contiguous(tensor), cu_seqlens, ": type ", type_name(tensor.type), ", shape ",
-            shape_text(tensor), ", expected contiguous I32 [B+1] with B at least 1");
+            shape_text(tensor), ", expected contiguous I32 [B+1]");
     require(rows.shape[0] == 1, name, ": shape ", shape_text(rows), ", expected [1,heads,total,size] with ",
             cu_seqlens);
     return tensor;

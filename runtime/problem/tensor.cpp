@@ -28,9 +28,12 @@ void fill_contiguous_strides(vkattn_tensor &tensor, const char *name) {
     uint64_t stride = 1;
     for (uint32_t dim = tensor.rank; dim-- > 0;) {
         tensor.strides[dim] = stride;
-        stride = product(stride, tensor.shape[dim], name);
+        stride = product(stride, std::max<uint64_t>(tensor.shape[dim], 1), name);
     }
 }
+
+// Strides from the first to the last index of a dimension.
+uint64_t steps_of(const vkattn_tensor &tensor, uint32_t dim) { return std::max<uint64_t>(tensor.shape[dim], 1) - 1; }
 
 // Rows of a quantised tensor are whole blocks.
 void require_blocks(const vkattn_tensor &tensor, const char *name) {
@@ -120,8 +123,6 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
             result.shape[dim] = result.strides[dim] = 0;
             continue;
         }
-        require(tensor.shape[dim] >= 1, name, ": shape ", shape_text(tensor),
-                " has an empty dimension, expected sizes >= 1");
         require(tensor.shape[dim] <= kLargestSize, name, ": shape ", shape_text(tensor),
                 ", expected sizes of at most 2^29");
         any_stride = any_stride || tensor.strides[dim] != 0;
@@ -129,17 +130,19 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
     if (!any_stride) fill_contiguous_strides(result, name);
     uint64_t extent = 1;
     for (uint32_t dim = 0; dim < result.rank; ++dim)
-        extent += product(result.shape[dim] - 1, result.strides[dim], name);
+        extent += product(steps_of(result, dim), result.strides[dim], name);
     require(extent <= kLargestExtent && result.offset <= kLargestExtent, name,
             ": sizes or strides overflow, expected less than 2^48 elements");
     require_blocks(result, name);
     return result;
 }
 
+bool is_empty(const vkattn_tensor &tensor) {
+    return std::any_of(tensor.shape, tensor.shape + tensor.rank, [](uint64_t size) { return size == 0; });
+}
+
 uint64_t extent_elements(const vkattn_tensor &tensor) {
-    uint64_t extent = tensor.offset + 1;
-    for (uint32_t dim = 0; dim < tensor.rank; ++dim) extent += (tensor.shape[dim] - 1) * tensor.strides[dim];
-    return extent;
+    return is_empty(tensor) ? 0 : tensor.offset + span_elements(tensor);
 }
 
 uint64_t extent_bytes(const vkattn_tensor &tensor) {
@@ -147,9 +150,15 @@ uint64_t extent_bytes(const vkattn_tensor &tensor) {
     return round_up(bytes_of(tensor.type, extent_elements(tensor)), sizeof(uint32_t));
 }
 
-uint64_t span_elements(const vkattn_tensor &tensor) { return extent_elements(tensor) - tensor.offset; }
+uint64_t span_elements(const vkattn_tensor &tensor) {
+    if (is_empty(tensor)) return 0;
+    uint64_t span = 1;
+    for (uint32_t dim = 0; dim < tensor.rank; ++dim) span += steps_of(tensor, dim) * tensor.strides[dim];
+    return span;
+}
 
 bool overlaps_itself(const vkattn_tensor &tensor) {
+    if (is_empty(tensor)) return false;
     std::vector<std::pair<uint64_t, uint64_t>> dims; // stride and steps, of the dimensions that have steps
     for (uint32_t dim = 0; dim < tensor.rank; ++dim)
         if (tensor.shape[dim] > 1) dims.emplace_back(tensor.strides[dim], tensor.shape[dim] - 1);
@@ -163,6 +172,7 @@ bool overlaps_itself(const vkattn_tensor &tensor) {
 }
 
 bool is_contiguous(const vkattn_tensor &tensor) {
+    if (is_empty(tensor)) return true;
     uint64_t stride = 1;
     for (uint32_t dim = tensor.rank; dim-- > 0;) {
         if (tensor.shape[dim] != 1 && tensor.strides[dim] != stride) return false;

@@ -57,7 +57,11 @@ constexpr uint64_t kMostElements = uint64_t{1} << 32;
 // The tensor with its strides filled in; fails, naming it, if its rank, type, shape or extent is impossible.
 vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name);
 
-// Elements from the bound offset to the end of the last one, the tensor's own offset included. Normalised tensors only.
+// Whether a present tensor has no elements: a size is 0.
+bool is_empty(const vkattn_tensor &tensor);
+
+// Elements from the bound offset to the end of the last one, the tensor's own offset included; 0 of an empty tensor.
+// Normalised tensors only.
 uint64_t extent_elements(const vkattn_tensor &tensor);
 
 // Bytes of the same, rounded up to whole 32-bit words.

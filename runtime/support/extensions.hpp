@@ -10,11 +10,11 @@ namespace vkattn {
 
 // How structures cross the C ABI while they grow: see vkattn/core.h.
 
-// Fails, naming the structure, if it has extensions: version 0.1 knows none.
+// Fails, naming the structure, if it has extensions: for structures that know none.
 inline void require_no_extensions(const void *next, const char *name) {
     if (next == nullptr) return;
     fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ".next: an extension of kind ",
-         static_cast<const vkattn_extension *>(next)->kind, ", expected NULL: this version of vkattn knows none");
+         static_cast<const vkattn_extension *>(next)->kind, ", expected NULL: this version of vkattn knows none of it");
 }
 
 // Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1, which is what

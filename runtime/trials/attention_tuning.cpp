@@ -80,8 +80,9 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
 }
 
 AttentionChoice choose(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
-    const AttentionProblem first = split_to_bind(problem, context.caps()).front();
-    return choose_attention(divided(first, tile), *context.judged_caps());
+    AttentionProblem first = divided(split_to_bind(problem, context.caps()).front(), tile);
+    return tile.kernel == VKATTN_KERNEL_AUTO ? choose_attention(first, *context.judged_caps())
+                                             : choose_tested(context, first);
 }
 
 Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
@@ -117,7 +118,6 @@ class Search {
 
 void Search::try_kernels() {
     for (vkattn_kernel kernel : kernels_for(problem_)) {
-        if (can_run(kernel, *context_.judged_caps())) context_.verdicts().test_before_use(kernel);
         tiles_.attempt({.kernel = static_cast<uint32_t>(kernel)});
     }
 }
@@ -154,7 +154,9 @@ std::vector<Candidate> Search::finish() {
 
 } // namespace
 
-std::vector<Candidate> tune(Context &context, const AttentionProblem &problem) {
+std::vector<Candidate> tune(Context &context, const AttentionProblem &given) {
+    if (!has_queries(given) || !has_keys(given)) return {};
+    const AttentionProblem problem = with_memory(given);
     Search search(context, problem);
     search.try_kernels();
     search.try_tiles();

@@ -31,9 +31,9 @@ TrialBuffers buffers_of(Context &context, const LinearOperands &operands) {
 }
 
 Trial make_trial(Context &context, const LinearOperands &operands, const LinearProblem &problem) {
-    const LinearChoice choice = choose_linear(problem, *context.judged_caps());
+    const LinearChoice choice = choose_tested(context, problem);
     PlanBuilder builder(context);
-    add_product(builder, problem, operands);
+    add_product(builder, problem, operands, choice);
     return {builder.build(), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice),
             code_of(choice.module, choice.groups, choice.constants)};
 }
@@ -43,9 +43,8 @@ Trial make_trial(Context &context, const LinearOperands &operands, const LinearP
 std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
     static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kBlocks[] = {1, 2, 4}, kSubgroups[] = {1, 2, 8},
                               kMatrices[] = {1, 2, 4};
+    if (is_empty(operands.output.tensor)) return {};
     const LinearProblem problem = problem_of(operands);
-    if (can_run(VKATTN_KERNEL_COOPMAT, *context.judged_caps()))
-        context.verdicts().test_before_use(VKATTN_KERNEL_COOPMAT);
     TileSearch<LinearTile> tiles(
         buffers_of(context, operands),
         [&](const LinearTile &tile) { return make_trial(context, operands, divided(problem, tile)); },

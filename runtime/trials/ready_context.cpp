@@ -25,7 +25,8 @@ std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
     context->tunings().linear.load(saved.linear_tunings);
     context->pipelines().load(saved.pipelines);
     if (context->caps().traits.self_test != 0)
-        context->verdicts().set_test([own = context.get()](vkattn_kernel kernel) { self_test_kernel(*own, kernel); });
+        context->verdicts().set_test(
+            [own = context.get()](std::string_view shader, CodePaths paths) { self_test_shader(*own, shader, paths); });
     return context;
 }
 

@@ -8,7 +8,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '5'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '6'};
 
 struct SavedHeader {
     char magic[8];
@@ -41,8 +41,8 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
     for (const bool feature :
          {features.buffer_device_address, features.vulkan_memory_model, features.shader_float16, features.shader_int8,
           features.storage_16bit, features.storage_8bit, features.integer_dot_product, features.maintenance4,
-          features.subgroup_size_control, features.cooperative_matrix, features.cooperative_matrix_reductions,
-          features.flexible_matrices, features.bfloat16_cooperative_matrix})
+          features.subgroup_size_control, features.full_subgroups, features.cooperative_matrix,
+          features.cooperative_matrix_reductions, features.flexible_matrices, features.bfloat16_cooperative_matrix})
         hash.add(feature);
 }
 
@@ -132,7 +132,10 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
     if (bytes.size() < sizeof header) return ignored(text(bytes.size(), " bytes, expected at least ", sizeof header));
     std::memcpy(&header, bytes.data(), sizeof header);
     const std::span<const std::byte> content = bytes.subspan(sizeof header);
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return ignored("not made by vkattn_context_save");
+    constexpr size_t kFormat = 2; // digits of it end the magic
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic - kFormat) != 0)
+        return ignored("not made by vkattn_context_save");
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return ignored("of another version of the library");
     if (header.identity != identity_of(caps)) return ignored("of another device, driver, library or other traits");
     if (!is_whole(header, content)) return ignored("damaged");
     std::span<const std::byte> rest = content;

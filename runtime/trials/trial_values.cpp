@@ -62,6 +62,15 @@ float value_at(const std::byte *data, vkattn_type type) {
     return type == VKATTN_TYPE_F16 ? f16_value(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
+// A scale, then 32 bytes, or 16 of which the low halves come first, less 8.
+float quantised_value(const std::byte *block, vkattn_type type, uint64_t i) {
+    const float scale = value_at(block, VKATTN_TYPE_F16);
+    const std::byte *values = block + sizeof(uint16_t);
+    if (type == VKATTN_TYPE_Q8_0) return scale * static_cast<float>(static_cast<int8_t>(values[i]));
+    const auto both = static_cast<uint32_t>(values[i % 16]);
+    return scale * (static_cast<float>(i < 16 ? both & 15u : both >> 4) - 8.0f);
+}
+
 } // namespace
 
 uint16_t f16_bits(float value) {
@@ -74,6 +83,25 @@ uint16_t f16_bits(float value) {
 }
 
 uint16_t bf16_bits(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
+
+std::vector<std::byte> bytes_of_numbers(const vkattn_tensor &tensor, TrialNumbers &numbers) {
+    std::vector<std::byte> bytes;
+    const uint64_t blocks = divide_up(extent_elements(tensor), storage_block(tensor.type).elements);
+    for (uint64_t block = 0; block < blocks; ++block) append_block(bytes, tensor.type, numbers);
+    bytes.resize(extent_bytes(tensor));
+    return bytes;
+}
+
+std::vector<float> numbers_in(std::span<const std::byte> bytes, const vkattn_tensor &tensor) {
+    const auto [elements, size] = storage_block(tensor.type);
+    std::vector<float> numbers(extent_elements(tensor));
+    for (uint64_t i = 0; i < numbers.size(); ++i) {
+        const std::byte *block = &bytes[i / elements * size];
+        numbers[i] = is_quantised(tensor.type) ? quantised_value(block, tensor.type, i % elements)
+                                               : value_at(block, tensor.type);
+    }
+    return numbers;
+}
 
 void fill_with_numbers(Buffer &buffer, const vkattn_tensor &tensor, TrialNumbers &numbers) {
     std::vector<std::byte> bytes;

@@ -29,6 +29,10 @@ uint16_t bf16_bits(float value);
 // Fills a tensor of any storage type with such numbers; of a large one the numbers come again.
 void fill_with_numbers(Buffer &buffer, const vkattn_tensor &tensor, TrialNumbers &numbers);
 
+// The bytes of a contiguous tensor of such numbers, and the elements that such bytes hold.
+std::vector<std::byte> bytes_of_numbers(const vkattn_tensor &tensor, TrialNumbers &numbers);
+std::vector<float> numbers_in(std::span<const std::byte> bytes, const vkattn_tensor &tensor);
+
 // Every element of a normalised 4-D tensor of F32, F16 or BF16, the last dimension fastest.
 std::vector<float> read_numbers(Buffer &buffer, const vkattn_tensor &tensor);
 

@@ -7,12 +7,14 @@
 #include "runtime/vulkan/device_features.hpp"
 #include "runtime/vulkan/device_query.hpp"
 #include "runtime/vulkan/devices.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submissions.hpp"
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <span>
 
 namespace vkattn {
@@ -102,6 +104,7 @@ void Context::set_memory_callbacks(const vkattn_memory_callbacks *memory) {
 
 void Context::destroy() noexcept {
     submissions_.reset(); // waits, and lets go of staging
+    if (is_abandoned()) return leak();
     uniforms_.reset();
     staging_.reset();
     pipelines_.reset();
@@ -109,6 +112,14 @@ void Context::destroy() noexcept {
     if (device_ != VK_NULL_HANDLE && vk_.vkDestroyDevice != nullptr) vk_.vkDestroyDevice(device_, nullptr);
     if (messenger_ != VK_NULL_HANDLE) vk_.vkDestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
     if (instance_ != VK_NULL_HANDLE && vk_.vkDestroyInstance != nullptr) vk_.vkDestroyInstance(instance_, nullptr);
+}
+
+// Nothing that the device may use is destroyed, nor is the loader closed.
+void Context::leak() noexcept {
+    static_cast<void>(uniforms_.release());
+    static_cast<void>(staging_.release());
+    static_cast<void>(pipelines_.release());
+    static_cast<void>(new (std::nothrow) std::shared_ptr<void>(vk_.loader));
 }
 
 void Context::borrow(const vkattn_context_info &info) {
@@ -183,8 +194,8 @@ void Context::create_messenger(const vkattn_context_info &info) {
     create.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
     create.pfnUserCallback = on_message;
     create.pUserData = this;
-    check(vk_.vkCreateDebugUtilsMessengerEXT(instance_, &create, nullptr, &messenger_),
-          "vkCreateDebugUtilsMessengerEXT");
+    make_handle(messenger_, "vkCreateDebugUtilsMessengerEXT", vk_.vkCreateDebugUtilsMessengerEXT, instance_, &create,
+                nullptr);
 }
 
 VkBool32 Context::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT,
@@ -237,7 +248,7 @@ void Context::create_device() {
     create.pQueueCreateInfos = &queue;
     create.enabledExtensionCount = static_cast<uint32_t>(enabled.size());
     create.ppEnabledExtensionNames = enabled.data();
-    check(vk_.vkCreateDevice(physical_device_, &create, nullptr, &device_), "vkCreateDevice");
+    make_handle(device_, "vkCreateDevice", vk_.vkCreateDevice, physical_device_, &create, nullptr);
 }
 
 void Context::warn(const std::string &message) const {

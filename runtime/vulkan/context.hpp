@@ -6,6 +6,7 @@
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/pipelines.hpp"
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +63,10 @@ class Context {
     void lock_queue();
     void unlock_queue();
 
+    // Where the device may still be at work and nobody can wait for it: nothing that it may use is destroyed from then on.
+    void abandon() noexcept { is_abandoned_ = true; }
+    bool is_abandoned() const noexcept { return is_abandoned_; }
+
   private:
     void set_memory_callbacks(const vkattn_memory_callbacks *memory);
     void borrow(const vkattn_context_info &info);
@@ -71,6 +76,7 @@ class Context {
     void choose_device(const char *selector);
     void create_device();
     void destroy() noexcept;
+    void leak() noexcept;
 
     Functions vk_;
     DeviceCaps caps_{};
@@ -93,6 +99,7 @@ class Context {
     std::mutex shown_mutex_;
     std::vector<std::shared_ptr<const DeviceCaps>> shown_;
     bool owns_device_ = false;
+    std::atomic<bool> is_abandoned_{false};
     vkattn_message_callback message_callback_ = nullptr;
     void *message_user_ = nullptr;
     std::function<void()> lock_;

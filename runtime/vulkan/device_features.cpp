@@ -51,7 +51,8 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         break;
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES: {
         const auto &size = as<VkPhysicalDeviceSubgroupSizeControlFeatures>(structure);
-        features.subgroup_size_control |= size.subgroupSizeControl != 0 && size.computeFullSubgroups != 0;
+        features.subgroup_size_control |= size.subgroupSizeControl != 0;
+        features.full_subgroups |= size.computeFullSubgroups != 0;
         break;
     }
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR:
@@ -68,7 +69,8 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
         const auto &vulkan13 = as<VkPhysicalDeviceVulkan13Features>(structure);
         features.maintenance4 |= vulkan13.maintenance4 != 0;
-        features.subgroup_size_control |= vulkan13.subgroupSizeControl != 0 && vulkan13.computeFullSubgroups != 0;
+        features.subgroup_size_control |= vulkan13.subgroupSizeControl != 0;
+        features.full_subgroups |= vulkan13.computeFullSubgroups != 0;
         break;
     }
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
@@ -172,9 +174,9 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     maintenance4_.maintenance4 = VK_TRUE;
     link(maintenance4_, features.maintenance4);
     subgroup_size_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
-    subgroup_size_.subgroupSizeControl = VK_TRUE;
-    subgroup_size_.computeFullSubgroups = VK_TRUE;
-    link(subgroup_size_, features.subgroup_size_control);
+    subgroup_size_.subgroupSizeControl = features.subgroup_size_control ? VK_TRUE : VK_FALSE;
+    subgroup_size_.computeFullSubgroups = features.full_subgroups ? VK_TRUE : VK_FALSE;
+    link(subgroup_size_, features.subgroup_size_control || features.full_subgroups);
     executable_info_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
     executable_info_.pipelineExecutableInfo = VK_TRUE;
     link(executable_info_, features.pipeline_executable_info);

@@ -120,12 +120,14 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.integer_dot_product = features.integer_dot_product;
     caps.vulkan_memory_model = features.vulkan_memory_model;
     const bool takes_sizes = (query.subgroup_sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-    caps.subgroup_size_control = features.subgroup_size_control && takes_sizes; // some have one size alone
+    // some have one size alone
+    caps.subgroup_size_control = features.subgroup_size_control && features.full_subgroups && takes_sizes;
     caps.cooperative_matrix = features.cooperative_matrix;
     caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
     caps.subgroup_size = query.subgroup.subgroupSize;
     caps.min_subgroup_size = query.subgroup_sizes.minSubgroupSize;
     caps.max_subgroup_size = query.subgroup_sizes.maxSubgroupSize;
+    caps.max_workgroup_subgroups = query.subgroup_sizes.maxComputeWorkgroupSubgroups;
     caps.mixed_integer_dot_product = query.dot_product.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
@@ -156,6 +158,15 @@ uint64_t device_local_bytes(const Functions &vk, VkPhysicalDevice physical_devic
     return bytes;
 }
 
+// Whether sums of the shape may be rounded to the type of its factors: 16-bit matrices of sums are listed, too.
+bool has_rounded_sums(std::span<const VkCooperativeMatrixPropertiesKHR> shapes,
+                      const VkCooperativeMatrixPropertiesKHR &shape) {
+    return std::ranges::any_of(shapes, [&](const VkCooperativeMatrixPropertiesKHR &each) {
+        return each.scope == shape.scope && each.MSize == shape.MSize && each.NSize == shape.NSize &&
+               (each.CType == shape.AType || each.ResultType == shape.AType);
+    });
+}
+
 // The type of a shape's factors if kernels can use it, else NONE.
 vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
     const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
@@ -182,6 +193,7 @@ void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, De
     for (const VkCooperativeMatrixPropertiesKHR &shape : shapes) {
         const vkattn_type type = usable_type(shape);
         if (type == VKATTN_TYPE_NONE || caps.matrix_shape_count == std::size(caps.matrix_shapes)) continue;
+        if (has_rounded_sums(shapes, shape)) caps.rounded_shapes |= 1u << caps.matrix_shape_count;
         caps.matrix_shapes[caps.matrix_shape_count++] = {shape.MSize, shape.NSize, shape.KSize, type};
     }
 }

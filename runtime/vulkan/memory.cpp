@@ -1,6 +1,7 @@
 #include "runtime/vulkan/memory.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "runtime/vulkan/submissions.hpp"
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace {
 constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCachedHost = kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 constexpr VkMemoryPropertyFlags kDeviceAndHost = kHost | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+constexpr uint64_t kSmallestBuffer = 4; // Vulkan has none of nothing
 constexpr uint64_t kLargestStaging = uint64_t{16} << 20;
 constexpr uint64_t kSmallestStaging = uint64_t{64} << 10;
 // What the host reads from memory that it does not cache, rather than have it copied first.
@@ -103,7 +105,7 @@ bool is_shortage(VkResult result) {
 } // namespace
 
 Buffer::Buffer(Context &context, uint64_t bytes, const char *name, vkattn_memory_use use)
-    : context_(context), bytes_(bytes) {
+    : context_(context), bytes_(std::max(bytes, kSmallestBuffer)) {
     if (const uint64_t most = context.caps().max_buffer_bytes; most != 0 && bytes > most)
         fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes, " bytes, expected at most ", most,
              " (maxBufferSize of ", context.caps().name, ")");
@@ -112,7 +114,7 @@ Buffer::Buffer(Context &context, uint64_t bytes, const char *name, vkattn_memory
         allocate(use);
         check(context.vk().vkBindBufferMemory(context.device(), buffer_, memory_.memory, memory_.offset),
               "vkBindBufferMemory");
-        context.add_buffer(buffer_, bytes);
+        context.add_buffer(buffer_, bytes_);
     } catch (...) {
         destroy();
         throw;
@@ -136,10 +138,11 @@ void Buffer::create(vkattn_memory_use use) {
         create.queueFamilyIndexCount = static_cast<uint32_t>(families.size());
         create.pQueueFamilyIndices = families.data();
     }
-    check(context_.vk().vkCreateBuffer(context_.device(), &create, nullptr, &buffer_), "vkCreateBuffer");
+    make_handle(buffer_, "vkCreateBuffer", context_.vk().vkCreateBuffer, context_.device(), &create, nullptr);
 }
 
 void Buffer::destroy() noexcept {
+    if (context_.is_abandoned()) return;
     context_.vk().vkDestroyBuffer(context_.device(), buffer_, nullptr);
     if (is_applications_)
         context_.memory_callbacks()->free(context_.memory_callbacks()->user, &memory_);
@@ -180,12 +183,12 @@ void Buffer::allocate_own(const VkMemoryRequirements &requirements, vkattn_memor
     const VkPhysicalDeviceMemoryProperties memory = memory_properties(context_);
     const std::vector<uint64_t> free = free_memory(context_);
     for (const VkMemoryPropertyFlags wanted : wishes(memory, use))
-        if (try_allocate(requirements, wanted, memory, free)) return;
+        if (try_allocate(requirements, wanted, use, memory, free)) return;
     fail(VKATTN_ERROR_OUT_OF_DEVICE_MEMORY, "buffer: ", bytes_, " bytes cannot be allocated on ", context_.caps().name,
          ", expected at most what is free there: ", free_memory_text(memory, free));
 }
 
-bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted,
+bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted, vkattn_memory_use use,
                           const VkPhysicalDeviceMemoryProperties &memory, std::span<const uint64_t> free) {
     const Functions &vk = context_.vk();
     for (uint32_t type = 0; type < memory.memoryTypeCount; ++type) {
@@ -200,19 +203,24 @@ bool Buffer::try_allocate(const VkMemoryRequirements &requirements, VkMemoryProp
         if (context_.caps().buffers_have_addresses != 0) allocate.pNext = &with_address;
         allocate.allocationSize = requirements.size;
         allocate.memoryTypeIndex = type;
-        const VkResult result = vk.vkAllocateMemory(context_.device(), &allocate, nullptr, &memory_.memory);
+        VkDeviceMemory given = VK_NULL_HANDLE;
+        const VkResult result = vk.vkAllocateMemory(context_.device(), &allocate, nullptr, &given);
         if (is_shortage(result)) continue;
         check(result, "vkAllocateMemory");
+        memory_.memory = given;
         is_cached_ = (flags & kCachedHost) == kCachedHost;
-        if ((wanted & kHost) == kHost) map();
+        if ((wanted & kHost) == kHost) map(use);
         return true;
     }
     return false;
 }
 
-void Buffer::map() {
-    check(context_.vk().vkMapMemory(context_.device(), memory_.memory, 0, VK_WHOLE_SIZE, 0, &memory_.mapped),
-          "vkMapMemory");
+// Memory for DEVICE serves without it, by staging.
+void Buffer::map(vkattn_memory_use use) {
+    void *mapped = nullptr;
+    const VkResult result = context_.vk().vkMapMemory(context_.device(), memory_.memory, 0, VK_WHOLE_SIZE, 0, &mapped);
+    if (use != VKATTN_MEMORY_DEVICE) check(result, "vkMapMemory");
+    if (result == VK_SUCCESS) memory_.mapped = mapped;
 }
 
 void Buffer::write(uint64_t offset, const void *data, uint64_t bytes) {

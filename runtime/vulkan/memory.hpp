@@ -17,11 +17,13 @@ class Buffer {
     Buffer(const Buffer &) = delete;
     Buffer &operator=(const Buffer &) = delete;
 
+    Context &context() const { return context_; }
     VkBuffer handle() const { return buffer_; }
     uint64_t bytes() const { return bytes_; }
     std::byte *mapped() const { return static_cast<std::byte *>(memory_.mapped); } // NULL: the host does not see it
 
-    // Copy and wait. The range must lie within the buffer.
+    // Copy and wait. What has been submitted may use the buffer meanwhile: wait for it before. The range must lie within
+    // the buffer.
     void write(uint64_t offset, const void *data, uint64_t bytes);
     void read(uint64_t offset, void *data, uint64_t bytes);
 
@@ -36,9 +38,9 @@ class Buffer {
     void ask_application(vkattn_memory_request request);
     void allocate_own(const VkMemoryRequirements &requirements, vkattn_memory_use use);
     // free: bytes that may be allocated yet, by heap.
-    bool try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted,
+    bool try_allocate(const VkMemoryRequirements &requirements, VkMemoryPropertyFlags wanted, vkattn_memory_use use,
                       const VkPhysicalDeviceMemoryProperties &memory, std::span<const uint64_t> free);
-    void map();
+    void map(vkattn_memory_use use);
     void destroy() noexcept;
 
     Context &context_;

@@ -2,6 +2,7 @@
 
 #include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/handles.hpp"
 #include "shaders/interface/common.h"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
       push_descriptors_(caps.push_descriptors != 0), unpacks_halves_(caps.traits.unpacks_halves),
       max_storage_buffers_(caps.max_storage_buffers_per_stage),
       takes_subgroup_sizes_(!kSubgroupsAreEmulated && caps.features.subgroup_size_control &&
-                            caps.subgroup_size_control != 0) {}
+                            caps.subgroup_size_control != 0),
+      takes_full_subgroups_(!kSubgroupsAreEmulated && caps.features.full_subgroups) {}
 
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
@@ -35,7 +37,7 @@ void Pipelines::load(std::span<const std::byte> saved) {
     create.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
     create.initialDataSize = saved.size();
     create.pInitialData = saved.empty() ? nullptr : saved.data();
-    check(vk_.vkCreatePipelineCache(device_, &create, nullptr, &own_cache_), "vkCreatePipelineCache");
+    make_handle(own_cache_, "vkCreatePipelineCache", vk_.vkCreatePipelineCache, device_, &create, nullptr);
     cache_ = own_cache_;
 }
 
@@ -56,7 +58,7 @@ const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<con
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
         const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(layout, subgroup_size_of(module, constants), key.second);
+        const VkPipeline made = create(module, layout, subgroup_size_of(module, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
                           module, key.second,      taken.count()};
@@ -128,7 +130,7 @@ void Pipelines::add_set_layout(const ModuleLayout &info, Layout &layout) const {
     create.flags = push_descriptors_ ? VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR : 0;
     create.bindingCount = static_cast<uint32_t>(bindings.size());
     create.pBindings = bindings.data();
-    check(vk_.vkCreateDescriptorSetLayout(device_, &create, nullptr, &layout.set), "vkCreateDescriptorSetLayout");
+    make_handle(layout.set, "vkCreateDescriptorSetLayout", vk_.vkCreateDescriptorSetLayout, device_, &create, nullptr);
 }
 
 void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) const {
@@ -139,7 +141,7 @@ void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) co
     create.pSetLayouts = &layout.set;
     create.pushConstantRangeCount = 1;
     create.pPushConstantRanges = &push;
-    check(vk_.vkCreatePipelineLayout(device_, &create, nullptr, &layout.pipeline), "vkCreatePipelineLayout");
+    make_handle(layout.pipeline, "vkCreatePipelineLayout", vk_.vkCreatePipelineLayout, device_, &create, nullptr);
 }
 
 void Pipelines::add_module(Module module, Layout &layout) const {
@@ -149,12 +151,14 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
     create.codeSize = code.size() * sizeof(uint32_t);
     create.pCode = code.data();
-    check_pipeline(vk_.vkCreateShaderModule(device_, &create, nullptr, &layout.module), "vkCreateShaderModule");
+    std::vector<uint32_t> constant_ids = specialisation_ids(code); // a layout with a module is complete
+    make_handle<check_pipeline>(layout.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
+                                nullptr);
+    layout.constant_ids = std::move(constant_ids);
     labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", module_name(module)).c_str());
-    layout.constant_ids = specialisation_ids(code);
 }
 
-VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
+VkPipeline Pipelines::create(Module module, const Layout &layout, uint32_t subgroup_size,
                              std::span<const SpecialisationConstant> constants) {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
@@ -177,10 +181,9 @@ VkPipeline Pipelines::create(const Layout &layout, uint32_t subgroup_size,
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required{};
     required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
     required.requiredSubgroupSize = subgroup_size;
-    if (subgroup_size != 0) {
-        create.stage.pNext = &required;
+    if (subgroup_size != 0) create.stage.pNext = &required;
+    if (takes_full_subgroups_ && module_layout(module).full_subgroups)
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
-    }
     VkPipeline pipeline = VK_NULL_HANDLE;
     check_pipeline(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline),
                    "vkCreateComputePipelines");

@@ -86,7 +86,8 @@ class Pipelines {
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     // To ask for; 0: the driver decides.
     uint32_t subgroup_size_of(Module module, std::span<const uint32_t> constants) const;
-    VkPipeline create(const Layout &layout, uint32_t subgroup_size, std::span<const SpecialisationConstant> constants);
+    VkPipeline create(Module module, const Layout &layout, uint32_t subgroup_size,
+                      std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
     VkDevice device_;
@@ -98,6 +99,7 @@ class Pipelines {
     uint32_t unpacks_halves_; // the trait
     uint32_t max_storage_buffers_;
     bool takes_subgroup_sizes_;
+    bool takes_full_subgroups_;
     std::mutex mutex_;                                           // of what follows
     BindingSet declared_[static_cast<size_t>(Module::kCount)]{}; // by the modules; 0: not looked up yet
     std::map<LayoutKey, Layout> layouts_;

@@ -2,13 +2,15 @@
 
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
+#include "runtime/vulkan/handles.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <span>
 
 namespace vkattn {
 namespace {
+
+constexpr int kMostWaits = 100; // that fail for another reason than a lost device
 
 // The semaphores of a vkattn_sync as Vulkan takes them.
 class Semaphores {
@@ -34,6 +36,13 @@ class Semaphores {
 void barrier(const Functions &vk, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
     const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_MEMORY_WRITE_BIT, access};
     vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+// Of the wait for a fence.
+void check_waited(VkResult result) {
+    if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) return check(result, "vkWaitForFences");
+    fail(VKATTN_ERROR_DEVICE_LOST, "vkWaitForFences failed with VkResult ", static_cast<int>(result), " ", kMostWaits,
+         " times in a row, expected success: the device is taken for lost");
 }
 
 } // namespace
@@ -67,12 +76,13 @@ class Submissions::Submission {
         barrier(vk_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
                 VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
         if (record) record(commands_);
-        // what the host reads next
-        barrier(vk_, commands_, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+        // what the host reads next, and what is submitted here later: command buffers of the application's, too
+        barrier(vk_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
         check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
     }
 
-    void submit(const vkattn_sync *sync, bool has_timelines) {
+    VkResult submit(const vkattn_sync *sync, bool has_timelines) {
         const vkattn_sync given = sync != nullptr ? *sync : vkattn_sync{};
         require_no_extensions(given.next, "sync");
         const Semaphores waits(given.waits, given.wait_count, "waits");
@@ -96,15 +106,15 @@ class Submissions::Submission {
         context_.lock_queue();
         const VkResult result = vk_.vkQueueSubmit(queue_, 1, &submit, fence_);
         context_.unlock_queue();
-        check(result, "vkQueueSubmit");
+        return result;
     }
 
     bool is_done() const { return vk_.vkGetFenceStatus(context_.device(), fence_) == VK_SUCCESS; }
 
-    // What the device still works on must not be destroyed: a wait that fails for want of memory is tried again.
+    // What the device still works on cannot be used again: a wait that fails for want of memory is tried again.
     VkResult wait() const noexcept {
         VkResult result = VK_TIMEOUT;
-        for (int tries = 0; tries < 100 && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++tries)
+        for (int tries = 0; tries < kMostWaits && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++tries)
             result = vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX);
         return result;
     }
@@ -121,7 +131,7 @@ class Submissions::Submission {
             create.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
             create.queryType = VK_QUERY_TYPE_TIMESTAMP;
             create.queryCount = 2;
-            check(vk_.vkCreateQueryPool(context_.device(), &create, nullptr, &timer_), "vkCreateQueryPool");
+            make_handle(timer_, "vkCreateQueryPool", vk_.vkCreateQueryPool, context_.device(), &create, nullptr);
         }
     }
 
@@ -134,15 +144,17 @@ class Submissions::Submission {
     }
 
     // Negative if there is no memory to tell: what was timed is done all the same.
-    double milliseconds() const {
+    VkResult read_timer(double &milliseconds) const {
         uint64_t ticks[2] = {};
         const VkResult result =
             vk_.vkGetQueryPoolResults(context_.device(), timer_, 0, 2, sizeof ticks, ticks, sizeof ticks[0],
                                       VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
-        if (result == VK_ERROR_DEVICE_LOST) check(result, "vkGetQueryPoolResults");
-        if (result != VK_SUCCESS) return -1.0;
         const uint64_t valid = UINT64_MAX >> (64 - context_.timestamp_bits());
-        return static_cast<double>((ticks[1] - ticks[0]) & valid) * context_.caps().timestamp_period_ns * 1e-6;
+        milliseconds = -1.0;
+        if (result == VK_SUCCESS)
+            milliseconds =
+                static_cast<double>((ticks[1] - ticks[0]) & valid) * context_.caps().timestamp_period_ns * 1e-6;
+        return result;
     }
 
     Work work; // while it is pending
@@ -153,7 +165,7 @@ class Submissions::Submission {
         pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
         pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
         pool.queueFamilyIndex = family_;
-        check(vk_.vkCreateCommandPool(context_.device(), &pool, nullptr, &pool_), "vkCreateCommandPool");
+        make_handle(pool_, "vkCreateCommandPool", vk_.vkCreateCommandPool, context_.device(), &pool, nullptr);
         VkCommandBufferAllocateInfo allocate{};
         allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
         allocate.commandPool = pool_;
@@ -162,7 +174,7 @@ class Submissions::Submission {
         check(vk_.vkAllocateCommandBuffers(context_.device(), &allocate, &commands_), "vkAllocateCommandBuffers");
         VkFenceCreateInfo fence{};
         fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-        check(vk_.vkCreateFence(context_.device(), &fence, nullptr, &fence_), "vkCreateFence");
+        make_handle(fence_, "vkCreateFence", vk_.vkCreateFence, context_.device(), &fence, nullptr);
         context_.debug_labels().name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkattn commands");
     }
 
@@ -172,6 +184,7 @@ class Submissions::Submission {
     }
 
     void destroy() noexcept {
+        if (context_.is_abandoned()) return;
         vk_.vkDestroyQueryPool(context_.device(), timer_, nullptr);
         vk_.vkDestroyFence(context_.device(), fence_, nullptr);
         vk_.vkDestroyCommandPool(context_.device(), pool_, nullptr);
@@ -191,13 +204,21 @@ class Submissions::Submission {
 Submissions::Submissions(Context &context, bool has_timelines) : context_(context), has_timelines_(has_timelines) {}
 
 Submissions::~Submissions() {
-    for (const Owned &submission : pending_) {
-        const VkResult result = submission->wait();
-        if (result == VK_SUCCESS && submission->work.done) submission->work.done();
-    }
+    for (const Owned &submission : pending_)
+        if (wait_for(*submission) == VK_SUCCESS && submission->work.done) submission->work.done();
+}
+
+void Submissions::require_device() const {
+    if (is_lost_) fail(VKATTN_ERROR_DEVICE_LOST, "the device was lost in an earlier call, expected another context");
+}
+
+void Submissions::check_device(VkResult result, const char *call) {
+    if (result == VK_ERROR_DEVICE_LOST) is_lost_ = true;
+    check(result, call);
 }
 
 Submissions::Owned Submissions::take(Lane lane) {
+    require_device();
     sweep();
     Owned submission = take_free(lane);
     return submission != nullptr ? std::move(submission) : std::make_unique<Submission>(context_, lane);
@@ -210,6 +231,18 @@ Submissions::Owned Submissions::take_free(Lane lane) {
     Owned submission = std::move(free.back());
     free.pop_back();
     return submission;
+}
+
+void Submissions::launch(Submission &submission, const vkattn_sync *sync) {
+    check_device(submission.submit(sync, has_timelines_), "vkQueueSubmit");
+}
+
+// A lost device works on nothing. One that cannot be waited for may, and is taken for lost.
+VkResult Submissions::wait_for(const Submission &submission) noexcept {
+    const VkResult result = submission.wait();
+    if (result != VK_SUCCESS) is_lost_ = true;
+    if (result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST) context_.abandon();
+    return result;
 }
 
 // Of what the device is done with. One that cannot be made ready again is destroyed.
@@ -238,13 +271,13 @@ void Submissions::sweep() {
     if (!has_pending()) return;
     const std::unique_lock finishing(finishing_, std::try_to_lock);
     if (!finishing.owns_lock()) return;
-    std::vector<Owned> done;
+    std::list<Owned> done;
     {
         const std::lock_guard lock(mutex_);
-        const auto first = std::stable_partition(pending_.begin(), pending_.end(),
-                                                 [](const Owned &submission) { return !submission->is_done(); });
-        done.assign(std::make_move_iterator(first), std::make_move_iterator(pending_.end()));
-        pending_.erase(first, pending_.end());
+        for (auto next = pending_.begin(); next != pending_.end();) {
+            const auto submission = next++;
+            if ((*submission)->is_done()) done.splice(done.end(), pending_, submission);
+        }
     }
     for (Owned &submission : done) finish(std::move(submission));
 }
@@ -252,8 +285,8 @@ void Submissions::sweep() {
 void Submissions::run(const std::function<void(VkCommandBuffer)> &record) {
     Owned submission = take(Lane::kCompute);
     submission->record(record);
-    submission->submit(nullptr, has_timelines_);
-    check(submission->wait(), "vkWaitForFences");
+    launch(*submission, nullptr);
+    check_waited(wait_for(*submission));
     give_back(std::move(submission));
 }
 
@@ -269,38 +302,42 @@ double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &rec
         record(commands);
         submission->stamp(1);
     });
-    submission->submit(nullptr, has_timelines_);
-    check(submission->wait(), "vkWaitForFences");
-    const double milliseconds = submission->milliseconds();
+    launch(*submission, nullptr);
+    check_waited(wait_for(*submission));
+    double milliseconds = -1.0;
+    if (const VkResult result = submission->read_timer(milliseconds); result == VK_ERROR_DEVICE_LOST)
+        check_device(result, "vkGetQueryPoolResults");
     give_back(std::move(submission));
     return milliseconds;
 }
 
 void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
-    Owned submission = take(lane);
-    submission->record(work.record);
-    submission->work = std::move(work);
+    std::list<Owned> own; // made before: nothing may fail once the device has it
+    own.push_back(take(lane));
+    Submission &submission = *own.front();
+    submission.record(work.record);
+    submission.work = std::move(work);
+    launch(submission, sync);
     const std::lock_guard lock(mutex_);
-    pending_.reserve(pending_.size() + 1);
-    submission->submit(sync, has_timelines_);
-    pending_.push_back(std::move(submission));
+    pending_.splice(pending_.end(), own);
 }
 
 void Submissions::wait() {
     const std::lock_guard finishing(finishing_);
-    std::vector<Owned> waited;
+    std::list<Owned> waited;
     {
         const std::lock_guard lock(mutex_);
         waited.swap(pending_);
     }
     VkResult result = VK_SUCCESS;
     for (Owned &submission : waited) {
-        if (const VkResult own = submission->wait(); own != VK_SUCCESS)
+        if (const VkResult own = wait_for(*submission); own != VK_SUCCESS)
             result = own;
         else
             finish(std::move(submission));
     }
-    check(result, "vkWaitForFences");
+    check_waited(result);
+    require_device();
 }
 
 } // namespace vkattn

@@ -3,14 +3,18 @@
 #include "runtime/vulkan/context.hpp"
 
 #include <array>
+#include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace vkattn {
 
-// Command buffers of the context's own, on its queues. What the device has finished is used again. Thread safe.
+// Command buffers of the context's own, on its queues. What the device has finished is used again. Once the device is lost,
+// everything fails with VKATTN_ERROR_DEVICE_LOST. The queue's lock is the application's: nothing is locked here meanwhile.
+// Thread safe.
 class Submissions {
   public:
     enum class Lane { kCompute, kTransfer };
@@ -32,15 +36,19 @@ class Submissions {
     double run_and_time(const std::function<void(VkCommandBuffer)> &record);
     // Records and submits. sync may be NULL. Nothing is submitted on failure.
     void submit(Lane lane, Work work, const vkattn_sync *sync);
-    // Waits for what has been submitted.
+    // Waits for what has been submitted, and is done with it, also where that fails.
     void wait();
 
   private:
     class Submission;
     using Owned = std::unique_ptr<Submission>;
 
+    void require_device() const;
+    void check_device(VkResult result, const char *call);
     Owned take(Lane lane);
     Owned take_free(Lane lane);
+    void launch(Submission &submission, const vkattn_sync *sync);
+    VkResult wait_for(const Submission &submission) noexcept;
     void give_back(Owned submission);
     void finish(Owned submission);
     bool has_pending();
@@ -48,10 +56,11 @@ class Submissions {
 
     Context &context_;
     bool has_timelines_;
+    std::atomic<bool> is_lost_{false};
     std::mutex finishing_;                   // held while what was pending is waited for and finished
     std::mutex mutex_;                       // of the lists
     std::array<std::vector<Owned>, 2> free_; // by lane
-    std::vector<Owned> pending_;
+    std::list<Owned> pending_;
 };
 
 } // namespace vkattn

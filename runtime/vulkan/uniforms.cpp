@@ -6,6 +6,7 @@ namespace vkattn {
 
 void Uniforms::add_block() {
     auto block = std::make_unique<Buffer>(context_, kBlockBytes, "vkattn uniforms", VKATTN_MEMORY_UNIFORM);
+    blocks_.reserve(blocks_.size() + 1);                            // once slots of the block are free, nothing fails
     free_.reserve((blocks_.size() + 1) * kBlockBytes / kSlotBytes); // giving back never allocates
     for (uint64_t offset = 0; offset < kBlockBytes; offset += kSlotBytes) free_.push_back({block->handle(), offset});
     blocks_.push_back(std::move(block));

@@ -153,7 +153,7 @@ struct Decoder::Model {
     }
 
     vkattn::Layer read_attention(std::uint32_t layer) {
-        ModelAttention attention = read_model_attention(config.file, layer);
+        ModelAttention attention = read_model_attention(config.file, layer, options.capacity);
         attention.layer.mla_form = VKATTN_MLA_ABSORB; // a step then reads the latents, not heads made of them
         const TensorMap tensors = read_attention_weights(checkpoint, attention, layer);
         std::vector<vkattn_weight> weights;

@@ -14,11 +14,10 @@
 #define SUMS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define ROUNDED_SUMS coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define ZEROS SUMS(0.0)
-#define ROUNDED(number) MATRIX_ELEMENT(number)
+#define ROUND_MATRIX(rounded, matrix) rounded = ROUNDED_SUMS(matrix)
 #define ADD_TO_MATRIX(matrix, other) matrix += other
 #define SUBTRACT_FROM_MATRIX(matrix, other) matrix -= other
 #define MULTIPLY_MATRIX(matrix, other) matrix *= other
-#define SCALE_MATRIX(matrix, factor) matrix *= factor
 #define FOR_ELEMENTS(i, matrix) [[unroll]] for (int i = 0; i < (matrix).length(); ++i)
 const int ROWS_IN_MEMORY = gl_CooperativeMatrixLayoutRowMajor;
 const int COLUMNS_IN_MEMORY = gl_CooperativeMatrixLayoutColumnMajor;

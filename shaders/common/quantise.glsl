@@ -16,13 +16,21 @@ float round_half_away(float x) {
     return sign(x) * (abs(x) - whole >= 0.5 ? whole + 1.0 : whole);
 }
 
+const uint INFINITY_BITS = 0x7f800000u;
+
+// Orders numbers by their distance from zero, with NaN beyond infinity, which max() and comparisons may lose.
+uint magnitude_bits(float value) { return floatBitsToUint(value) & 0x7fffffffu; }
+
+// NaN in a block makes its scale NaN: every value of the block then is.
+uint scale_bits(float scale, uint largest_bits) { return largest_bits > INFINITY_BITS ? 0x7e00u : f16_bits(scale); }
+
 QuantisedBlock quantise_q8_0(float values[32]) {
-    float largest = 0.0;
-    for (uint i = 0; i < 32; ++i) largest = max(largest, abs(values[i]));
-    precise float scale = largest / 127.0;
+    uint largest = 0u;
+    for (uint i = 0; i < 32; ++i) largest = max(largest, magnitude_bits(values[i]));
+    precise float scale = uintBitsToFloat(largest) / 127.0;
     precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
     QuantisedBlock block;
-    block.scale = f16_bits(scale);
+    block.scale = scale_bits(scale, largest);
     for (uint word = 0; word < 8; ++word) {
         block.words[word] = 0u;
         for (uint i = 0; i < 4; ++i) {
@@ -42,11 +50,11 @@ uint q4_0_value(float value, float inverse) {
 QuantisedBlock quantise_q4_0(float values[32]) {
     float furthest = 0.0; // from zero, with its sign; the first of equals
     for (uint i = 0; i < 32; ++i)
-        if (abs(values[i]) > abs(furthest)) furthest = values[i];
+        if (magnitude_bits(values[i]) > magnitude_bits(furthest)) furthest = values[i];
     precise float scale = furthest / -8.0;
     precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
     QuantisedBlock block;
-    block.scale = f16_bits(scale);
+    block.scale = scale_bits(scale, magnitude_bits(furthest));
     for (uint word = 0; word < 4; ++word) {
         block.words[word] = 0u;
         for (uint i = 0; i < 4; ++i) {

@@ -9,12 +9,11 @@
 #define SUMS float[16]
 #define ROUNDED_SUMS uint[16]
 #define ZEROS SUMS(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-#define ROUNDED(number) (pack_elements(vec2(number, 0.0)) & 0xffffu)
+#define ROUND_MATRIX(rounded, matrix) FOR_ELEMENTS(element_, matrix) rounded[element_] = rounded_bits(matrix[element_])
 #define FOR_ELEMENTS(i, matrix) for (uint i = 0; i < count_of(matrix); ++i)
 #define ADD_TO_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] += other[element_]
 #define SUBTRACT_FROM_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] -= other[element_]
 #define MULTIPLY_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] *= other[element_]
-#define SCALE_MATRIX(matrix, factor) FOR_ELEMENTS(element_, matrix) matrix[element_] *= factor
 const int ROWS_IN_MEMORY = 0;
 const int COLUMNS_IN_MEMORY = 1;
 
@@ -41,7 +40,7 @@ uint elements_of(MATRIX_A matrix, uvec4 unit) { return 8; }
 uint elements_of(MATRIX_B matrix, uvec4 unit) { return 8; }
 uint elements_of(ROUNDED_SUMS matrix, uvec4 unit) { return 8; }
 uint elements_of(SUMS matrix, uvec4 unit) { return 4; }
-uint elements_of(SUMS matrix, float unit) { return 1; }
+uint elements_of(SUMS matrix, vec4 unit) { return 4; }
 
 // Where in memory an element lies, in elements. pitch: units from a row to the next, or from a column.
 uint offset_of(uint place, uint columns, uint pitch, uint elements, int layout_) {
@@ -60,7 +59,13 @@ void take(inout MATRIX_B matrix, uint i, uvec4 unit, uint at) {
     matrix[i / 2] = int(with_half(uint(matrix[i / 2]), i, half_of(unit, at)));
 }
 void take(inout SUMS matrix, uint i, uvec4 unit, uint at) { matrix[i] = uintBitsToFloat(unit[at]); }
-void take(inout SUMS matrix, uint i, float unit, uint at) { matrix[i] = unit; }
+void take(inout SUMS matrix, uint i, vec4 unit, uint at) { matrix[i] = unit[at]; }
+
+// As the poorest device: below f16's smallest normal number, 2^-14, there is 0.
+uint rounded_bits(float number) {
+    uint bits = pack_elements(vec2(number, 0.0)) & 0xffffu;
+    return (bits & EXPONENT_BITS) == 0 ? bits & 0x8000u : bits;
+}
 
 #define coopMatLoad(matrix, memory, at, pitch, layout_)                                                                \
     FOR_ELEMENTS(element_, matrix) {                                                                                   \

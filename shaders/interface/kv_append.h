@@ -17,8 +17,8 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_FREQUENCIES 6
 #define APPEND_BINDINGS 7
 
-/* cu_seqlens: rows behind a sequence's end are left out, or read as if they were its own (which costs nothing, and
- * leaves no gaps) */
+/* cu_seqlens: each packed row goes where its sequence is; or rows of every sequence are read, those behind its end as if
+ * they were its own (which costs nothing, and leaves no gaps) */
 #define PACKED_NONE 0u
 #define PACKED_SEQUENCES 1u
 #define PACKED_AND_BEYOND 2u
@@ -60,6 +60,7 @@ struct AppendPush {
     uint pool_pages;
     uint table_pages; /* pages of a sequence in the block table */
     uint beyond;      /* rows beyond a sequence's length that are copied too */
+    uint sequences;   /* of a packed source */
 };
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@ struct RopePush {
     uint pairs;     /* of a vector */
     uint offset;    /* position of the first token; past_lengths takes its place */
     uint total;     /* packed tokens */
+    uint sequences; /* that they are packed of */
 };
 
 #ifdef __cplusplus

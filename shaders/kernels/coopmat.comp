@@ -38,7 +38,8 @@ layout(local_size_x_id = 0) in;
 
 // Into registers, through the subgroup's strip, in straight code: in a loop or behind a condition, compilers move them.
 void load_query() {
-    const uint vectors = STRIP_PITCH - 1, steps = vectors * 8 / MATRIX_K;
+    const uint vectors = STRIP_PITCH - 1;
+    const uint steps = vectors * 8 < MATRIX_K ? 1 : vectors * 8 / MATRIX_K; // less: such queries are not in registers
     FOR_MATRICES(first, (QUERY_TILES + steps - 1) / steps) {
         FOR_MATRICES(turn, (SUBGROUP_ROWS * vectors + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE) {
             uint i = turn * SUBGROUP_SIZE + lane();
@@ -102,7 +103,7 @@ void score_quantised_chunk(uint chunk) {
             keys_of_step(k, step, keys);
             sum = coopMatMulAdd(query, keys, sum);
         }
-        coopMatLoad(scales, key_scales, block * KEYS_OF_TILE + key_of_tile(k), 0, ROWS_IN_MEMORY);
+        coopMatLoad(scales, key_scales, (block * KEYS_OF_TILE + key_of_tile(k)) / 4, 0, ROWS_IN_MEMORY);
         MULTIPLY_MATRIX(sum, scales);
         ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
     }
@@ -159,9 +160,9 @@ void sum_chunk(uint chunk) {
     }
 }
 
-// The same of one part of the values, whose ones stand for infinities: two factors whose product is none of the
-// numbers.
-void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
+// The same of one part of the values. Where its ones stand for infinities, any weight of them adds one.
+void sum_part_of_chunk(uint chunk, uint part) {
+    float infinity = uintBitsToFloat(part == VALUES_MINUS_INFINITY ? 0xff800000u : 0x7f800000u);
     FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(t, OUTPUT_TILES) {
         SUMS sum = ZEROS;
         FOR_MATRICES(step, KEYS_OF_CHUNK / MATRIX_K) {
@@ -171,8 +172,7 @@ void sum_part_of_chunk(uint chunk, float first_factor, float second_factor) {
             load_values(t, step, values);
             sum = coopMatMulAdd(weights, values, sum);
         }
-        SCALE_MATRIX(sum, first_factor);
-        SCALE_MATRIX(sum, second_factor);
+        if (part != VALUES_FINITE) FOR_ELEMENTS(i, sum) sum[i] = sum[i] > 0.0 ? infinity : 0.0;
         ADD_TO_MATRIX(outputs[r * OUTPUT_TILES + t], sum);
     }
 }
@@ -183,8 +183,7 @@ void sum_parts(KeyTile tile, ValueStaging staging) {
         barrier(); // the last readers of what lies there are done
         stage_values_in_turn(tile, staging, 0);
         barrier();
-        float factor = staging.part == VALUES_FINITE ? 1.0 : 3.0e38;
-        sum_part_of_chunk(staging.chunk, factor, staging.part == VALUES_MINUS_INFINITY ? -factor : factor);
+        sum_part_of_chunk(staging.chunk, staging.part);
     }
 }
 
@@ -272,9 +271,9 @@ void finish_rows(uint part) {
     sum_columns(totals);
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         uint tile_row = subgroup_row() + lane_row(r);
-        SoftmaxState state = SoftmaxState(lane_empty[r] ? LOWEST_MAXIMUM : row_references[tile_row], totals[r]);
+        SoftmaxState state = SoftmaxState(lane_empty[r] ? LOWEST_MAXIMUM : OF_ROW(row_references, tile_row), totals[r]);
         float factor = finish_state(state, tile_row, part);
-        if (owns_rows()) row_factors[tile_row] = factor;
+        if (owns_rows()) OF_ROW(row_factors, tile_row) = factor;
     }
     synchronise_rows();
     FOR_MATRICES(r, ROW_MATRICES) {

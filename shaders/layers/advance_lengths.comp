@@ -12,21 +12,17 @@ layout(local_size_x = 64) in;
 ADVANCE_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH AdvancePush
-#include "common/push.glsl"
+#define CU_SEQLENS_BINDING BINDING_ADVANCE_CU_SEQLENS
 #include "layers/packed.glsl"
 
 layout(set = 0, binding = BINDING_ADVANCE_LENGTHS, std430) buffer LengthsBuffer { int lengths[]; };
-layout(set = 0, binding = BINDING_ADVANCE_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 
 void main() {
     uint sequence = gl_GlobalInvocationID.x;
     if (sequence >= push.sequences) return;
     uint at = base_bytes(BINDING_ADVANCE_LENGTHS) / 4 + sequence;
     uint tokens = push.tokens;
-    if (HAS_CU_SEQLENS != 0u) {
-        uint element = base_bytes(BINDING_ADVANCE_CU_SEQLENS) / 4 + sequence;
-        tokens = min(tokens, packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.total).y);
-    }
+    if (HAS_CU_SEQLENS != 0u) tokens = min(tokens, packed_rows(sequence, push.total).y);
     uint length = min(uint(max(lengths[at], 0)), push.capacity);
     lengths[at] = int(length + min(tokens, push.capacity - length));
 }

@@ -6,7 +6,8 @@
 // `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With ROTATED, rows are turned by
 // the rotary embedding of their position on the way; frequencies as in layers/rope.comp.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
-// IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation
+// IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation. PACKED_SEQUENCES: total and 1 in
+// place of L and B, so that the cost follows the tokens
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -17,7 +18,7 @@ layout(local_size_x = 64) in;
 APPEND_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH AppendPush
-#include "common/push.glsl"
+#define CU_SEQLENS_BINDING BINDING_APPEND_CU_SEQLENS
 #include "common/quantise.glsl"
 #include "common/quantised.glsl"
 #include "layers/packed.glsl"
@@ -36,7 +37,6 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
     int past_lengths[];
 };
-layout(set = 0, binding = BINDING_APPEND_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 layout(set = 0, binding = BINDING_APPEND_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 layout(set = 0, binding = BINDING_APPEND_LENGTHS, std430) readonly buffer LengthsBuffer { int lengths[]; };
 layout(set = 0, binding = BINDING_APPEND_FREQUENCIES, std430) readonly buffer FrequencyBuffer {
@@ -129,13 +129,6 @@ uint page_of(uint batch, uint position) {
     return uint(block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry]);
 }
 
-// The sequence's begin in packed rows, and its tokens.
-uvec2 source_rows(uint batch) {
-    if (PACKED == PACKED_NONE) return uvec2(0, 0xffffffffu);
-    uint element = base_bytes(BINDING_APPEND_CU_SEQLENS) / 4 + batch;
-    return packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.source_total);
-}
-
 void main() {
     const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
     const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
@@ -143,19 +136,26 @@ void main() {
     uint dim = gl_GlobalInvocationID.x % items * elements;
     uint head = gl_WorkGroupID.y;
     uint batch = gl_WorkGroupID.z;
+    uvec2 source = uvec2(batch, push.first + token);
+    if (PACKED == PACKED_SEQUENCES) {
+        if (token >= push.source_total) return;
+        PackedToken packed = token_of_row(token, push.sequences, push.source_total);
+        if (!packed.exists) return;
+        source = uvec2(0, token);
+        batch = packed.sequence;
+        token = packed.token;
+    }
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
     uint position = past + token;
-    uvec2 packed = source_rows(batch);
     if (token >= push.positions || position >= push.capacity) return;
-    if (PACKED == PACKED_SEQUENCES && push.first + token >= packed.y) return;
     if (HAS_LENGTHS != 0u) {
         uint length = uint(max(lengths[base_bytes(BINDING_APPEND_LENGTHS) / 4 + batch], 0));
         if (push.first + token >= length + push.beyond) return;
     }
 
-    uvec2 source = uvec2(batch, push.first + token);
-    if (PACKED != PACKED_NONE) source = uvec2(0, min(packed.x + source.y, push.source_total - 1));
+    if (PACKED == PACKED_AND_BEYOND)
+        source = uvec2(0, min(packed_rows(batch, push.source_total).x + source.y, push.source_total - 1));
     uvec2 place = uvec2(batch, position);
     if (PAGED != PAGED_NONE) {
         uint paged = PAGED == PAGED_SOURCE ? source.y : position;

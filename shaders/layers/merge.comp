@@ -85,6 +85,7 @@ vec2 join_pair(uint dim, bool second, float own, float maximum) {
 
 void main() {
     float own = ACCUMULATES != 0u ? uintBitsToFloat(log_sum_exp_words[log_sum_exp_word()]) : 2.0 * LOWEST;
+    memoryBarrierBuffer();
     barrier(); // all have read it before one writes it
     float maximum = max(own, LOWEST);
     for (uint part = 0; part < push.parts; ++part) maximum = max(maximum, partial_log_sum_exp(part));

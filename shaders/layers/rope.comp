@@ -3,7 +3,7 @@
 // input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input
 // frequencies [D/2]: turns per position, as 64-bit fixed point (low word, high word), and the factor that lengthens or
 // shortens the rotated vector
-// grid: (tiles of L * D/2, H, B), one pair an invocation
+// grid: (tiles of L * D/2, H, B), of packed tokens (tiles of total * D/2, H, 1), one pair an invocation
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -14,7 +14,7 @@ layout(local_size_x = 64) in;
 ROPE_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH RopePush
-#include "common/push.glsl"
+#define CU_SEQLENS_BINDING BINDING_ROPE_CU_SEQLENS
 #include "layers/packed.glsl"
 #include "layers/rotation.glsl"
 
@@ -22,7 +22,6 @@ layout(set = 0, binding = BINDING_ROPE_INPUT, std430) readonly buffer InputBuffe
 layout(set = 0, binding = BINDING_ROPE_OUTPUT, std430) writeonly buffer OutputBuffer { float output_values[]; };
 layout(set = 0, binding = BINDING_ROPE_FREQUENCIES, std430) readonly buffer FrequencyBuffer { uint frequency_words[]; };
 layout(set = 0, binding = BINDING_ROPE_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
-layout(set = 0, binding = BINDING_ROPE_CU_SEQLENS, std430) readonly buffer CuSeqlensBuffer { int cu_seqlens[]; };
 
 // row: of which batch entry, and which of its rows
 uint start_of(uint strides[3], uvec2 row) {
@@ -30,16 +29,15 @@ uint start_of(uint strides[3], uvec2 row) {
 }
 
 void main() {
-    uint token = gl_GlobalInvocationID.x / push.pairs;
+    uvec2 row = uvec2(gl_WorkGroupID.z, gl_GlobalInvocationID.x / push.pairs);
     uint pair = gl_GlobalInvocationID.x % push.pairs;
-    if (token >= push.positions) return;
-    uint sequence = gl_WorkGroupID.z;
-    uvec2 row = uvec2(sequence, token);
+    if (row.y >= push.total) return;
+    uint sequence = row.x, token = row.y;
     if (HAS_CU_SEQLENS != 0u) {
-        uint element = base_bytes(BINDING_ROPE_CU_SEQLENS) / 4 + sequence;
-        uvec2 packed = packed_rows(cu_seqlens[element], cu_seqlens[element + 1], push.total);
-        if (token >= packed.y) return;
-        row = uvec2(0, packed.x + token);
+        PackedToken packed = token_of_row(row.y, push.sequences, push.total);
+        if (!packed.exists || packed.token >= push.positions) return;
+        sequence = packed.sequence;
+        token = packed.token;
     }
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_ROPE_PAST_LENGTHS) / 4 + sequence], 0));

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <span>
@@ -24,6 +25,14 @@ vkattn_attention_desc small_desc() {
     }
     return desc;
 }
+
+// What a download is written to must outlive the call.
+template <class Range>
+concept TakesDownload = requires(const vkattn::Buffer &buffer, Range &&range) {
+    buffer.download(std::forward<Range>(range));
+};
+static_assert(TakesDownload<std::vector<float> &> && TakesDownload<std::span<float>>);
+static_assert(!TakesDownload<std::vector<float>>);
 
 PFN_vkVoidFunction VKAPI_CALL nothing(VkInstance, const char *) { return nullptr; }
 
@@ -351,6 +360,28 @@ TEST_CASE_FIXTURE(DeviceTest, "bindings that are missing, repeated, unexpected o
     CHECK(said("bindings"));
     CHECK(vkattn_run(nullptr, right.data(), 4, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(said("plan"));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a plan that cannot tell of its shaders says so each time") {
+    const vkattn::Plan plan = test_device().context().attention_plan(small_desc());
+    std::uint32_t count = 0;
+    const vkattn_shader *shaders = nullptr;
+    for (int i = 0; i < 3; ++i) CHECK(vkattn_plan_shaders(plan.get(), &count, &shaders) == VKATTN_ERROR_UNSUPPORTED);
+}
+
+namespace {
+std::atomic<int> checks_told{0};
+void tell_check(const vkattn::Check &) { ++checks_told; }
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "checks are told to whatever can be called: constant objects, functions") {
+    const vkattn::Context &context = test_device().context();
+    int told = 0;
+    const auto tell = [&told](const vkattn::Check &check) { told += check.name.empty() ? 0 : 1; };
+    context.self_test_each(tell);
+    CHECK(told > 0);
+    context.self_test_each(tell_check);
+    CHECK(checks_told == told);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "recording refuses NULL") {

@@ -112,6 +112,7 @@ TEST_CASE_FIXTURE(DeviceTest, "threads that plan, compile, run and save on one c
             if (t == 4 && round == 0) context.tune(Work(40).desc());
             if (t == 5 && round == 0) context.self_test();
             if (t == 3 && context.facts().name[0] == '\0') return "no name";
+            if (t == 0 && round == 3 && context.explain(works[i].desc()).empty()) return "nothing explained";
         }
         return "";
     });
@@ -138,6 +139,31 @@ TEST_CASE_FIXTURE(DeviceTest, "threads that fail beside threads that do not") {
         }
         return "";
     });
+}
+
+// Where thread-local memory is freed before it is destroyed, threads that end one after the other break the heap.
+TEST_CASE_FIXTURE(DeviceTest,
+                  "what a thread was told stays while others ask, and threads that have asked end in peace") {
+    const vkattn::Context &context = test_device().context();
+    const Work work(32), other(64);
+    const vkattn_attention_desc desc = work.desc(), other_desc = other.desc();
+    std::vector<vkattn_option> options(VKATTN_MAX_KERNELS);
+    auto count = static_cast<std::uint32_t>(options.size());
+    REQUIRE(vkattn_explain(context.get(), &desc, &count, options.data(), sizeof options[0]) == VKATTN_SUCCESS);
+    options.resize(count);
+    const auto texts = [&] {
+        std::string all;
+        for (const vkattn_option &option : options) all += std::string(option.shape) + ", " + option.obstacle + "\n";
+        return all;
+    };
+    const std::string before = texts();
+    CHECK(before.size() > 3 * count);
+    for (int round = 0; round < 20; ++round)
+        in_threads(4, [&](std::size_t t) {
+            const std::vector<vkattn::Option> told = context.explain(t % 2 == 0 ? other_desc : desc);
+            return std::string(told.size() == count ? "" : "another number of kernels");
+        });
+    CHECK(texts() == before);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a context of its own in every thread") {

@@ -2,12 +2,15 @@
 #include "application.hpp"
 #include "counted_vulkan.hpp"
 #include "device.hpp"
+#include "limited_device.hpp"
+#include "skips.hpp"
 #include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -332,6 +335,53 @@ TEST_CASE_FIXTURE(DeviceTest, "memory that is not as described is refused by nam
     check_all_freed(allocator);
 }
 
+// A plan waits for what another thread signals later; the caller of a read or a write does so, too.
+TEST_CASE_FIXTURE(DeviceTest, "reads and writes wait for what was submitted before, mapped or not") {
+    const Application app({.timelines = true});
+    std::mt19937 random(6);
+    AttentionProblem problem;
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, 16}, random);
+    problem.key = problem.value = normal_tensor(VKATTN_TYPE_F32, {1, 2, 40, 16}, random);
+    const std::vector<double> expected = reference_attention(problem).output;
+    for (const bool maps_device_memory : {true, false}) {
+        CAPTURE(maps_device_memory);
+        Allocator allocator(app, maps_device_memory);
+        {
+            const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
+            const vkattn::Context context(info_of(app, allocator));
+            vkattn_attention_desc desc{};
+            desc.query = desc.output = problem.query.view();
+            desc.key = desc.value = problem.key.view();
+            const vkattn::Plan plan = context.attention_plan(desc);
+            vkattn::Buffer query = context.buffer(desc.query), key = context.buffer(desc.key),
+                           output = context.buffer(desc.output);
+            const std::array bindings = {vkattn::bind(VKATTN_ROLE_QUERY, query), vkattn::bind(VKATTN_ROLE_KEY, key),
+                                         vkattn::bind(VKATTN_ROLE_VALUE, key),
+                                         vkattn::bind(VKATTN_ROLE_OUTPUT, output)};
+            std::vector<float> values(problem.query.elements(), 77.0f);
+            const std::vector<float> zeros(values.size());
+            const auto is_right = [](float a, double b) { return std::fabs(a - b) < 1e-5; };
+            for (const bool writes_first : {false, true}) {
+                CAPTURE(writes_first);
+                query.write(problem.query.bytes());
+                key.write(problem.key.bytes());
+                output.write(zeros);
+                const std::uint64_t value = writes_first ? 2 : 1;
+                const vkattn_semaphore opens = gate.at(value);
+                plan.submit(bindings, vkattn::sync({&opens, 1}, {}));
+                std::jthread opener([&] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                    gate.signal(value);
+                });
+                if (writes_first) query.write(zeros); // which the plan must not see
+                output.read(values);
+                CHECK(std::ranges::equal(values, expected, is_right));
+            }
+        }
+        check_all_freed(allocator);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "an error that is no shortage keeps its VkResult") {
     const Application app;
     Allocator allocator(app);
@@ -490,6 +540,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
           "bindings: role value has a region of 144 bytes, expected at least 160");
     CHECK(refused(4, [](vkattn_binding &room) { room.bytes -= 1; }).find("role workspace has a region of ") !=
           std::string::npos);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "subgroups are asked to be full, of a given size or of the device's only one") {
+    if (test_device().facts().subgroup_size_control == 0) return skip("no full subgroups");
+    for (const char *traits : {"self_test=0,gpu_class=1", "self_test=0,gpu_class=1,subgroup_size_control=0"}) {
+        INFO(std::string(traits));
+        const LimitedDevice device(traits, counted_instance_function);
+        if (device.context().facts().min_subgroup_size != device.context().facts().max_subgroup_size) continue;
+        vulkan_calls().clear();
+        vkattn_attention_desc desc{};
+        desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F16, {1, 4, 1, 64});
+        desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F16, {1, 1, 512, 64});
+        desc.kernel = VKATTN_KERNEL_DECODE; // whose sums go through subgroups
+        device.context().attention_plan(desc);
+        CHECK(vulkan_calls().full_subgroups > 0);
+    }
 }
 
 TEST_SUITE_END();

@@ -1,12 +1,19 @@
 // Embedding: the caller's own instance, device, command buffers and descriptor pools.
 #include "application.hpp"
 #include "compare.hpp"
+#include "counted_vulkan.hpp"
 #include "device.hpp"
+#include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <mutex>
+#include <thread>
 
 using namespace vkattn_test;
 
@@ -182,6 +189,138 @@ TEST_CASE_FIXTURE(DeviceTest, "the queue is used under the caller's lock only") 
          vkattn::bind(VKATTN_ROLE_VALUE, buffer, 256), vkattn::bind(VKATTN_ROLE_OUTPUT, buffer, 384)});
     CHECK(lock.locked > before);
     CHECK(lock.depth == 0);
+}
+
+namespace {
+
+// An application's lock of the queue, which tells who comes to it.
+struct QueueLock {
+    std::mutex mutex;
+    std::atomic<int> arrivals{0};
+
+    vkattn_context_info with(vkattn_context_info info) {
+        info.lock_user = this;
+        info.lock_queue = [](void *user) {
+            auto *lock = static_cast<QueueLock *>(user);
+            ++lock->arrivals;
+            lock->mutex.lock();
+        };
+        info.unlock_queue = [](void *user) { static_cast<QueueLock *>(user)->mutex.unlock(); };
+        return info;
+    }
+};
+
+} // namespace
+
+// Makes every call but those that vkattn.h lists, while the application holds what lock_queue takes and a submission of another
+// thread waits for it.
+TEST_CASE_FIXTURE(DeviceTest, "calls that do not use the queue go on while a submission waits for the caller's lock") {
+    const Application app;
+    QueueLock lock;
+    const vkattn::Context context(lock.with(app.context_info()));
+    vkattn_attention_desc desc{};
+    for (vkattn_tensor *t : {&desc.query, &desc.key, &desc.value, &desc.output})
+        *t = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 8});
+    const vkattn::Plan plan = context.attention_plan(desc);
+    vkattn::Buffer buffer = context.buffer(1024);
+    const std::vector<float> ones(256, 1.0f);
+    buffer.write(ones);
+    vkattn_cache_info info{};
+    info.kv_heads = info.batch = 1;
+    info.head_dim = info.v_head_dim = info.capacity = 8;
+    info.key_type = info.value_type = VKATTN_TYPE_F32;
+    const vkattn::Cache cache = context.cache(info);
+
+    std::unique_lock held(lock.mutex);
+    const int before = lock.arrivals;
+    auto submission = std::async(std::launch::async, [&] { buffer.upload(ones); });
+    while (lock.arrivals == before) std::this_thread::yield();
+    auto others = std::async(std::launch::async, [&] {
+        context.wait();
+        static_cast<void>(context.facts());
+        static_cast<void>(context.save());
+        static_cast<void>(plan.requirements());
+        static_cast<void>(plan.report());
+        static_cast<void>(context.buffer(64));
+        static_cast<void>(cache.lengths());
+        static_cast<void>(cache.bytes());
+        static_cast<void>(cache.tensor(VKATTN_CACHE_KEYS));
+        static_cast<void>(cache.free_pages());
+    });
+    const bool went_on = others.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    CHECK(went_on);
+    CHECK(lock.arrivals == before + 1); // nobody else came
+    held.unlock();
+    submission.get();
+    others.get();
+    context.wait();
+}
+
+// The lists of core.h: what must not be called with the lock held. A call that uses the queue and is not listed is found here.
+TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue are those that vkattn.h lists") {
+    const Application app;
+    QueueLock lock;
+    const vkattn::Context context(lock.with(app.context_info()));
+    const auto uses = [&](auto &&call) {
+        const int before = lock.arrivals;
+        call();
+        return lock.arrivals != before;
+    };
+    vkattn_cache_info info{};
+    info.kv_heads = 1;
+    info.batch = 2;
+    info.head_dim = info.v_head_dim = info.page_len = 8;
+    info.capacity = 16;
+    info.page_count = 4;
+    info.key_type = info.value_type = VKATTN_TYPE_F32;
+    vkattn::Cache cache;
+    CHECK(uses([&] { cache = context.cache(info); }));
+    CHECK(uses([&] { cache.reserve(std::array<std::uint32_t, 2>{4, 0}); }));
+    CHECK(uses([&] { cache.share_prefix(0, 1, 4); }));
+    CHECK(uses([&] { cache.rewind(1, 0); }));
+    CHECK(uses([&] { cache.copy_sequence_to(0, cache, 1); }));
+    std::vector<float> keys(32);
+    CHECK(uses([&] { cache.read(VKATTN_CACHE_KEYS, 0, keys); }));
+    CHECK(uses([&] { static_cast<void>(context.self_test()); }));
+    vkattn_attention_desc desc{};
+    for (vkattn_tensor *t : {&desc.query, &desc.key, &desc.value, &desc.output})
+        *t = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 8});
+    CHECK(uses([&] { static_cast<void>(context.tune(desc)); }));
+    vkattn::Buffer buffer = context.buffer(1024);
+    std::vector<float> values(256, 1.0f);
+    CHECK(uses([&] { buffer.upload(values); }));
+    CHECK(uses([&] { buffer.download(values); }));
+    CHECK_FALSE(uses([&] { context.wait(); }));
+    vkattn::Plan plan;
+    CHECK_FALSE(uses([&] { plan = context.attention_plan(desc); })); // where all kernels have been tested
+    const std::array bindings = {vkattn::bind(VKATTN_ROLE_QUERY, buffer, 0), vkattn::bind(VKATTN_ROLE_KEY, buffer, 128),
+                                 vkattn::bind(VKATTN_ROLE_VALUE, buffer, 256),
+                                 vkattn::bind(VKATTN_ROLE_OUTPUT, buffer, 384)};
+    CHECK(uses([&] { plan.run(bindings); }));
+    CHECK(uses([&] { plan.submit(bindings); }));
+    context.wait();
+    CHECK_FALSE(uses([&] {
+        static_cast<void>(context.save());
+        static_cast<void>(context.facts());
+        plan = vkattn::Plan();
+        buffer = vkattn::Buffer();
+        cache = vkattn::Cache();
+    }));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what was submitted is visible to command buffers of the application that follow it") {
+    const Application app;
+    vkattn_context_info info = app.context_info();
+    info.get_instance_proc_addr = counted_instance_function;
+    const vkattn::Context context(info);
+    vkattn::Buffer buffer = context.buffer(1024);
+    const std::vector<float> ones(256, 1.0f);
+    buffer.upload(ones);
+    CHECK((VulkanCalls::last_barrier_to & VK_PIPELINE_STAGE_ALL_COMMANDS_BIT) != 0);
+    CHECK((VulkanCalls::last_barrier_to & VK_PIPELINE_STAGE_HOST_BIT) != 0);
+    constexpr VkAccessFlags kAll = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
+    CHECK((VulkanCalls::last_barrier_access & kAll) == kAll);
+    context.wait();
 }
 
 TEST_SUITE_END();

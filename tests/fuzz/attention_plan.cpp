@@ -98,11 +98,13 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
                      .integer_dot_product = true,
                      .maintenance4 = true,
                      .subgroup_size_control = data.ConsumeBool(),
+                     .full_subgroups = data.ConsumeBool(),
                      .cooperative_matrix = true,
                      .cooperative_matrix_reductions = data.ConsumeBool(),
                      .flexible_matrices = true,
                      .bfloat16_cooperative_matrix = true};
-    caps.subgroup_size_control = caps.features.subgroup_size_control;
+    caps.subgroup_size_control = caps.features.subgroup_size_control && caps.features.full_subgroups;
+    caps.rounded_shapes = data.ConsumeIntegralInRange(0u, 7u);
     caps.cooperative_matrix = data.ConsumeBool();
     caps.cooperative_matrix_reductions = caps.cooperative_matrix != 0 && data.ConsumeBool();
     caps.shader_float16 = caps.features.shader_float16;

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     using namespace vkattn::tools;
     try {
-        read_model_attention(input_file("config.json", data, size), size % 3);
+        read_model_attention(input_file("config.json", data, size), size % 3, size % 100);
     } catch (const InputError &) {
     }
     try {

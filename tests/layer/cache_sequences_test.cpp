@@ -585,6 +585,66 @@ TEST_CASE_FIXTURE(DeviceTest, "sequences are copied between pages of other lengt
     CHECK(small.free_pages() == 2);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "masks follow the capacity, also where its last page is not all in use") {
+    std::vector<LayerCase> layers = cached_layers();
+    std::mt19937 random(71);
+    for (const LayerCase &c : layers) {
+        CAPTURE(c.name);
+        const vkattn::Layer layer = make_layer(c);
+        HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 5, c.config.embed_dim}, random);
+        HostTensor padding(VKATTN_TYPE_BOOL, {2, 20}), blocks(VKATTN_TYPE_I32, {1, 1, 1, 1});
+        for (std::uint64_t i = 0; i < 40; ++i) padding.set(i, i % 20 == 1 || i % 20 > 10 ? 1.0f : 0.0f);
+        blocks.set(0, VKATTN_BLOCK_PARTIAL);
+        HostTensor outputs[2];
+        for (const bool paged : {false, true}) {
+            vkattn_cache_info info{};
+            info.layer = layer.get();
+            info.batch = 2;
+            info.capacity = 20;
+            info.key_type = info.value_type = VKATTN_TYPE_F32;
+            info.page_len = paged ? kPage : 0;
+            info.page_count = paged ? 6 : 0;
+            const vkattn::Cache cache = test_device().context().cache(info);
+            HostTensor &output = outputs[paged] = HostTensor(VKATTN_TYPE_F32, input.shape());
+            vkattn_layer_call call{};
+            call.query = input.view();
+            call.output = output.view();
+            call.cache = cache.get();
+            call.key_padding_mask = padding.view();
+            call.block_mask = blocks.view();
+            call.block_q_len = call.block_kv_len = 20; // one block of the capacity, two of its pages
+            call.mask_flags = VKATTN_MASK_CAUSAL;
+            const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
+                                     Region{VKATTN_ROLE_KEY_PADDING_MASK, &padding, Access::kRead},
+                                     Region{VKATTN_ROLE_BLOCK_MASK, &blocks, Access::kRead},
+                                     Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+            test_device().run(layer.plan(call), regions);
+        }
+        check_equal("output", outputs[1], outputs[0], 1e-10);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the workspace of a layer is told where biases keep MLA from absorbing") {
+    const LayerCase c = mla_case(VKATTN_MLA_ABSORB, 0, false);
+    vkattn_layer_config config = c.config;
+    std::mt19937 random(72);
+    Weights biased = random_weights(c, random), plain = biased;
+    std::erase_if(plain, [](const auto &weight) { return weight.first.ends_with(".bias"); });
+    for (const std::uint64_t len : {1, 512})
+        for (const float softcap : {0.0f, 5.0f}) {
+            CAPTURE(len);
+            CAPTURE(softcap);
+            config.softcap = softcap;
+            vkattn_layer_call call{};
+            call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, len, config.embed_dim});
+            call.mask_flags = VKATTN_MASK_CAUSAL;
+            std::uint64_t most = 0;
+            for (const Weights *weights : {&biased, &plain})
+                most = std::max(most, make_layer(config, *weights).plan(call).requirements().workspace_bytes);
+            CHECK(test_device().context().layer_workspace(config, call) == most);
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot take is named") {
     const std::vector<LayerCase> layers = cached_layers();
     const Batch batch(layers.front(), 2, 4);
@@ -602,7 +662,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
     check_message([&] { cache_with(12, 4); }, "page_len: 12, expected 0, or a power of two from 8 to 2^29");
     check_message([&] { cache_with(4, 4); }, "page_len: 4, expected 0");
     check_message([&] { cache_with(1u << 30, 4); }, "page_len: 1073741824, expected 0");
-    check_message([&] { cache_with(8, 0); }, "page_count: 0, expected 1 to 2^29 with page_len");
+    check_message([&] { cache_with(8, (1u << 29) + 1); }, "page_count: 536870913, expected at most 2^29");
     check_message([&] { cache_with(0, 4); }, "page_count: 4, expected 0 without page_len");
 
     const vkattn::Cache dense = cache_with(0, 0), paged = cache_with(8, 4);

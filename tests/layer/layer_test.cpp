@@ -214,6 +214,51 @@ TEST_CASE_FIXTURE(DeviceTest, "rotary embedding, both pairings") {
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: LongRoPE") {
+    const std::array<float, 4> values{1.0f, 1.25f, 7.5f, 40.0f};
+    const vkattn_rope_factors factors{{VKATTN_EXTENSION_ROPE_FACTORS, nullptr}, values.data(), values.size()};
+    for (const float attention_factor : {0.0f, 0.8f}) {
+        CAPTURE(attention_factor);
+        LayerProblem p = with_past({.num_kv_heads = 2, .rope_theta = 10000.0f}, 2, 3, 900);
+        vkattn_rope_scaling &scaling = p.config.rope_scaling;
+        scaling.kind = VKATTN_ROPE_LONGROPE;
+        scaling.factor = 32.0f;
+        scaling.original_max_position = 4096;
+        scaling.attention_factor = attention_factor;
+        scaling.next = &factors;
+        check_both(p);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "factors of LongRoPE that are missing, too few or no numbers are named") {
+    LayerProblem p = self_attention({.rope_theta = 10000.0f}, 1, 4);
+    std::array<float, 4> values{1.0f, 1.0f, 1.0f, 1.0f};
+    vkattn_rope_factors factors{{VKATTN_EXTENSION_ROPE_FACTORS, nullptr}, values.data(), values.size()};
+    vkattn_rope_scaling &scaling = p.config.rope_scaling;
+    scaling.kind = VKATTN_ROPE_LONGROPE;
+    scaling.factor = 4.0f;
+    scaling.original_max_position = 32;
+    const auto check = [&](const char *expected) {
+        CHECK_THROWS_WITH_AS(make_layer(p.config, p.weights), doctest::Contains(expected), vkattn::Error);
+    };
+    check("LONGROPE without factors");
+    scaling.next = &factors;
+    factors.count = 3;
+    check("3 factors, expected 4");
+    factors.count = 4;
+    values[2] = 0.0f;
+    check("a factor 0, expected finite numbers above 0");
+    values[2] = 1.0f;
+    factors.extension.kind = 7;
+    check("an extension of kind 7");
+    factors.extension.kind = VKATTN_EXTENSION_ROPE_FACTORS;
+    scaling.original_max_position = 1;
+    check("original_max_position 1");
+    scaling.original_max_position = 32;
+    scaling.kind = VKATTN_ROPE_LINEAR;
+    check("rope_scaling.next");
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a past is copied in front of the new keys") {
     for (const vkattn_type cache : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
         for (const std::uint64_t len : {1, 5}) {

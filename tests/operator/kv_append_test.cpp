@@ -171,4 +171,67 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
     fails(desc, "block_table: 4294967296 positions a sequence, expected at most 2^29");
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a NaN makes the scale of its quantised block NaN, and leaves the other blocks alone") {
+    std::mt19937 random(9);
+    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0})
+        for (const vkattn_type from : {VKATTN_TYPE_F32, VKATTN_TYPE_F16})
+            for (const std::uint64_t at : {0, 17, 31}) {
+                CAPTURE(type_name(type));
+                CAPTURE(at);
+                HostTensor source = normal_tensor(from, {1, 1, 2, 64}, random);
+                const float signs[] = {NAN, -NAN};
+                source.set(64 + 32 + at, signs[at % 2]); // the last of four blocks
+                source.set(64 + 32 + (at + 1) % 32, HUGE_VALF);
+                HostTensor cache(type, {1, 1, 2, 64});
+                std::ranges::fill(cache.bytes(), kGapByte);
+                vkattn_kv_append_desc desc{};
+                desc.source = source.view();
+                desc.cache = cache.view();
+                const std::vector<Region> regions = {{VKATTN_ROLE_SOURCE, &source, Access::kRead},
+                                                     {VKATTN_ROLE_CACHE, &cache, Access::kReadWrite}};
+                test_device().run(test_device().context().kv_append_plan(desc), regions);
+                for (std::uint64_t i = 0; i < 128; ++i) CHECK(std::isnan(cache.get(i)) == (i >= 96));
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "packed rows go where their sequences are, and those of none nowhere") {
+    constexpr std::uint64_t kTotal = 23, kCapacity = 9, kDim = 64;
+    const std::vector<std::int32_t> begins = {2, 2, 7, 8, 8, 19, 19}; // rows 0, 1 and 19 to 22 are of nobody
+    const std::uint64_t batch = begins.size() - 1;
+    std::mt19937 random(10);
+    for (const std::uint32_t longest : {0u, 4u})
+        for (const vkattn_type type : kCacheTypes) {
+            CAPTURE(longest);
+            CAPTURE(type_name(type));
+            HostTensor source = normal_tensor(VKATTN_TYPE_F32, {1, 2, kTotal, kDim}, random);
+            HostTensor cu_seqlens(VKATTN_TYPE_I32, {batch + 1}), past(VKATTN_TYPE_I32, {batch});
+            for (std::uint64_t b = 0; b <= batch; ++b) cu_seqlens.set(b, static_cast<float>(begins[b]));
+            for (std::uint64_t b = 0; b < batch; ++b) past.set(b, static_cast<float>(b));
+            HostTensor cache(type, {batch, 2, kCapacity, kDim});
+            std::ranges::fill(cache.bytes(), kGapByte);
+            HostTensor expected = cache;
+            for (std::uint64_t b = 0; b < batch; ++b)
+                for (std::uint64_t h = 0; h < 2; ++h)
+                    for (auto row = static_cast<std::uint64_t>(begins[b]), token = std::uint64_t{0};
+                         row < static_cast<std::uint64_t>(begins[b + 1]); ++row, ++token) {
+                        if ((longest != 0 && token >= longest) || b + token >= kCapacity) continue;
+                        const std::vector<float> values = source.floats();
+                        write_row(expected, (b * 2 + h) * kCapacity + b + token,
+                                  std::span(values).subspan((h * kTotal + row) * kDim, kDim));
+                    }
+            vkattn_kv_append_desc desc{};
+            desc.source = source.view();
+            desc.cache = cache.view();
+            desc.cu_seqlens = cu_seqlens.view();
+            desc.past_lengths = past.view();
+            desc.max_seqlen = longest;
+            const std::vector<Region> regions = {{VKATTN_ROLE_SOURCE, &source, Access::kRead},
+                                                 {VKATTN_ROLE_CACHE, &cache, Access::kReadWrite},
+                                                 {VKATTN_ROLE_CU_SEQLENS_Q, &cu_seqlens, Access::kRead},
+                                                 {VKATTN_ROLE_PAST_LENGTHS, &past, Access::kRead}};
+            test_device().run(test_device().context().kv_append_plan(desc), regions);
+            CHECK(std::ranges::equal(cache.bytes(), expected.bytes()));
+        }
+}
+
 TEST_SUITE_END();

@@ -378,6 +378,37 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
     check_every_kernel(problem);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "bottom right is each sequence's own where dense keys have lengths") {
+    for (const auto &[q_len, kv_len] : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
+        INFO("Lq ", q_len, ", Lk ", kv_len);
+        std::mt19937 random(11);
+        AttentionProblem problem =
+            plain_problem(4, static_cast<std::size_t>(q_len), static_cast<std::size_t>(kv_len), random);
+        problem.key_lengths = lengths(problem, {21, 5, 1000, 0});
+        problem.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+        for (const std::uint32_t flags : {1u * VKATTN_MASK_CAUSAL, 1u * VKATTN_MASK_WINDOW}) {
+            problem.mask_flags = flags;
+            problem.window_left = 3;
+            problem.window_right = 1;
+            problem.alibi_slopes = {};
+            check_every_kernel(problem);
+            add_alibi(problem, random);
+            check_every_kernel(problem);
+            AttentionProblem blocks = problem;
+            add_block_mask(blocks, random);
+            check_every_kernel(blocks);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a scale of 0 is 0 where that is said") {
+    std::mt19937 random(12);
+    AttentionProblem problem = plain_problem(2, 5, 45, random);
+    problem.mask_flags = VKATTN_MASK_CAUSAL | VKATTN_SCALE_AS_GIVEN;
+    problem.past_len = 20;
+    check_every_kernel(problem);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "keys behind the last query are hidden where that is asked for") {
     for (const auto &sizes : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
         const int q_len = sizes.first, kv_len = sizes.second;

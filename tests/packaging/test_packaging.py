@@ -66,6 +66,41 @@ def test_parts_that_are_left_out_are_options_of_the_project(path):
     assert parts == set(re.findall(r"option\(VKATTN_BUILD_([A-Z]+) .*\$\{vkattn_is_top_level\}\)", PROJECT))
 
 
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory):
+    """A build folder of the library alone, with an address of the project."""
+    folder = tmp_path_factory.mktemp("configured")
+    parts = [f"-DVKATTN_BUILD_{part}=OFF" for part in ("TOOLS", "TESTS", "SAMPLES")]
+    subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-DVKATTN_HOMEPAGE_URL=https://example.org/vkattn", *parts], check=True,
+                   capture_output=True)
+    return folder
+
+
+def test_an_address_that_is_given_once_is_in_what_is_packed(configured):
+    assert "\nURL: https://example.org/vkattn\nVersion: " in (configured / "vkattn.pc").read_text()
+    assert 'set(CPACK_PACKAGE_HOMEPAGE_URL "https://example.org/vkattn")' in (configured / "CPackConfig.cmake").read_text()
+
+
+def test_no_address_is_claimed_that_nobody_filled_in():
+    lines = [line for line in text("packaging/homepage").splitlines() if not line.startswith("#")]
+    assert len(lines) <= 1 and all(re.match(r"https://\S+$", line) for line in lines)
+
+
+def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
+    installed = [tmp_path / name for name in ("lib/libvkattn.a", "include/vkattn/core.h", "share/vkattn/vkattn_plot/cli.py")]
+    other = tmp_path / "include/other.h"
+    for file in (*installed, other):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    manifest = tmp_path / "install_manifest.txt"
+    manifest.write_text("\n".join(map(str, [*installed, tmp_path / "lib/gone.a"])))
+    result = cmake(ROOT / "cmake/uninstall.cmake", f"MANIFEST={manifest}")
+    assert result.returncode == 0 and "removed 3 files" in result.stdout and "gone.a" in result.stdout
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "include", "include/other.h", "install_manifest.txt", "lib", "share"]
+    assert "is not there, expected an installation" in " ".join(cmake(ROOT / "cmake/uninstall.cmake", "MANIFEST=/none").stderr.split())
+
+
 @pytest.fixture
 def port(tmp_path):
     """The port in a folder of its own, and a script that runs it with functions that say what vcpkg's were called with."""

@@ -7,14 +7,17 @@
 #include "runtime/kernels/choose.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/trials/shader_checks.hpp"
 
 #include "text_file.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <functional>
+#include <set>
 #include <sstream>
 
 using namespace vkattn_test;
@@ -111,7 +114,7 @@ std::span<const std::uint32_t> words_of(const Constants &constants) {
 void check_subgroups(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
     CHECK(c.SUBGROUP_SIZE >= caps.min_subgroup_size);
     CHECK(c.SUBGROUP_SIZE <= caps.max_subgroup_size);
-    CHECK((c.SUBGROUP_SIZE == caps.subgroup_size || caps.subgroup_size_control != 0));
+    CHECK((caps.min_subgroup_size == caps.max_subgroup_size || caps.subgroup_size_control != 0));
     CHECK(c.WORKGROUP_SIZE % c.SUBGROUP_SIZE == 0);
 }
 
@@ -195,6 +198,26 @@ std::string stretch_of(const std::string &file, const std::string &device) {
     return file.substr(begin, end - begin);
 }
 
+// What the self-test cannot judge of the shaders that a choice takes: each path by itself, with a type for Q.
+void check_judgeable(const vkattn::AttentionChoice &choice, const vkattn::AttentionProblem &problem,
+                     const vkattn::DeviceCaps &caps, std::set<std::string> &judged) {
+    const std::vector<vkattn::TestedShader> tested = vkattn::tested_shaders(caps);
+    for (const vkattn::ShaderUse &use : vkattn::shaders_of(choice.shape, problem)) {
+        INFO("shader ", use.shader);
+        const auto shader = std::ranges::find_if(
+            tested, [&](const auto &each) { return vkattn::shader_name(each, caps) == use.shader; });
+        REQUIRE(shader != tested.end());
+        CHECK(use.paths != 0);
+        constexpr vkattn::CodePaths kFloats = vkattn::kPathF32 | vkattn::kPathF16 | vkattn::kPathBf16;
+        for (vkattn::CodePaths rest = use.paths; rest != 0; rest &= rest - 1) {
+            const vkattn::CodePaths path = rest & (~rest + 1), floats = use.paths & kFloats;
+            if (!judged.insert(use.shader + ", " + vkattn::path_names(path)).second) continue;
+            const vkattn::CodePaths together = (path & kFloats) != 0 ? path : path | (floats & (~floats + 1));
+            CHECK_MESSAGE(vkattn::can_check(*shader, together, caps), vkattn::path_names(path));
+        }
+    }
+}
+
 bool rewrites() { return std::getenv("VKATTN_REWRITE_CHOICES") != nullptr; }
 
 } // namespace
@@ -236,7 +259,7 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
             const auto row =
                 std::ranges::find_if(rows, [&](const auto *each) { return vkattn_kernel_name(each->kernel) == name; });
             REQUIRE(row != rows.end());
-            const std::string reason = vkattn::why_off(**row, device.caps);
+            const std::string reason = (*row)->missing(device.caps);
             const bool left_out = reason.starts_with("built by");
             CHECK_MESSAGE((left_out || reason.empty() == supported), reason);
         }
@@ -252,6 +275,60 @@ TEST_CASE("what is chosen, and what can be insisted on, is within what the devic
     CHECK(planned > 3 * problems().size() * device_zoo().size());
 }
 
+TEST_CASE("the self-test can judge every shader and path that a plan takes, also by tuning") {
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        std::set<std::string> judged;
+        for (const Problem &problem : problems())
+            for (int kernel = VKATTN_KERNEL_AUTO; kernel < VKATTN_KERNEL_COUNT; ++kernel)
+                for (std::uint32_t staging = 0; staging <= (kernel == VKATTN_KERNEL_FLASH ? 3 : 0); ++staging) {
+                    vkattn_attention_desc desc = describe(problem);
+                    desc.kernel = static_cast<vkattn_kernel>(kernel);
+                    vkattn::AttentionProblem checked = vkattn::check_attention(desc);
+                    checked.tile = {.kernel = static_cast<std::uint32_t>(kernel), .staging = staging};
+                    INFO(problem.name, ", kernel ", kernel);
+                    try {
+                        check_judgeable(vkattn::choose_attention(checked, device.caps), checked, device.caps, judged);
+                    } catch (const vkattn::Error &error) {
+                        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+                    }
+                }
+        CHECK(judged.size() > 10);
+        for (const auto *row : vkattn::attention_kernels()) // what no problem above comes to
+            for (const vkattn::Module module : row->modules) {
+                const auto tested = vkattn::tested_shaders(device.caps);
+                const bool is_tested = std::ranges::find(tested, module, &vkattn::TestedShader::module) != tested.end();
+                const bool is_lacking = row->missing(device.caps)[0] != '\0' || !vkattn::module_is_built(module);
+                CHECK((is_tested || is_lacking || vkattn::multiplies_matrices(module)));
+            }
+    }
+}
+
+// 1 GFLOP is 10 ms of the slowest GPU that Vulkan 1.1 has, of some 100 GFLOP/s, and a submission some tenths of one.
+TEST_CASE("the whole self-test is at most 1 GFLOP in 128 checks of at most 64 dispatches, on every device") {
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        const std::vector<vkattn::ShaderCheck> checks = vkattn::wanted_checks(device.caps);
+        CHECK(checks.size() >= 30);
+        CHECK(checks.size() <= VKATTN_MAX_CHECKS);
+        double flops = 0.0;
+        for (const vkattn::ShaderCheck &check : checks) {
+            INFO("check ", vkattn::shader_name(check.shader, device.caps), ", ", vkattn::path_names(check.path));
+            const auto trial = vkattn::attention_trial(check.shader, check.paths, device.caps);
+            if (!trial.has_value()) continue; // copies and linear layers: 0.2 MFLOP at most
+            flops += vkattn::flops_of(trial->problem);
+            const vkattn::AttentionShape &shape = trial->choice.shape;
+            if (trial->choice.kernel == &vkattn::kUnfused) continue; // three dispatches
+            const std::uint32_t stretches = (trial->problem.kv_len - 1) / shape.keys_per_dispatch + 1;
+            const std::uint32_t shares = (shape.dispatches[0].groups[0] - 1) / shape.groups_per_dispatch + 1;
+            CHECK(stretches * shares <= 64);
+        }
+        MESSAGE(device.name << ": " << checks.size() << " checks, " << flops * 1e-6 << " MFLOP");
+        CHECK(flops > 1e7);
+        CHECK(flops <= 1e9);
+    }
+}
+
 TEST_CASE("so it is of every kind of GPU's shapes, however little shared memory there is") {
     constexpr std::uint32_t kLimits[] = {16 << 10, 20 << 10, 24 << 10, 32 << 10, 48 << 10}; // the first: Vulkan's least
     vkattn::DeviceCaps caps = device_zoo().front().caps;
@@ -262,6 +339,36 @@ TEST_CASE("so it is of every kind of GPU's shapes, however little shared memory 
             caps.traits.gpu_class = gpu;
             CHECK(check_choices(caps) > 3 * problems().size());
         }
+}
+
+TEST_CASE("without control of their sizes, no kernel counts on subgroups that have several") {
+    std::size_t tried = 0;
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        vkattn::DeviceCaps caps = device.caps;
+        caps.subgroup_size_control = 0;
+        caps.features.subgroup_size_control = false;
+        check_choices(caps);
+        if (!device.kernels.at("coopmat") || !has_kernels_of(device)) continue;
+        const bool one_size = caps.min_subgroup_size == caps.max_subgroup_size;
+        CHECK(vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps) == one_size);
+        caps.features.full_subgroups = false;
+        CHECK(!vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps));
+        ++tried;
+    }
+    if (tried == 0) skip("no coopmat in this build");
+}
+
+TEST_CASE("no matrices are chosen whose sums cannot be of 16 bits") {
+    for (const ZooDevice &device : device_zoo()) {
+        INFO("device ", device.name);
+        vkattn::DeviceCaps caps = device.caps;
+        caps.rounded_shapes = 0;
+        for (const Problem &problem : problems()) {
+            const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
+            CHECK(vkattn::choose_attention(checked, caps).kernel->kernel != VKATTN_KERNEL_COOPMAT);
+        }
+    }
 }
 
 TEST_CASE("choices stay what they were") {

@@ -1,5 +1,7 @@
-# The rooms of runtime/ and the arrows between them: a file includes its own room and those below it alone.
-# cmake -DRUNTIME=FOLDER -P house.cmake
+# The rooms of runtime/ and the arrows between them: a file includes its own room and those below it alone. What no file may
+# have. How the structures of include/vkattn grow.
+# cmake -DRUNTIME=FOLDER -DINCLUDE=FOLDER -P house.cmake
+cmake_minimum_required(VERSION 3.22)
 set(rooms support problem device vulkan plan kernels ops layers trials api) # from the bottom up
 set(above_layers trials) # stands beside layers
 
@@ -14,6 +16,14 @@ foreach(file IN LISTS files)
     if(height LESS 0)
         message(SEND_ERROR "runtime/${file}: in no room of ${rooms}")
     endif()
+    # on mingw the memory of a thread_local is freed before its destructor runs, and an exception through std::call_once is
+    # never forgotten
+    file(STRINGS "${RUNTIME}/${file}" lines REGEX "^[^/]*(thread_local|call_once|once_flag)")
+    foreach(line IN LISTS lines)
+        if(NOT line MATCHES "^ *thread_local (char|int|bool) ")
+            message(SEND_ERROR "runtime/${file}: ${line}, expected no std::call_once, and no thread_local with a destructor")
+        endif()
+    endforeach()
     file(STRINGS "${RUNTIME}/${file}" lines REGEX "^#include \"runtime/")
     foreach(line IN LISTS lines)
         string(REGEX REPLACE "^#include \"runtime/([a-z]+)/.*" "\\1" included "${line}")
@@ -26,3 +36,35 @@ foreach(file IN LISTS files)
         endif()
     endforeach()
 endforeach()
+
+# What the program fills in, and what the library shows, ends with next; what the library fills in has its size told.
+set(filled_in vkattn_device_facts vkattn_kernel_support vkattn_matrix_shape vkattn_check vkattn_candidate vkattn_option
+    vkattn_requirements vkattn_report vkattn_estimate_result)
+set(without_next vkattn_trait vkattn_memory) # core.h says how these grow
+file(READ "${INCLUDE}/vkattn/core.h" core)
+string(FIND "${core}" "#ifndef" end)
+string(SUBSTRING "${core}" 0 ${end} promise)
+set(count 0)
+file(GLOB headers "${INCLUDE}/vkattn/*.h")
+foreach(header IN LISTS headers)
+    file(READ "${header}" text)
+    string(REPLACE ";" "|" text "${text}")
+    string(REGEX MATCHALL "typedef struct [a-z_]+ {[^}]*}" structures "${text}")
+    foreach(structure IN LISTS structures)
+        math(EXPR count "${count} + 1")
+        string(REGEX REPLACE "typedef struct ([a-z_]+) .*" "\\1" name "${structure}")
+        if(name STREQUAL "vkattn_extension" OR name IN_LIST filled_in)
+            continue()
+        endif()
+        if(name IN_LIST without_next)
+            if(NOT promise MATCHES "${name} grows|${name} by")
+                message(SEND_ERROR "${name}: has no next, expected core.h to say how it grows")
+            endif()
+        elseif(NOT structure MATCHES "const void [*]next[|][^|]*}$")
+            message(SEND_ERROR "${name}: expected next as its last member")
+        endif()
+    endforeach()
+endforeach()
+if(count LESS 30)
+    message(FATAL_ERROR "${INCLUDE}: ${count} structures, expected those of vkattn.h")
+endif()

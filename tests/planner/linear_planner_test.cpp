@@ -15,7 +15,7 @@ vkattn::DeviceCaps any_device(Random &random) {
     vkattn::DeviceCaps caps{};
     caps.features.shader_float16 = true;
     caps.shader_float16 = 1;
-    caps.subgroup_size = random.any({4u, 8u, 16u, 32u, 64u});
+    caps.min_subgroup_size = caps.max_subgroup_size = caps.subgroup_size = random.any({4u, 8u, 16u, 32u, 64u});
     caps.max_workgroup_invocations = random.any({128u, 256u, 1024u});
     caps.max_shared_memory_bytes = random.any({16384u, 32768u, 65536u});
     for (std::uint32_t &count : caps.max_workgroup_count) count = random.any({128u, 65535u});
@@ -27,6 +27,8 @@ vkattn::DeviceCaps any_device(Random &random) {
     caps.max_storage_buffers_per_stage = 64;
     caps.cooperative_matrix = 1;
     caps.features.cooperative_matrix = caps.features.vulkan_memory_model = true;
+    caps.features.full_subgroups = true;
+    caps.rounded_shapes = 0b111;
     caps.subgroup_features = 0xff;
     caps.matrix_shape_count = random.any({0u, 1u, 2u, 3u});
     for (std::uint32_t i = 0; i < caps.matrix_shape_count; ++i)

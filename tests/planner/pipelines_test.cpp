@@ -1,5 +1,6 @@
 // When a pipeline is compiled, and when one that is there serves.
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/attention.h"
 
@@ -22,6 +23,16 @@ vkattn_context_info test_context() {
     info.message_callback = [](void *, vkattn_severity, const char *message) { FAIL_CHECK(std::string(message)); };
     info.enable_validation = validation != nullptr && *validation == '1' ? 1 : 0;
     return info;
+}
+
+// The SPIR-V specification's numbers.
+enum : std::uint32_t { kOpCapability = 17, kFloat16 = 9, kBfloat16 = 5116 };
+
+bool declares(Module module, std::uint32_t capability) {
+    const std::span<const std::uint32_t> code = module_code(module);
+    for (std::size_t at = 5; at < code.size() && (code[at] & 0xffffu) == kOpCapability; at += code[at] >> 16)
+        if (code[at + 1] == capability) return true;
+    return false;
 }
 
 // One query over grouped f16 keys: a step of decoding.
@@ -56,6 +67,18 @@ TEST_CASE("a growing context compiles nothing new") {
         plan_decode(context, kv_len - 249);
         plan_decode(context, kv_len);
         CHECK(context.pipelines().count() == compiled);
+    }
+}
+
+TEST_CASE("16-bit floats are declared by those modules alone that are chosen where they are enabled") {
+    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i) {
+        const auto module = static_cast<Module>(i);
+        INFO("module ", std::string(module_name(module)));
+        const bool of_f16 =
+            module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kLinearCoopmat;
+        const bool of_bf16 = module == Module::kCoopmatBf16 || module == Module::kLinearCoopmatBf16;
+        CHECK((of_f16 || !declares(module, kFloat16)));
+        CHECK((of_bf16 || !declares(module, kBfloat16)));
     }
 }
 
@@ -99,6 +122,23 @@ TEST_CASE("the specialisation constants of a module are those that its code name
     CHECK(reads(Index::V_HEAD_DIM));
     CHECK(reads(Index::WORKGROUP_SIZE));
     CHECK(specialisation_ids(module_code(Module::kAdvanceLengths)) == std::vector<std::uint32_t>{0});
+}
+
+TEST_CASE("a packed append has invocations for its rows, whatever the number of sequences") {
+    Context context(test_context());
+    const auto invocations = [&](std::uint64_t sequences) {
+        vkattn_kv_append_desc desc{};
+        desc.source = contiguous(VKATTN_TYPE_F32, {1, 2, 4096, 64});
+        desc.cache = contiguous(VKATTN_TYPE_F16, {sequences, 2, 16, 64});
+        desc.cu_seqlens = contiguous(VKATTN_TYPE_I32, {sequences + 1});
+        desc.past_lengths = contiguous(VKATTN_TYPE_I32, {sequences});
+        PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
+        plan_kv_append(builder, desc);
+        const Grid groups = builder.build()->steps().at(0).groups;
+        return std::uint64_t{groups[0]} * groups[1] * groups[2] * 64;
+    };
+    CHECK(invocations(1024) == 2 * 4096 * 16); // four elements each
+    CHECK(invocations(1) == invocations(1024));
 }
 
 TEST_SUITE_END();

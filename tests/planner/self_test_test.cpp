@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 using namespace vkattn_test;
@@ -72,6 +73,12 @@ bool skips_corruption() {
     return !can_corrupt();
 }
 
+// "self-test: decode, f16: wrong numbers"
+bool names_failure(const std::string &reason) {
+    const std::size_t begin = reason.find("self-test: ");
+    return begin != std::string::npos && reason.find(": wrong numbers", begin) != std::string::npos;
+}
+
 void check_takes_over(const Case &c) {
     INFO(kernel_text(c.kernel));
     const Asked asked(c);
@@ -92,8 +99,8 @@ void check_takes_over(const Case &c) {
     const Comparison comparison = compare_on(device, asked);
     CHECK_MESSAGE(comparison.passed, comparison.report);
     const vkattn_device_facts facts = device.context().facts();
-    CHECK(support_of(facts, c.kernel)->supported == 0);
-    CHECK(std::string(support_of(facts, c.kernel)->reason).find("self-test: wrong numbers") == 0);
+    CHECK(support_of(facts, c.kernel)->supported == 1); // nobody has asked for f32
+    CHECK(names_failure(support_of(facts, c.kernel)->reason));
     vkattn_attention_desc insisted = asked.desc;
     insisted.kernel = c.kernel;
     try {
@@ -101,7 +108,7 @@ void check_takes_over(const Case &c) {
         FAIL("accepted");
     } catch (const vkattn::Error &error) {
         CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
-        CHECK(std::string(error.what()).find("self-test: wrong numbers") != std::string::npos);
+        CHECK(names_failure(error.what()));
     }
 }
 
@@ -112,8 +119,12 @@ TEST_SUITE_BEGIN("self_test");
 TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     const LimitedDevice device("matrix_units=1");
     const std::vector<vkattn::Check> checks = device.context().self_test();
-    CHECK(checks.size() >= 2 * 3);
-    for (const std::string name : {"unfused, one query", "linear, one row", "linear, many rows"})
+    CHECK(checks.size() >= 30);
+    CHECK(checks.size() <= VKATTN_MAX_CHECKS);
+    for (const std::string name :
+         {"flash, f32", "flash, q8_0", "flash, large heads", "flash, pages", "flash, keys in parts", "decode, q8_0",
+          "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
+          "kv_append, q8_0"})
         CHECK(
             std::any_of(checks.begin(), checks.end(), [&](const vkattn::Check &check) { return check.name == name; }));
     for (const vkattn::Check &check : checks) CHECK_MESSAGE(check.passed, check.name << ": " << check.reason);
@@ -152,9 +163,10 @@ TEST_CASE_FIXTURE(DeviceTest, "a layer's workspace is told without a test of its
     vkattn_layer_call call{};
     call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 40, 64});
     CHECK(device.context().layer_workspace(config, call) > 0);
-    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 1); // nobody has found out
+    const auto reason = [&] { return std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason); };
+    CHECK(reason() == ""); // nobody has found out
     CHECK(chosen(device.context(), Asked(kCases[0]).desc) != VKATTN_KERNEL_FLASH);
-    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->supported == 0);
+    CHECK(names_failure(reason()));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is off, and the next one takes over") {
@@ -170,7 +182,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
         return;
     }
     CHECK(chosen(alone.context(), asked.desc) == VKATTN_KERNEL_FLASH); // the only shape was that one
-    CHECK(std::string(support_of(alone.context().facts(), c.kernel)->reason).find("self-test: wrong numbers") == 0);
+    CHECK(names_failure(support_of(alone.context().facts(), c.kernel)->reason));
     CHECK(compare_on(alone, asked).passed);
 
     const std::string two_shapes = ",matrix_m=16,matrix_n=16,matrix_k=16";
@@ -198,11 +210,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     CHECK_MESSAGE(comparison.passed, comparison.report);
     const vkattn_device_facts facts = device.context().facts();
     CHECK(support_of(facts, c.kernel)->supported == 1);
-    CHECK(std::string(support_of(facts, c.kernel)->reason)
-              .find("self-test: coopmat, many queries, 16x16x16 f16: wrong numbers") == 0);
+    CHECK(std::string(support_of(facts, c.kernel)->reason).find("self-test: coopmat, 16x16x16, f16: wrong numbers") ==
+          0);
 
     for (const vkattn::Check &check : device.context().self_test())
-        CHECK((check.passed == 0) == (std::string(check.name) == "coopmat, 16x16x16 f16"));
+        CHECK((check.passed == 0) == std::string(check.name).starts_with("coopmat, 16x16x16, "));
 
     ContextRequest request((common + "1" + two_shapes).c_str());
     const std::vector<std::uint8_t> saved = device.context().save();
@@ -238,7 +250,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
     if (skips_corruption()) return;
-    const CorruptedDevice corrupted({.linear_addresses = true});
+    const CorruptedDevice corrupted({.shaders = "linear_addresses"});
     const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0",
                                corrupted.get_instance_proc_addr());
     vkattn_linear_desc desc{};
@@ -257,27 +269,194 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
     for (const vkattn::Check &check : device.context().self_test()) {
         const std::string name = check.name;
         if (name.find("linear") != 0) continue;
-        const bool addressed = name.find("through addresses") != std::string::npos;
+        const bool addressed = name.find("linear_addresses") == 0;
         CHECK_MESSAGE((check.passed == 0) == addressed, name << ": " << check.reason);
         ++(addressed ? failed : passed);
     }
-    CHECK(failed == 2);
-    CHECK(passed == 2);
+    CHECK(failed == 3); // f32, f16 and bf16
+    CHECK(passed == 6);
     CHECK(!reads_addresses());
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
     if (skips_corruption()) return;
-    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_UNFUSED});
+    const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_UNFUSED, .shaders = "linear"});
     const LimitedDevice device("self_test=0", corrupted.get_instance_proc_addr());
     std::size_t failed = 0;
     for (const vkattn::Check &check : device.context().self_test()) {
         if (check.passed) continue;
+        if (std::string(check.name).starts_with("linear, ")) continue;
         ++failed;
-        CHECK(std::string(check.name).find("unfused") == 0);
+        CHECK(std::string(check.name) == "masked_softmax, f32");
         CHECK(std::string(check.reason).find("wrong numbers") == 0);
     }
-    CHECK(failed == 2);
+    CHECK(failed == 1);
+    CHECK(support_of(device.context().facts(), VKATTN_KERNEL_UNFUSED)->supported == 0);
+}
+
+namespace {
+
+constexpr const char *kPlain = "matrix_units=0,scalar_address_loads=0,parallel_workgroups=64,gpu_class=0,self_test=";
+
+// A problem of some types, of one query over keys that are split.
+AttentionProblem decode_of(vkattn_type query, vkattn_type stored) {
+    std::mt19937 random(112);
+    AttentionProblem problem;
+    problem.query = normal_tensor(query, {1, 4, 1, 64}, random);
+    problem.key = normal_tensor(stored, {1, 2, 2000, 64}, random);
+    problem.value = normal_tensor(stored, {1, 2, 2000, 64}, random);
+    return problem;
+}
+
+struct Planned {
+    vkattn_kernel kernel;
+    bool is_right;
+};
+
+// What the device makes of it.
+Planned plan_and_run(const LimitedDevice &device, const AttentionProblem &problem) {
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 1, 64});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const Comparison comparison =
+        compare("output", results.output.shape(), reference_attention(problem).output,
+                device.run(problem, desc, results.output), nmse_bound({problem.query.type(), problem.key.type()}));
+    return {chosen(device.context(), desc), comparison.passed};
+}
+
+std::string with_self_test(int tests) { return kPlain + std::to_string(tests); }
+
+struct OneShader {
+    Corruption corruption;
+    vkattn_type query, stored;             // of the problem that it spoils
+    vkattn_type other_query, other_stored; // of one that it does not, by the same kernel
+    vkattn_kernel taken;                   // for the first
+    const char *reason;                    // what decode's facts say
+};
+
+constexpr OneShader kOneShader[] = {
+    {{.shaders = "decode", .key_type = VKATTN_TYPE_F32},
+     VKATTN_TYPE_F32,
+     VKATTN_TYPE_F32,
+     VKATTN_TYPE_F16,
+     VKATTN_TYPE_Q8_0,
+     VKATTN_KERNEL_FLASH,
+     "self-test: decode, f32: wrong numbers"},
+    {{.shaders = "decode", .key_type = VKATTN_TYPE_Q8_0},
+     VKATTN_TYPE_F16,
+     VKATTN_TYPE_Q8_0,
+     VKATTN_TYPE_F32,
+     VKATTN_TYPE_F32,
+     VKATTN_KERNEL_FLASH,
+     "self-test: decode, q8_0: wrong numbers"},
+    {{.shaders = "decode_halves"},
+     VKATTN_TYPE_F16,
+     VKATTN_TYPE_F16,
+     VKATTN_TYPE_F32,
+     VKATTN_TYPE_F32,
+     VKATTN_KERNEL_DECODE,
+     "self-test: decode_halves, f16: wrong numbers"},
+};
+
+void check_one_shader(const OneShader &c) {
+    INFO(c.reason);
+    const AttentionProblem spoilt = decode_of(c.query, c.stored), other = decode_of(c.other_query, c.other_stored);
+    const CorruptedDevice corrupted(c.corruption);
+    const LimitedDevice credulous(with_self_test(0).c_str(), corrupted.get_instance_proc_addr());
+    CHECK(!plan_and_run(credulous, spoilt).is_right); // or nothing was spoilt
+    const LimitedDevice device(with_self_test(1).c_str(), corrupted.get_instance_proc_addr());
+    const Planned instead = plan_and_run(device, spoilt);
+    CHECK(instead.is_right);
+    CHECK(kernel_text(instead.kernel) == kernel_text(c.taken));
+    const Planned untouched = plan_and_run(device, other);
+    CHECK(untouched.is_right);
+    CHECK(untouched.kernel == VKATTN_KERNEL_DECODE);
+    const vkattn_device_facts facts = device.context().facts();
+    CHECK_MESSAGE(std::string(support_of(facts, VKATTN_KERNEL_DECODE)->reason).starts_with(c.reason),
+                  support_of(facts, VKATTN_KERNEL_DECODE)->reason);
+    CHECK(std::string(support_of(facts, VKATTN_KERNEL_FLASH)->reason) == "");
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "each shader is judged by itself, for each storage type by itself") {
+    if (skips_corruption()) return;
+    for (const OneShader &c : kOneShader) check_one_shader(c);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a merge that is wrong puts off what is split, and not the shader before it") {
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted({.shaders = "merge_parts"});
+    const LimitedDevice device(with_self_test(1).c_str(), corrupted.get_instance_proc_addr());
+    const Planned instead = plan_and_run(device, decode_of(VKATTN_TYPE_F32, VKATTN_TYPE_F32));
+    CHECK(instead.is_right);
+    CHECK(instead.kernel == VKATTN_KERNEL_FLASH);
+    const vkattn_device_facts facts = device.context().facts();
+    const std::string reason = support_of(facts, VKATTN_KERNEL_DECODE)->reason;
+    CHECK_MESSAGE(reason.starts_with("self-test: merge_parts, keys in parts: wrong numbers"), reason);
+    CHECK(support_of(facts, VKATTN_KERNEL_DECODE)->supported == 0);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "where pages alone are wrong, dense keys stay with the shader") {
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted({.shaders = "decode_halves", .pages = true});
+    const LimitedDevice device(with_self_test(1).c_str(), corrupted.get_instance_proc_addr());
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F16, {1, 4, 1, 64});
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F16, {128, 2, 16, 64});
+    desc.block_table = vkattn::tensor(VKATTN_TYPE_I32, {1, 128});
+    desc.key_lengths = vkattn::tensor(VKATTN_TYPE_I32, {1});
+    const auto reason = [&] { return std::string(support_of(device.context().facts(), VKATTN_KERNEL_DECODE)->reason); };
+    const AttentionProblem dense = decode_of(VKATTN_TYPE_F16, VKATTN_TYPE_F16);
+    CHECK(plan_and_run(device, dense).kernel == VKATTN_KERNEL_DECODE);
+    CHECK(reason() == "");
+    CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_DECODE); // by its other shader
+    CHECK_MESSAGE(reason().starts_with("self-test: decode_halves, pages: wrong numbers"), reason());
+    for (const vkattn::Check &check : device.context().self_test())
+        CHECK_MESSAGE((check.passed == 0) == (std::string(check.name) == "decode_halves, pages"),
+                      check.name << ": " << check.reason);
+    CHECK(plan_and_run(device, dense).is_right);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "of unfused, of copies and of linear layers the shader that is wrong is named") {
+    if (skips_corruption()) return;
+    constexpr const char *kShaders[] = {"qk_scores", "kv_append", "linear_vector"};
+    const CorruptedDevice corrupted({.shaders = "qk_scores kv_append linear_vector"});
+    const LimitedDevice device(with_self_test(0).c_str(), corrupted.get_instance_proc_addr());
+    std::map<std::string, std::size_t> failed;
+    for (const vkattn::Check &check : device.context().self_test()) {
+        const std::string name = check.name;
+        if (check.passed == 0) ++failed[name.substr(0, name.find(','))];
+    }
+    CHECK(failed.size() == std::size(kShaders));
+    for (const char *shader : kShaders) CHECK_MESSAGE(failed[shader] >= 3, std::string(shader));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the next start does without") {
+    if (skips_corruption()) return;
+    const AttentionProblem problem = decode_of(VKATTN_TYPE_F32, VKATTN_TYPE_F32);
+    const CorruptedDevice deadly({.shaders = "decode", .loses_device = true});
+    std::vector<std::uint8_t> saved;
+    {
+        const LimitedDevice device(with_self_test(1).c_str(), deadly.get_instance_proc_addr());
+        try {
+            plan_and_run(device, problem);
+            FAIL("accepted");
+        } catch (const vkattn::Error &error) {
+            CHECK(error.result() == VKATTN_ERROR_DEVICE_LOST);
+        }
+        saved = device.context().save();
+    }
+    ContextRequest request(with_self_test(1).c_str());
+    request.info.saved_data = saved.data();
+    request.info.saved_bytes = saved.size();
+    const vkattn::Context next(request.info);
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 1, 64});
+    CHECK(chosen(next, describe(problem, results, VKATTN_KERNEL_AUTO)) == VKATTN_KERNEL_FLASH);
+    const vkattn_device_facts facts = next.facts();
+    const std::string reason = support_of(facts, VKATTN_KERNEL_DECODE)->reason;
+    CHECK_MESSAGE(reason == "self-test: decode, f32, keys in parts: the device was lost", reason);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {

@@ -13,7 +13,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,7 +30,11 @@ struct State {
     std::optional<Corruption> corruption;
     vkattn::Functions vulkan; // the global functions alone
     PFN_vkGetDeviceProcAddr device_function = nullptr;
+    PFN_vkCmdBindPipeline bind_pipeline = nullptr; // of the device that asked last
+    PFN_vkQueueSubmit queue_submit = nullptr;
     std::map<std::pair<VkDevice, VkShaderModule>, Module> modules;
+    std::set<VkPipeline> deadly; // they lose the device
+    bool is_lost = false;
 };
 
 State &state() {
@@ -93,11 +99,33 @@ bool is_of_shape(const vkattn_matrix_shape &shape, Constants &constants) {
            (constants["MATRIX_M"] == shape.m && constants["MATRIX_N"] == shape.n && constants["MATRIX_K"] == shape.k);
 }
 
-// A softcap of 0 makes all scores alike; ReLU drops what is negative.
-void corrupt(const Corruption &corruption, Module module, Constants &constants) {
-    if (is_of_kernel(corruption.kernel, module, constants) && is_of_shape(corruption.shape, constants))
+// A type that takes no more room.
+std::uint32_t other_format(std::uint32_t format) {
+    return format == VKATTN_TYPE_F16 ? std::uint32_t{VKATTN_TYPE_BF16} : std::uint32_t{VKATTN_TYPE_F16};
+}
+
+// A softcap of 0 makes all scores alike; ReLU drops what is negative; the others read or write another type.
+void corrupt(Module module, Constants &constants) {
+    if (module >= Module::kLinear && module <= Module::kLinearCoopmatBf16)
+        constants["ACTIVATION"] = ACTIVATION_RELU;
+    else if (module == Module::kKvAppend)
+        constants["CACHE_FORMAT"] = other_format(constants["CACHE_FORMAT"]);
+    else if (module == Module::kQkScores)
+        constants["KEY_FORMAT"] = other_format(constants["KEY_FORMAT"]);
+    else if (module == Module::kMergeParts || module == Module::kWeightedValues)
+        constants["OUTPUT_FORMAT"] = other_format(constants["OUTPUT_FORMAT"]);
+    else
         constants["FEATURES"] |= FEATURE_SOFTCAP;
-    if (corruption.linear_addresses && module == Module::kLinearAddresses) constants["ACTIVATION"] = ACTIVATION_RELU;
+}
+
+bool is_meant(const Corruption &corruption, Module module, Constants &constants) {
+    if (is_of_kernel(corruption.kernel, module, constants)) return is_of_shape(corruption.shape, constants);
+    const std::string name = " " + std::string(vkattn::module_name(module)) + " ";
+    if ((" " + std::string(corruption.shaders) + " ").find(name) == std::string::npos) return false;
+    if (corruption.key_type != VKATTN_TYPE_NONE &&
+        constants["KEY_FORMAT"] != static_cast<std::uint32_t>(corruption.key_type))
+        return false;
+    return !corruption.pages || constants["PAGE_SIZE"] != 0;
 }
 
 template <class Function>
@@ -142,18 +170,55 @@ VKAPI_ATTR VkResult VKAPI_CALL create_compute_pipelines(VkDevice device, VkPipel
     if (count != 1 || !corruption.has_value() || !module.has_value() || vkattn::module_constants(*module).empty())
         return create(device, cache, count, infos, allocator, made);
     Constants constants(*module, *infos->stage.pSpecializationInfo);
-    corrupt(*corruption, *module, constants);
+    const bool meant = is_meant(*corruption, *module, constants);
+    if (meant && !corruption->loses_device) corrupt(*module, constants);
     const VkSpecializationInfo specialisation = constants.info();
     VkComputePipelineCreateInfo info = *infos;
     info.stage.pSpecializationInfo = &specialisation;
-    return create(device, cache, 1, &info, allocator, made);
+    const VkResult result = create(device, cache, 1, &info, allocator, made);
+    if (meant && corruption->loses_device && result == VK_SUCCESS) {
+        const std::lock_guard lock(state().mutex);
+        state().deadly.insert(*made);
+    }
+    return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipelineBindPoint point, VkPipeline pipeline) {
+    PFN_vkCmdBindPipeline bind = nullptr;
+    {
+        const std::lock_guard lock(state().mutex);
+        if (state().deadly.contains(pipeline)) state().is_lost = true; // once it is submitted
+        bind = state().bind_pipeline;
+    }
+    bind(commands, point, pipeline);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo *submits,
+                                            VkFence fence) {
+    PFN_vkQueueSubmit submit = nullptr;
+    {
+        const std::lock_guard lock(state().mutex);
+        if (state().is_lost) return VK_ERROR_DEVICE_LOST;
+        submit = state().queue_submit;
+    }
+    return submit(queue, count, submits, fence);
 }
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name) {
     const std::string_view wanted = name;
     if (wanted == "vkCreateShaderModule") return reinterpret_cast<PFN_vkVoidFunction>(&create_shader_module);
     if (wanted == "vkCreateComputePipelines") return reinterpret_cast<PFN_vkVoidFunction>(&create_compute_pipelines);
-    return state().device_function(device, name);
+    const PFN_vkVoidFunction real = state().device_function(device, name);
+    const std::lock_guard lock(state().mutex);
+    if (real != nullptr && wanted == "vkCmdBindPipeline") {
+        state().bind_pipeline = reinterpret_cast<PFN_vkCmdBindPipeline>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&bind_pipeline);
+    }
+    if (real != nullptr && wanted == "vkQueueSubmit") {
+        state().queue_submit = reinterpret_cast<PFN_vkQueueSubmit>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&queue_submit);
+    }
+    return real;
 }
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance, const char *name) {
@@ -172,11 +237,14 @@ CorruptedDevice::CorruptedDevice(const Corruption &corruption) {
     if (state().vulkan.vkGetInstanceProcAddr == nullptr) state().vulkan = vkattn::load_global_functions(nullptr);
     const std::lock_guard lock(state().mutex);
     state().corruption = corruption;
+    state().deadly.clear();
+    state().is_lost = false;
 }
 
 CorruptedDevice::~CorruptedDevice() {
     const std::lock_guard lock(state().mutex);
     state().corruption.reset();
+    state().is_lost = false;
 }
 
 PFN_vkGetInstanceProcAddr CorruptedDevice::get_instance_proc_addr() const { return instance_function; }

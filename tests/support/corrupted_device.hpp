@@ -1,5 +1,5 @@
 // Devices whose pipelines compute something else than their shaders say, to try what notices it: between the library and
-// Vulkan, chosen pipelines get another specialisation constant. They stay within their tensors.
+// Vulkan, chosen pipelines get another specialisation constant. Or devices that are lost when such a pipeline runs. They stay within their tensors.
 #pragma once
 
 #include <vkattn/vkattn.h>
@@ -10,7 +10,10 @@ namespace vkattn_test {
 struct Corruption {
     vkattn_kernel kernel = VKATTN_KERNEL_AUTO; // of attention by this kernel; AUTO: of none. Both decodes share theirs
     vkattn_matrix_shape shape{};               // of that only those with matrices of this shape; m 0: of any
-    bool linear_addresses = false;             // of linear layers that read through device addresses
+    const char *shaders = "";                  // of these modules, whatever their kernel: "linear qk_scores"
+    vkattn_type key_type = VKATTN_TYPE_NONE;   // of these modules those whose K is of this type; NONE: of any
+    bool pages = false;                        // of these modules those alone that read pages
+    bool loses_device = false; // they compute what they should, but whoever submits them loses the device
 };
 
 // Whether pipelines can be told apart: a shared library hides its shaders.

@@ -11,6 +11,9 @@ PFN_vkCreateCommandPool next_create_pool = nullptr;
 PFN_vkDestroyCommandPool next_destroy_pool = nullptr;
 PFN_vkCreateBuffer next_create_buffer = nullptr;
 PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
+PFN_vkCmdPipelineBarrier next_barrier = nullptr;
+PFN_vkGetPipelineCacheData next_cache_data = nullptr;
+PFN_vkCreateComputePipelines next_create_pipelines = nullptr;
 PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
 PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
 PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
@@ -41,6 +44,33 @@ VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCrea
 VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks *host) {
     if (buffer != VK_NULL_HANDLE) ++vulkan_calls().fewer_buffers;
     next_destroy_buffer(device, buffer, host);
+}
+
+VKAPI_ATTR void VKAPI_CALL barrier(VkCommandBuffer commands, VkPipelineStageFlags from, VkPipelineStageFlags to,
+                                   VkDependencyFlags flags, std::uint32_t count, const VkMemoryBarrier *memory,
+                                   std::uint32_t buffer_count, const VkBufferMemoryBarrier *buffers,
+                                   std::uint32_t image_count, const VkImageMemoryBarrier *images) {
+    VulkanCalls::last_barrier_to = to;
+    VulkanCalls::last_barrier_access = count > 0 ? memory->dstAccessMask : 0;
+    next_barrier(commands, from, to, flags, count, memory, buffer_count, buffers, image_count, images);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL cache_data(VkDevice device, VkPipelineCache cache, std::size_t *bytes, void *data) {
+    const bool padded = vulkan_calls().padded_caches > 0;
+    if (padded) --vulkan_calls().padded_caches;
+    std::size_t own = padded && data != nullptr ? *bytes - VulkanCalls::kCachePadding : *bytes;
+    const VkResult result = next_cache_data(device, cache, &own, data);
+    *bytes = padded ? own + VulkanCalls::kCachePadding : own;
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
+                                                const VkComputePipelineCreateInfo *infos,
+                                                const VkAllocationCallbacks *host, VkPipeline *pipelines) {
+    for (std::uint32_t i = 0; i < count; ++i)
+        if ((infos[i].stage.flags & VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT) != 0)
+            ++vulkan_calls().full_subgroups;
+    return next_create_pipelines(device, cache, count, infos, host, pipelines);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
@@ -81,6 +111,9 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkDestroyCommandPool") return counted(real, next_destroy_pool, &destroy_pool);
     if (name == "vkCreateBuffer") return counted(real, next_create_buffer, &create_buffer);
     if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
+    if (name == "vkCmdPipelineBarrier") return counted(real, next_barrier, &barrier);
+    if (name == "vkGetPipelineCacheData") return counted(real, next_cache_data, &cache_data);
+    if (name == "vkCreateComputePipelines") return counted(real, next_create_pipelines, &create_pipelines);
     if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
     if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
     if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
@@ -94,7 +127,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const 
 } // namespace
 
 void VulkanCalls::clear() {
-    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = 0;
+    allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = full_subgroups = 0;
     names.clear();
     labels.clear();
 }

@@ -11,15 +11,21 @@
 namespace vkattn_test {
 
 struct VulkanCalls {
-    std::atomic<int> allocations{0};   // vkAllocateMemory
-    std::atomic<int> command_pools{0}; // vkCreateCommandPool
-    std::atomic<int> fewer_pools{0};   // vkDestroyCommandPool
-    std::atomic<int> buffers{0};       // vkCreateBuffer
-    std::atomic<int> fewer_buffers{0}; // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::atomic<int> allocations{0};    // vkAllocateMemory
+    std::atomic<int> command_pools{0};  // vkCreateCommandPool
+    std::atomic<int> fewer_pools{0};    // vkDestroyCommandPool
+    std::atomic<int> buffers{0};        // vkCreateBuffer
+    std::atomic<int> fewer_buffers{0};  // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::atomic<int> full_subgroups{0}; // vkCreateComputePipelines with REQUIRE_FULL_SUBGROUPS
     std::mutex mutex;
     std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
     std::vector<std::string> labels; // vkCmdBeginDebugUtilsLabelEXT
     std::atomic<int> open_labels{0}; // those that have not ended
+    // vkCmdPipelineBarrier's global one, of the thread's last such call
+    static inline thread_local VkPipelineStageFlags last_barrier_to = 0;
+    static inline thread_local VkAccessFlags last_barrier_access = 0;
+    std::atomic<int> padded_caches{0}; // so many calls of vkGetPipelineCacheData give kCachePadding bytes more
+    static constexpr std::size_t kCachePadding = 64;
 
     void clear();
 };

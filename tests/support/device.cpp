@@ -2,6 +2,7 @@
 
 #include "compare.hpp"
 #include "device_traits.hpp"
+#include "guarded_vulkan.hpp"
 #include "skips.hpp"
 
 #include <doctest/doctest.h>
@@ -15,10 +16,18 @@
 namespace vkattn_test {
 namespace {
 
+// Bytes behind a region, which nobody may write. None before guard pages, where the region ends with its memory.
+std::uint64_t guard_bytes() { return guards_pages() ? 0 : 64; }
+
 // A multiple of 16 and of nothing larger: the library must bear it on devices whose own alignment is larger.
 // Not a multiple of any device's descriptor alignment; the workspace's must be one of the largest there is.
-std::uint64_t region_offset(vkattn_role role) { return role == VKATTN_ROLE_WORKSPACE ? 256 : 48; }
-constexpr std::uint64_t kGuardBytes = 64;
+// Before guard pages larger, so that the buffer ends at a multiple of what drivers round its memory up to.
+std::uint64_t region_offset(vkattn_role role, std::uint64_t bytes) {
+    constexpr std::uint64_t kRounded = 64, kUnit = 16;
+    if (role == VKATTN_ROLE_WORKSPACE) return 256;
+    const std::uint64_t missing = (kRounded - (48 + bytes) % kRounded) % kRounded;
+    return guards_pages() ? 48 + missing / kUnit * kUnit : 48;
+}
 
 std::string environment(const char *name) {
     const char *value = std::getenv(name);
@@ -30,6 +39,7 @@ vkattn::Context make_context(const char *traits, ValidationMessages &messages,
     ContextRequest request(traits);
     vkattn_context_info &info = request.info;
     info.get_instance_proc_addr = get_instance_proc_addr;
+    if (get_instance_proc_addr == nullptr && guards_pages()) info.get_instance_proc_addr = guarded_vulkan();
     info.enable_validation = validation_wanted() ? 1 : 0;
     info.message_callback = ValidationMessages::callback;
     info.message_user = &messages;
@@ -51,7 +61,7 @@ Shared &shared() {
 std::vector<std::uint8_t> guarded(std::uint64_t offset, std::span<const std::uint8_t> contents, std::uint8_t guard) {
     std::vector<std::uint8_t> bytes(offset, guard);
     bytes.insert(bytes.end(), contents.begin(), contents.end());
-    bytes.insert(bytes.end(), kGuardBytes, guard);
+    bytes.insert(bytes.end(), guard_bytes(), guard);
     return bytes;
 }
 
@@ -103,27 +113,28 @@ TestDevice::TestDevice(ValidationMessages &messages, const char *traits,
 
 vkattn::Buffer &TestDevice::room(vkattn_role role, std::uint64_t bytes) {
     const auto found = rooms_.find(role);
-    if (found != rooms_.end() && found->second.bytes >= bytes) return found->second.buffer;
+    if (found != rooms_.end() && found->second.bytes >= bytes && !guards_pages()) return found->second.buffer;
     rooms_.erase(role);
     return rooms_.emplace(role, Room{.buffer = context_.buffer(bytes), .bytes = bytes}).first->second.buffer;
 }
 
 vkattn_binding TestDevice::upload(vkattn_role role, std::span<const std::uint8_t> contents, std::uint8_t guard) {
-    const std::vector<std::uint8_t> bytes = guarded(region_offset(role), contents, guard);
+    const std::uint64_t offset = region_offset(role, contents.size());
+    const std::vector<std::uint8_t> bytes = guarded(offset, contents, guard);
     vkattn::Buffer &buffer = room(role, bytes.size());
     buffer.write(bytes);
-    return vkattn::bind(role, buffer, region_offset(role));
+    return vkattn::bind(role, buffer, offset);
 }
 
 std::string TestDevice::download(vkattn_role role, std::span<std::uint8_t> contents) {
-    const std::uint64_t offset = region_offset(role);
-    std::vector<std::uint8_t> bytes(offset + contents.size() + kGuardBytes);
+    const std::uint64_t offset = region_offset(role, contents.size());
+    std::vector<std::uint8_t> bytes(offset + contents.size() + guard_bytes());
     rooms_.at(role).buffer.read(bytes);
     const std::span all(bytes);
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), contents.size(), contents.begin());
     std::string complaints;
     if (!all_guard(all.first(offset))) complaints += "written before the region of role " + std::to_string(role) + "\n";
-    if (!all_guard(all.last(kGuardBytes)))
+    if (!all_guard(all.last(guard_bytes())))
         complaints += "written past the region of role " + std::to_string(role) + "\n";
     return complaints;
 }

@@ -105,6 +105,8 @@ vkattn::DeviceFeatures features_in_use(const vkattn_device_facts &facts) {
     used.integer_dot_product = facts.integer_dot_product != 0;
     used.maintenance4 = facts.api_version >= VK_API_VERSION_1_3; // demands it
     used.subgroup_size_control = facts.subgroup_size_control != 0;
+    used.full_subgroups =
+        facts.subgroup_size_control != 0 || facts.cooperative_matrix != 0; // which is of no use without
     used.cooperative_matrix = facts.cooperative_matrix != 0;
     used.cooperative_matrix_reductions = facts.cooperative_matrix_reductions != 0;
     used.bfloat16_cooperative_matrix = // or no such shape would be listed
@@ -129,6 +131,7 @@ ZooDevice device_of(const std::filesystem::path &path) {
     set_limits(device, caps);
     set_features(device.at("features"), caps);
     caps.features = features_in_use(caps);
+    caps.rounded_shapes = (1u << caps.matrix_shape_count) - 1; // of those that the files list, all are
     caps.traits = vkattn::device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     for (const json &kernel : device.at("kernels")) zoo.kernels[kernel.at("name")] = kernel.at("supported");

@@ -117,6 +117,8 @@ class HostTensor {
         for (std::size_t d = 0; d < shape_.size(); ++d) view_.shape[d] = shape_[d];
         for (std::size_t d = 0; d < strides_.size(); ++d) view_.strides[d] = strides_[d];
         if (strides_.empty()) strides_ = contiguous_strides(shape_);
+        for (const std::uint64_t size : shape_)
+            if (size == 0) return; // no bytes
         std::uint64_t last = offset;
         for (std::size_t d = 0; d < shape_.size(); ++d) last += (shape_[d] - 1) * strides_[d];
         const std::uint64_t bytes =

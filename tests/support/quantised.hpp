@@ -13,29 +13,33 @@ inline constexpr std::size_t kBlockElements = 32;
 inline constexpr std::size_t kQ8Bytes = 34;
 inline constexpr std::size_t kQ4Bytes = 18;
 
+// Of a block whose scale is not a number, or infinite, its values say nothing more.
+inline float finite(float value) { return std::isfinite(value) ? value : 0.0f; }
+
 // d = largest magnitude / 127; each value the nearest integer to value / d, halves away from zero.
 inline void encode_q8_0(std::span<const float, kBlockElements> values, std::uint8_t *block) {
     float largest = 0.0f;
-    for (const float value : values) largest = std::fmax(largest, std::fabs(value));
+    for (const float value : values)
+        if (std::isnan(value) || std::fabs(value) > largest) largest = std::fabs(value); // a NaN stays the largest
     const float scale = largest / 127.0f;
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     const std::uint16_t bits = f16_from_float(scale);
     std::memcpy(block, &bits, sizeof bits);
     for (std::size_t i = 0; i < kBlockElements; ++i)
-        block[2 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::round(values[i] * inverse)));
+        block[2 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(finite(std::round(values[i] * inverse))));
 }
 
 // d = the value furthest from zero / -8; each value floor(value / d + 8.5), at most 15; value i beside value i + 16.
 inline void encode_q4_0(std::span<const float, kBlockElements> values, std::uint8_t *block) {
     float furthest = 0.0f;
     for (const float value : values)
-        if (std::fabs(value) > std::fabs(furthest)) furthest = value;
+        if (std::isnan(value) || std::fabs(value) > std::fabs(furthest)) furthest = value; // a NaN stays the furthest
     const float scale = furthest / -8.0f;
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     const std::uint16_t bits = f16_from_float(scale);
     std::memcpy(block, &bits, sizeof bits);
     const auto quantised = [&](float value) {
-        const float shifted = value * inverse + 8.5f;
+        const float shifted = finite(value * inverse + 8.5f);
         return static_cast<unsigned>(std::fmin(15.0f, std::trunc(shifted)));
     };
     for (std::size_t i = 0; i < kBlockElements / 2; ++i)

@@ -51,13 +51,15 @@ long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::siz
     }
     if (p.past_len > 0) return p.past_len;
     if (p.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
-    return static_cast<long long>(d.sizes.kv_len) - static_cast<long long>(d.sizes.q_len);
+    const double kv_len = static_cast<double>(d.sizes.kv_len);
+    const double keys = p.key_lengths.present() ? std::clamp(d.key_lengths[batch], 0.0, kv_len) : kv_len;
+    return static_cast<long long>(keys) - static_cast<long long>(d.sizes.q_len);
 }
 
 void scaled_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     const AttentionSizes &s = d.sizes;
-    const double scale =
-        p.scale != 0.0f ? static_cast<double>(p.scale) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    const bool given = p.scale != 0.0f || (p.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
+    const double scale = given ? static_cast<double>(p.scale) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
     const double *query = &d.query[((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.head_dim];
     const double *key = &d.key[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.head_dim];
     for (std::size_t j = 0; j < s.kv_len; ++j) {
@@ -164,6 +166,7 @@ void hide_by_key_padding(const AttentionProblem &p, const DenseProblem &d, Row &
 // Turns scores into weights and returns log(sum(exp(scores))), the sink included.
 double softmax(const AttentionProblem &p, const DenseProblem &d, const Row &row, std::vector<double> &weights) {
     weights.assign(row.scores.size(), 0.0);
+    if (row.scores.empty()) return kHidden;
     double largest = *std::max_element(row.scores.begin(), row.scores.end());
     if (largest == kHidden) return kHidden;
     if (p.sinks.present()) largest = std::max(largest, d.sinks[row.head]);

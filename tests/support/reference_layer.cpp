@@ -135,21 +135,41 @@ void rotate_pair(double &a, double &b, double angle) {
     a = rotated;
 }
 
+// LongRoPE divides each pair's frequency by a factor of its own, and lengthens the rotated vectors.
+struct Longrope {
+    const float *factors = nullptr;
+    double length = 1.0;
+};
+
+Longrope longrope(const vkattn_rope_scaling &scaling) {
+    if (scaling.kind != VKATTN_ROPE_LONGROPE) return {};
+    Longrope result{static_cast<const vkattn_rope_factors *>(scaling.next)->factors};
+    const double times = static_cast<double>(scaling.factor);
+    if (scaling.attention_factor != 0.0f)
+        result.length = static_cast<double>(scaling.attention_factor);
+    else if (times > 1.0)
+        result.length = std::sqrt(1.0 + std::log(times) / std::log(static_cast<double>(scaling.original_max_position)));
+    return result;
+}
+
 // Rotates the last `dims` of every row of a width; row i of each `len` stands at position start + i.
 void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t dims, std::size_t len,
           std::size_t start) {
     if (config.rope_theta == 0.0f) return;
+    const Longrope scaling = longrope(config.rope_scaling);
     for (std::size_t row = 0; row < x.size() / width; ++row) {
         double *values = &x[row * width] + (width - dims);
         const auto position = static_cast<double>(start + row % len);
         for (std::size_t i = 0; i < dims / 2; ++i) {
             const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims);
-            const double angle = position * std::pow(static_cast<double>(config.rope_theta), exponent);
+            double angle = position * std::pow(static_cast<double>(config.rope_theta), exponent);
+            if (scaling.factors != nullptr) angle /= static_cast<double>(scaling.factors[i]);
             if (config.rope_interleaved != 0)
                 rotate_pair(values[2 * i], values[2 * i + 1], angle);
             else
                 rotate_pair(values[i], values[i + dims / 2], angle);
         }
+        for (std::size_t i = 0; i < dims; ++i) values[i] *= scaling.length;
     }
 }
 

@@ -142,6 +142,9 @@ TEST_CASE("configuration of the wrong type or range is refused") {
     check_config_error(R"({"op":"attention","causal_alignment":"middle"})", "top_left or bottom_right");
     check_config_error(R"({"op":"attention","qk_matmul_output_mode":4})", "'qk_matmul_output_mode'");
     check_config_error(R"({"op":"mha","num_heads":4})", "'embed_dim' is missing");
+    check_config_error(R"({"op":"mha","embed_dim":64,"num_heads":4,"head_dim":0})",
+                       "'head_dim' is 0, expected at least");
+    check_config_error(R"({"op":"attention","kv_num_heads":0})", "'kv_num_heads' is 0, expected at least 1");
     check_config_error(R"({"op":"mha","embed_dim":64,"num_heads":4,"kv_head_mapping":"odd"})", "grouped or modulo");
 }
 
@@ -153,6 +156,8 @@ TEST_CASE("what this version cannot do is said") {
         tensors[name] = {Dtype::kI32, {2}, std::vector<std::byte>(8)};
         check_problem_error(kAttention, tensors, "tensor '" + name + "' beside", {"output", "present_key"});
         tensors[name].dtype = Dtype::kF16;
+        check_problem_error(kAttention, tensors, "output 'attn_weights' beside tensor '" + name + "'",
+                            {"output", "attn_weights"});
         tensors[name].bytes.resize(4);
         check_problem_error(kAttention, tensors, "'" + name + "' is F16, expected I32 or I64");
     }
@@ -184,6 +189,24 @@ TEST_CASE("the configuration of attention reaches the description") {
     CHECK(desc.attn_weights.shape[3] == 5);
     CHECK(desc.qk_matmul_output.shape[1] == 4);
     CHECK(desc.output.shape[3] == 6);
+}
+
+TEST_CASE("a scale of 0 in the configuration is no absent one") {
+    CHECK((describe(make_case(R"({"op":"attention","scale":0})", qkv())).mask_flags & VKATTN_SCALE_AS_GIVEN) != 0);
+    CHECK((describe(make_case(kAttention, qkv())).mask_flags & VKATTN_SCALE_AS_GIVEN) == 0);
+}
+
+TEST_CASE("an absent alignment is ONNX's: bottom right beside nonpad_kv_seqlen without a past") {
+    const std::string top_left = R"({"op":"attention","causal_alignment":"top_left"})";
+    TensorMap tensors = qkv();
+    CHECK(make_case(kAttention, tensors).causal_alignment() == VKATTN_CAUSAL_TOP_LEFT);
+    tensors["nonpad_kv_seqlen"] = {Dtype::kI32, {1}, std::vector<std::byte>(4)};
+    CHECK(make_case(kAttention, tensors).causal_alignment() == VKATTN_CAUSAL_BOTTOM_RIGHT);
+    CHECK(make_case(top_left, tensors).causal_alignment() == VKATTN_CAUSAL_TOP_LEFT);
+    CHECK(make_case(R"({"op":"mha","embed_dim":8,"num_heads":2})", tensors).causal_alignment() ==
+          VKATTN_CAUSAL_TOP_LEFT);
+    tensors["past_key"] = counting({1, 2, 0, 4});
+    CHECK(make_case(kAttention, tensors).causal_alignment() == VKATTN_CAUSAL_TOP_LEFT);
 }
 
 TEST_CASE("blocks of queries and keys reach the description") {

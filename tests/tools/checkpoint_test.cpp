@@ -94,11 +94,81 @@ TEST_CASE_FIXTURE(DeviceTest, "every family of names gives PyTorch's answers") {
     CHECK(count == 13);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "LongRoPE takes its short factors up to the length of training, its long ones beyond") {
+    // Factors that are all 4 are the linear scaling whose answers PyTorch gave; these sequences have 40 tokens.
+    const std::vector<float> fours(8, 4.0F), others(8, 1.5F);
+    Copy copy("llama_linear");
+    for (const bool is_long : {false, true}) {
+        CAPTURE(is_long);
+        copy.edit_config({{"original_max_position_embeddings", is_long ? 39 : 40},
+                          {"rope_scaling",
+                           {{"type", "longrope"},
+                            {"factor", nullptr},
+                            {"attention_factor", 1.0},
+                            {"short_factor", is_long ? others : fours},
+                            {"long_factor", is_long ? fours : others}}}});
+        const CaseFile input = read_checkpoint_case(options_of(copy.folder()));
+        CHECK(input.layer.rope_scaling.kind == VKATTN_ROPE_LONGROPE);
+        const std::vector<std::string> wanted{"output"};
+        const CaseResult result = run_case(vkattn_test::test_device().context(), input, wanted, VKATTN_KERNEL_AUTO);
+        const HostTensor expected = read_safetensors(copy.folder() / "expected.safetensors").tensors.at("output");
+        CHECK(compare(result.outputs.at("output"), expected).nmse < 1e-11);
+    }
+}
+
+TEST_CASE("numbers of rotary scalings that published models have") {
+    Copy copy("llama_linear");
+    // DeepSeek-R1-0528-Qwen3-8B: attn_factor takes back what YaRN multiplies by.
+    copy.edit_config({{"rope_scaling",
+                       {{"type", nullptr},
+                        {"rope_type", "yarn"},
+                        {"factor", 4.0},
+                        {"attn_factor", 0.8782488562869419},
+                        {"original_max_position_embeddings", 32768}}}});
+    const auto scaling = [&] { return read_model_attention(copy.folder() / "config.json", 1, 9).layer.rope_scaling; };
+    CHECK(static_cast<double>(scaling().attention_factor) == doctest::Approx(1.0).epsilon(1e-6));
+    // Phi-3-mini-128k: the factor is the ratio of the two lengths.
+    copy.edit_config({{"max_position_embeddings", 131072},
+                      {"original_max_position_embeddings", 4096},
+                      {"rope_scaling",
+                       {{"rope_type", nullptr},
+                        {"type", "su"},
+                        {"factor", nullptr},
+                        {"attn_factor", nullptr},
+                        {"original_max_position_embeddings", nullptr},
+                        {"short_factor", std::vector<float>(8, 1.0F)},
+                        {"long_factor", std::vector<float>(8, 2.0F)}}}});
+    CHECK(scaling().factor == 32.0F);
+    CHECK(scaling().original_max_position == 4096);
+    CHECK(scaling().attention_factor == 0.0F);
+}
+
+TEST_CASE("factors of LongRoPE that are no list for the head are named") {
+    Copy copy("llama_linear");
+    const auto check = [&](const nlohmann::json &factors, const char *expected) {
+        copy.edit_config({{"original_max_position_embeddings", 64},
+                          {"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}, {"short_factor", factors}}}});
+        copy.check_refused(expected);
+    };
+    check(nullptr, "'short_factor' is missing, expected 8 numbers above 0");
+    check(std::vector<float>(7, 1.0F), "expected 8 numbers above 0");
+    check({1, 1, 1, 1, 1, 1, 1, 0}, "expected 8 numbers above 0");
+    check({1, 1, 1, 1, 1, 1, 1, "two"}, "expected 8 numbers above 0");
+    copy.edit_config({{"rope_scaling", {{"type", "linear"}, {"attn_factor", 2.0}}}});
+    copy.check_refused("attn_factor");
+}
+
+TEST_CASE("a model of another format is named") {
+    Copy copy("llama");
+    std::ofstream(copy.folder() / "model.safetensors", std::ios::binary) << "GGUF\x03" << std::string(64, 'x');
+    copy.check_refused("is a GGUF file, as llama.cpp has them: a format that is not read");
+}
+
 TEST_CASE("a model, a layer, a scaling that is not known is named") {
     Copy copy("llama_yarn");
     copy.check_refused("--layer 7: the model has 2 layers", 7);
-    copy.edit_config({{"rope_scaling", {{"rope_type", "longrope"}}}});
-    copy.check_refused("longrope");
+    copy.edit_config({{"rope_scaling", {{"rope_type", "dynamic"}}}});
+    copy.check_refused("dynamic");
     copy.edit_config({{"rope_scaling", {{"rope_type", "yarn"}, {"twist", 2}}}});
     copy.check_refused("twist");
     copy.edit_config({{"rope_scaling", nullptr}, {"partial_rotary_factor", 0.5}});

@@ -84,11 +84,33 @@ def test_bare_vkattn_prints_its_help():
     assert result.returncode == 0 and "bench" in result.stdout and "selftest" in result.stdout and result.stderr == ""
 
 
-def test_the_manual_page_tells_of_every_command():
-    commands = re.findall(r"^  (\w+) ", run().stdout.partition("Subcommands:")[2], re.MULTILINE)
+def test_the_manual_page_is_what_the_command_says_of_itself():
     page = (pathlib.Path(__file__).parents[2] / "tools/vkattn.1").read_text(encoding="utf-8")
-    told = re.findall(r"^\.TP\n\.B (\w+)$", page.partition(".SH COMMANDS")[2].partition(".SH ")[0], re.MULTILINE)
-    assert commands and commands == told
+    assert run("--help-man").stdout == page, "expected what 'vkattn --help-man >tools/vkattn.1' writes"
+    commands = re.findall(r"^  (\w+) ", run().stdout.partition("Subcommands:")[2], re.MULTILINE)
+    assert commands and commands == re.findall(r"^\.SS vkattn (\w+)$", page, re.MULTILINE)
+    assert page.count("Examples:") == len(commands)
+
+
+def test_the_examples_of_the_manual_page_take_options_that_there_are():
+    page = (pathlib.Path(__file__).parents[2] / "tools/vkattn.1").read_text(encoding="utf-8").replace("\\-", "-")
+    commands, _, common = page.partition(".SH OPTIONS OF EVERY COMMAND")
+    for section in commands.split(".SS vkattn ")[1:]:
+        examples = re.findall(r"^vkattn .*$", section, re.MULTILINE)
+        assert examples, section
+        for example in examples:
+            for option in re.findall(r" (--?[a-z][a-z-]*)", example.split("|")[0]):
+                assert re.search(rf"^\.B (.*,)?{option}\b", section + common, re.MULTILINE), example
+
+
+@pytest.mark.parametrize("words, said", [
+    (("bench", "--head", 4), "did you mean --heads or --head-dim?"),
+    (("estimate", "gqa-8", "--contxt", "8k"), "did you mean --context?"),
+    (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' tells"),
+    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' tells"),
+    (("--zzz",), "'vkattn --help'")])
+def test_an_unknown_option_is_named_with_its_like_and_the_help_to_read(words, said):
+    refused(*words, says=said)
 
 
 def test_a_name_that_begins_with_a_slash_is_a_file(tmp_path):
@@ -96,6 +118,11 @@ def test_a_name_that_begins_with_a_slash_is_a_file(tmp_path):
     assert run("check", CASE.resolve()).returncode == 0
     assert run("run", CASE.resolve(), "-o", tmp_path / "output").returncode == 0
     refused("check", "/no-such-file", says="/no-such-file: ")
+
+
+def test_a_reserved_kernel_is_none_of_those_that_there_are():
+    said = refused("plan", "--kernel", "coopmat2", says="no such kernel").stderr
+    assert "coopmat, " in said and "coopmat2," not in said
 
 
 def test_an_unknown_word_is_named():

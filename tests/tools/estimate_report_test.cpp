@@ -194,6 +194,76 @@ TEST_CASE("a sliding window is told of, since it is not applied") {
     CHECK(model_of(sizes + R"(, "use_sliding_window": false})").notes.empty());
 }
 
+TEST_CASE("of a hybrid the layers are counted that attend") {
+    const std::string sizes = R"({"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 2,
+        "head_dim": 256, "num_hidden_layers": 48)";
+    const EstimateModel next = model_of(sizes + R"(, "full_attention_interval": 4, "linear_num_value_heads": 32})");
+    CHECK(next.num_layers == 12);
+    REQUIRE(next.notes.size() == 1);
+    CHECK(contains(next.notes[0], "12 of its 48 layers attend"));
+    vkattn_estimate_info use{};
+    CHECK(estimate_all({&next, 1}, use).front().result.cache_bytes_per_token == 24 * 1024);
+    const auto layers = [&](const std::string &keys) { return model_of(sizes + ", " + keys + "}").num_layers; };
+    CHECK(layers(R"("attn_layer_period": 8, "attn_layer_offset": 4, "mamba_d_state": 16)") == 6);
+    CHECK(layers(R"("attn_layer_indices": [9, 18, 27], "mamba_d_state": 16)") == 3);
+    CHECK(layers(R"("hybrid_override_pattern": "M-M-M-MM-M-M*-M-M*-M")") == 2);
+    CHECK(layers(R"("block_types": ["recurrent", "recurrent", "attention"], "lru_width": 64)") == 16);
+    CHECK(layers(R"("layer_types": ["sliding_attention", "full_attention"])") == 48);
+    const auto error = [&](const std::string &keys) { return error_of(sizes + ", " + keys + "}"); };
+    CHECK(contains(error(R"("mamba_d_state": 16)"), "'mamba_d_state' is of layers that do not attend"));
+    CHECK(contains(error(R"("layers_block_type": ["mamba", "hybrid"])"), "has 'hybrid' for layer 1"));
+    CHECK(contains(error(R"("layer_types": ["mamba"])"), "none of its 48 layers attends"));
+    CHECK(contains(error(R"("layer_types": [])"), "no list of layers' kinds"));
+}
+
+TEST_CASE("BERT keeps no cache, and its feed-forward is counted") {
+    const std::string bert = R"({"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12,
+        "num_hidden_layers": 12, "intermediate_size": 3072, "architectures": ["BertForMaskedLM"])";
+    const std::vector<EstimateModel> models{model_of(bert + "}")};
+    CHECK(models[0].notes.empty());
+    vkattn_estimate_info use{};
+    use.context_len = 512;
+    use.causal = 1;
+    const std::vector<Estimate> estimates = estimate_all(models, use);
+    CHECK(estimates[0].result.parameters == 85054464); // as bert-base-uncased has, without its embeddings and pooler
+    CHECK_FALSE(estimates[0].has_cache());
+    CHECK(estimates[0].info.causal == 0);
+    std::ostringstream text;
+    print_table(text, estimates);
+    CHECK(contains(text.str(), "parameters without embeddings"));
+    CHECK(contains(text.str(), "Not counted: embeddings and activations."));
+    CHECK(model_of(bert + R"(, "is_decoder": true})").config.kind == VKATTN_LAYER_MHA);
+}
+
+TEST_CASE("other encoders are refused by name, other decoders are told of") {
+    const std::string sizes = R"({"hidden_size": 64, "num_attention_heads": 4)";
+    CHECK(contains(error_of(sizes + R"(, "architectures": ["ModernBertForMaskedLM"]})"), "'ModernBertForMaskedLM'"));
+    CHECK(contains(error_of(sizes + R"(, "is_encoder_decoder": true})"), "is_encoder_decoder"));
+    CHECK(contains(error_of(sizes + R"(, "use_bidirectional_attention": true})"), "use_bidirectional_attention"));
+    const EstimateModel model = model_of(sizes + R"(, "model_type": "newest"})");
+    REQUIRE(model.notes.size() == 1);
+    CHECK(contains(model.notes[0], "model_type 'newest' is not known"));
+}
+
+TEST_CASE("a checkpoint's folder stands for its config.json; other formats are named") {
+    const std::filesystem::path folder = std::filesystem::path(VKATTN_TEST_DATA) / "checkpoints" / "llama";
+    for (const std::filesystem::path &path : {folder, folder / "model.safetensors", folder / "config.json"}) {
+        const EstimateModel model = read_model(path.string());
+        CHECK(model.name == "llama");
+        CHECK(model.config.embed_dim == 64);
+    }
+    CHECK(contains(error_of("GGUF\x03"), "is a GGUF file"));
+    CHECK(contains(error_of("PK\x03\x04 and so on"), "is a ZIP file"));
+}
+
+TEST_CASE("the table says in the lines that count what they count") {
+    std::ostringstream text;
+    print_table(text, usual_estimates(0, 4096));
+    CHECK(contains(text.str(), "parameters of attention alone"));
+    CHECK(contains(text.str(), "weights of attention alone"));
+    CHECK(contains(text.str(), "Not counted: feed-forward layers, embeddings and activations."));
+}
+
 TEST_CASE("an object with \"op\" gives the layer of a case file") {
     const EstimateModel model = model_of(R"({"op": "latent_mha", "embed_dim": 64, "num_heads": 4, "latent_dim": 16})");
     CHECK(model.config.kind == VKATTN_LAYER_LATENT_MHA);

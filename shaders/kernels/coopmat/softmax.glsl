@@ -1,7 +1,8 @@
 // The online softmax between the two products of coopmat, in registers whatever layout the matrices have there.
 //
 // A weight is 2 to the power of its score less the row's reference. The reference follows the row's maximum at a distance:
-// weights lie between 2^-24 and 2^15, where f16 has all its numbers, and few tiles move it. Most tiles need neither masks
+// f16 weights lie between 2^-14 and 2^15, and what is smaller some devices round to 0: hence a reference near the largest,
+// 2^25 below which a key is worth nothing. Few tiles move it. Most tiles need neither masks
 // nor a row's maximum: a vote finds that no score is too large. For the rest, the scores pass through shared memory, where
 // invocations that own rows mask them and move the references.
 #ifndef COOPMAT_SOFTMAX_GLSL
@@ -13,7 +14,7 @@
 #include "attention/variant.glsl"
 #include "kernels/coopmat/matrices.glsl"
 
-const float MAXIMUM_ABOVE_REFERENCE = 7.0;
+const float MAXIMUM_ABOVE_REFERENCE = 11.0;
 const float LARGEST_EXPONENT = 15.0;
 
 // Neighbouring invocations of a subgroup own a row together, where there are more of them than rows.
@@ -34,9 +35,11 @@ const bool DECIDES_TOGETHER = DIM_SUBGROUPS > 1;
 #endif
 shared uint last_slow; // number of the last tile that some subgroup needs the slow way for
 
-shared float row_references[TILE_ROWS]; // 0, as long as the row has seen no key
-shared float row_moves[TILE_ROWS];      // of the references
-shared float row_factors[TILE_ROWS];    // of what was summed before
+// Vectors, since matrices are loaded from them: 16 bytes are what that may count on.
+shared vec4 row_references[TILE_ROWS / 4]; // 0, as long as the row has seen no key
+shared vec4 row_moves[TILE_ROWS / 4];      // of the references
+shared vec4 row_factors[TILE_ROWS / 4];    // of what was summed before
+#define OF_ROW(numbers, row) numbers[(row) / 4][(row) % 4]
 shared float row_parts[DIM_SUBGROUPS > 1 ? TILE_ROWS *DIM_SUBGROUPS : 1];
 
 SUMS sums[ROW_MATRICES];       // of weights, by column
@@ -46,12 +49,13 @@ void start_rows() {
     FOR_MATRICES(r, ROW_MATRICES) sums[r] = ZEROS;
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         lane_empty[r] = true;
-        if (owns_rows()) row_references[subgroup_row() + lane_row(r)] = 0.0;
+        if (owns_rows()) OF_ROW(row_references, subgroup_row() + lane_row(r)) = 0.0;
     }
 }
 
 // The numbers of the subgroup's rows, every column the same: a stride of 0.
-#define LOAD_ROWS(matrix, numbers, r) coopMatLoad(matrix, numbers, subgroup_row() + (r)*MATRIX_M, 0, COLUMNS_IN_MEMORY)
+#define LOAD_ROWS(matrix, numbers, r)                                                                                  \
+    coopMatLoad(matrix, numbers, (subgroup_row() + (r)*MATRIX_M) / 4, 0, COLUMNS_IN_MEMORY)
 
 // Products become scores in units of log 2, less the references. Whether one is too large, or a row has none yet.
 bool subtract_references() {
@@ -83,7 +87,7 @@ float finish_score(uint at, uint r, uint key, KeyTile tile) {
     float relative = uintBitsToFloat(tiles[at / 4][at % 4]);
     if (tile.all_visible && !TRANSFORMS_SCORES) return relative;
     uint tile_row = subgroup_row() + lane_row(r);
-    float reference = row_references[tile_row], score = relative + reference;
+    float reference = OF_ROW(row_references, tile_row), score = relative + reference;
     float finished = score_key(score, row_of_tile(rows, tile_row), key, tile);
     if (finished != score) relative = finished - reference;
     tiles[at / 4][at % 4] = floatBitsToUint(relative);
@@ -153,9 +157,9 @@ void move_reference(uint r, float maximum) {
     lane_empty[r] = lane_empty[r] && !seen;
     if (!owns_rows()) return;
     uint tile_row = subgroup_row() + lane_row(r);
-    row_references[tile_row] += move;
-    row_moves[tile_row] = move;
-    row_factors[tile_row] = factor;
+    OF_ROW(row_references, tile_row) += move;
+    OF_ROW(row_moves, tile_row) = move;
+    OF_ROW(row_factors, tile_row) = factor;
 }
 
 void follow_maxima(KeyTile tile) {
@@ -175,15 +179,17 @@ void follow_maxima(KeyTile tile) {
     }
 }
 
-// Scores become weights, in shared memory, where the subgroups that share rows put them together.
+// Scores become weights, in shared memory, where the subgroups that share rows put them together. Matrices of 16 bits may
+// lie in registers otherwise than those of 32: they are converted whole.
 void store_weights() {
     FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
-        ROUNDED_SUMS rounded;
-        FOR_ELEMENTS(i, rounded) {
+        FOR_ELEMENTS(i, sums[r]) {
             float weight = exp2(scores_of_tile[r * KEY_TILES + k][i]);
             sums[r][i] += weight;
-            rounded[i] = ROUNDED(weight);
+            scores_of_tile[r * KEY_TILES + k][i] = weight;
         }
+        ROUNDED_SUMS rounded;
+        ROUND_MATRIX(rounded, scores_of_tile[r * KEY_TILES + k]);
         coopMatStore(rounded, tiles, weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + key_of_tile(k) / 8, WEIGHT_PITCH,
                      ROWS_IN_MEMORY);
     }

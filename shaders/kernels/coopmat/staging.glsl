@@ -98,13 +98,14 @@ void stage_keys_at_once(KeyTile tile, uint chunk) {
 const uint BLOCK_DIMS = DIMS_OF_CHUNK < QUANTISED_BLOCK ? DIMS_OF_CHUNK : QUANTISED_BLOCK; // of a chunk
 const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
 const uint KEY_IS_QUANTISED = uint(KEY_FORMAT == FORMAT_Q8_0) + uint(KEY_FORMAT == FORMAT_Q4_0);
-shared float key_scales[BLOCKS_OF_CHUNK * KEYS_OF_TILE * KEY_IS_QUANTISED + 1 - KEY_IS_QUANTISED]; // block after block
+shared vec4
+    key_scales[BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4 * KEY_IS_QUANTISED + 1 - KEY_IS_QUANTISED]; // block after block
 
 void stage_scales(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
         uint key = key_to_load(tile, tile.first + i % KEYS_OF_TILE);
         uint dim = chunk * DIMS_OF_CHUNK + i / KEYS_OF_TILE * BLOCK_DIMS;
-        key_scales[i] =
+        key_scales[i / 4][i % 4] =
             is_past_head(dim) ? 0.0 : key_scale_of_block(KEY_FORMAT, key_element(row_of_tile(rows, 0), key) + dim);
     }
 }
@@ -183,11 +184,17 @@ void store_value_item(ValueItem item, TwoKeys keys) {
     }
 }
 
+// Blocks past the last repeat it, and are not stored: there may be no memory behind it.
+uint dim_of_item(ValueItem item) {
+    const uint last = VALUE_BLOCKS_OF_ROW - 1;
+    return (VALUE_BLOCKS_OF_ROW % 4 == 0 ? item.block : min(item.block, last)) * 8;
+}
+
 TwoKeys load_whole_item(KeyTile tile, ValueStaging staging, ValueItem item) {
     uint key = key_of_item(tile, staging, item);
     Row row = row_of_tile(rows, 0);
-    return TwoKeys(load_value_whole(row, key_to_load(tile, key), item.block * 8),
-                   load_value_whole(row, key_to_load(tile, key + 1), item.block * 8));
+    return TwoKeys(load_value_whole(row, key_to_load(tile, key), dim_of_item(item)),
+                   load_value_whole(row, key_to_load(tile, key + 1), dim_of_item(item)));
 }
 
 bool stages_values_at_once() { return values_are_whole() && 2 * VALUE_TURNS <= MOST_LOADS; }
@@ -207,7 +214,7 @@ TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
     TwoKeys keys = TwoKeys(uvec4(0), uvec4(0));
     [[dont_unroll]] for (uint odd = 0; odd < 2; ++odd) { // once in the code
         keys.even = keys.odd;
-        keys.odd = load_value_elements(row_of_tile(rows, 0), key_to_load(tile, key + odd), item.block * 8);
+        keys.odd = load_value_elements(row_of_tile(rows, 0), key_to_load(tile, key + odd), dim_of_item(item));
     }
     return keys;
 }

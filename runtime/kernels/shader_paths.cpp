@@ -1,0 +1,58 @@
+#include "runtime/kernels/shader_paths.hpp"
+
+#include "runtime/support/error.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+
+bool multiplies_matrices(Module module) {
+    switch (module) {
+    case Module::kCoopmat:
+    case Module::kCoopmatRolled:
+    case Module::kCoopmatBf16:
+    case Module::kLinearCoopmat:
+    case Module::kLinearCoopmatBf16:
+        return true;
+    default:
+        return false;
+    }
+}
+
+std::string shader_name(Module module, uint32_t m, uint32_t n, uint32_t k) {
+    return multiplies_matrices(module) ? text(module_name(module), ", ", m, "x", n, "x", k) : module_name(module);
+}
+
+std::string path_names(CodePaths paths) {
+    static constexpr const char *kNames[kCodePathCount] = {
+        "f32",         "f16",   "bf16",   "q8_0",          "q4_0",
+        "large heads", "pages", "V in K", "keys in parts", "keys in several dispatches"};
+    std::string names;
+    for (uint32_t path = 0; path < kCodePathCount; ++path)
+        if ((paths >> path & 1) != 0) names += std::string(names.empty() ? "" : ", ") + kNames[path];
+    return names;
+}
+
+CodePaths paths_of(const AttentionProblem &problem) {
+    CodePaths paths = path_of(problem.query.type) | path_of(problem.key.type) | path_of(problem.value.type);
+    if (std::max(problem.head_dim, problem.v_head_dim) > kUsualHeadDim) paths |= kPathLargeHeads;
+    if (present(problem.block_table)) paths |= kPathPages;
+    if (problem.value_in_key) paths |= kPathLatent;
+    return paths;
+}
+
+std::string_view why_off(const DeviceCaps &caps, std::string_view shader, CodePaths paths) {
+    const auto found = caps.verdicts.find(shader);
+    if (found == caps.verdicts.end() || (found->second.failed & paths) == 0) return "";
+    return found->second.reason;
+}
+
+bool is_off(const DeviceCaps &caps, Module module, CodePaths paths) {
+    return !why_off(caps, module_name(module), paths).empty();
+}
+
+bool has_failures(const DeviceCaps &caps) {
+    return std::ranges::any_of(caps.verdicts, [](const auto &each) { return each.second.failed != 0; });
+}
+
+} // namespace vkattn

@@ -1,0 +1,350 @@
+#include "runtime/trials/shader_checks.hpp"
+
+#include "runtime/kernels/emit.hpp"
+#include "runtime/kernels/kv_append.hpp"
+#include "runtime/kernels/parameters.hpp"
+#include "runtime/ops/linear.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/trials/trial_values.hpp"
+#include "runtime/vulkan/memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace vkattn {
+namespace {
+
+// NMSE, of all contracts of numbers for the type.
+double most_error(vkattn_type type) { return type == VKATTN_TYPE_BF16 ? 5e-5 : 1e-6; }
+
+// "" if the numbers are near enough.
+std::string compare(const std::vector<float> &actual, const std::vector<double> &expected, double most) {
+    const double error = nmse(actual, expected);
+    if (error <= most) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error, ", expected at most ", most);
+}
+
+// A contiguous tensor on the device.
+class DeviceTensor {
+  public:
+    DeviceTensor(Context &context, const vkattn_tensor &tensor)
+        : tensor_(tensor), buffer_(context, extent_bytes(tensor), "vkattn self-test") {}
+
+    void write(std::span<const std::byte> bytes) { buffer_.write(0, bytes.data(), bytes.size()); }
+    void poison() { write(std::vector<std::byte>(buffer_.bytes(), std::byte{0xff})); } // not a number, in every type
+    std::vector<float> read() {
+        std::vector<std::byte> bytes(buffer_.bytes());
+        buffer_.read(0, bytes.data(), bytes.size());
+        return numbers_in(bytes, tensor_);
+    }
+    // Writes random numbers, and returns them.
+    std::vector<float> randomise(TrialNumbers &numbers) {
+        const std::vector<std::byte> bytes = bytes_of_numbers(tensor_, numbers);
+        write(bytes);
+        return numbers_in(bytes, tensor_);
+    }
+    View view() const { return {tensor_, {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer_.handle(), 0}}; }
+
+  private:
+    vkattn_tensor tensor_;
+    Buffer buffer_;
+};
+
+// The tensors of a problem on the device, by binding; pages of a sequence lie in another order than its positions.
+class AttentionBuffers {
+  public:
+    AttentionBuffers(Context &context, const AttentionTrial &trial) : problem_(trial.problem), keys_(trial.keys) {
+        const AttentionProblem &problem = trial.problem;
+        const auto tensors = tensors_of(problem);
+        for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
+            if (tensors[binding] != nullptr && present(*tensors[binding]) &&
+                !(binding == BINDING_VALUE && problem.value_in_key))
+                add(context, binding, *tensors[binding]);
+        if (problem.value_in_key) {
+            value = key;
+            sources_[BINDING_VALUE] = sources_[BINDING_KEY];
+        }
+    }
+
+    const AttentionSources &sources() const { return sources_; }
+    std::vector<float> read(uint32_t binding) { return tensors_[binding]->read(); }
+
+    // Where a KV head's row of K or V lies, in rows.
+    uint64_t row(uint64_t head, uint64_t position) const {
+        if (!present(problem_.block_table)) return head * problem_.kv_len + position;
+        return (page(position / kTrialPage) * problem_.kv_heads + head) * kTrialPage + position % kTrialPage;
+    }
+
+    std::vector<float> query, key, value;
+
+  private:
+    uint64_t page(uint64_t number) const { return problem_.block_table.shape[1] - 1 - number; }
+
+    void add(Context &context, uint32_t binding, const vkattn_tensor &tensor) {
+        DeviceTensor &made = *(tensors_[binding] = std::make_unique<DeviceTensor>(context, tensor));
+        sources_[binding] = made.view().source;
+        if (binding == BINDING_QUERY) {
+            query = made.randomise(numbers_);
+        } else if (binding == BINDING_KEY) {
+            key = made.randomise(numbers_);
+        } else if (binding == BINDING_VALUE) {
+            value = made.randomise(numbers_);
+        } else if (tensor.type == VKATTN_TYPE_I32) {
+            const std::vector<int32_t> values = integers(binding);
+            made.write(std::as_bytes(std::span(values)));
+        } else {
+            made.poison();
+        }
+    }
+
+    std::vector<int32_t> integers(uint32_t binding) const {
+        if (binding == BINDING_KEY_LENGTHS) return {static_cast<int32_t>(keys_)};
+        std::vector<int32_t> table(problem_.block_table.shape[1]);
+        for (uint64_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(page(i));
+        return table;
+    }
+
+    const AttentionProblem &problem_;
+    uint64_t keys_;
+    TrialNumbers numbers_;
+    std::array<std::unique_ptr<DeviceTensor>, ATTENTION_BINDINGS> tensors_;
+    AttentionSources sources_{};
+};
+
+// What causal attention, the last query at the last key, gives: one row after the other.
+struct Reference {
+    std::vector<double> scores, weights, output; // scores: of all keys
+};
+
+double product(const float *a, const float *b, uint64_t size) {
+    double sum = 0.0;
+    for (uint64_t i = 0; i < size; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return sum;
+}
+
+Reference attend(const AttentionTrial &trial, const AttentionBuffers &buffers) {
+    const AttentionProblem &p = trial.problem;
+    const uint64_t rows = uint64_t{p.query_heads} * p.q_len, value_row = p.value_in_key ? p.head_dim : p.v_head_dim;
+    Reference reference{std::vector<double>(rows * p.kv_len), std::vector<double>(rows * p.kv_len),
+                        std::vector<double>(rows * p.v_head_dim)};
+    for (uint64_t row = 0; row < rows; ++row) {
+        const uint64_t head = row / p.q_len / (p.query_heads / p.kv_heads);
+        const uint64_t visible = trial.keys - p.q_len + row % p.q_len + 1;
+        double *weights = &reference.weights[row * p.kv_len], sum = 0.0;
+        for (uint64_t j = 0; j < trial.keys; ++j) {
+            const double score =
+                static_cast<double>(p.scale) *
+                product(&buffers.query[row * p.head_dim], &buffers.key[buffers.row(head, j) * p.head_dim], p.head_dim);
+            reference.scores[row * p.kv_len + j] = score;
+            if (j < visible) sum += weights[j] = std::exp(score);
+        }
+        for (uint64_t j = 0; j < visible; ++j) {
+            weights[j] /= sum;
+            for (uint64_t d = 0; d < p.v_head_dim; ++d)
+                reference.output[row * p.v_head_dim + d] +=
+                    weights[j] * static_cast<double>(buffers.value[buffers.row(head, j) * value_row + d]);
+        }
+    }
+    return reference;
+}
+
+// Scores, weights and output, in the order in which unfused's shaders make them: up to the one that is asked for.
+Findings compare_unfused(Module module, AttentionBuffers &buffers, const Reference &reference, double most) {
+    struct Stage {
+        Module module;
+        uint32_t binding;
+        const std::vector<double> &expected;
+    };
+    const Stage stages[] = {{Module::kQkScores, BINDING_QK_MATMUL_OUTPUT, reference.scores},
+                            {Module::kMaskedSoftmax, BINDING_ATTN_WEIGHTS, reference.weights},
+                            {Module::kWeightedValues, BINDING_OUTPUT, reference.output}};
+    for (const Stage &stage : stages) {
+        const std::string reason = compare(buffers.read(stage.binding), stage.expected, most);
+        if (stage.module == module) return {true, reason, 0};
+        if (!reason.empty()) break;
+    }
+    return {};
+}
+
+Findings check_attention_numbers(Context &context, const TestedShader &shader, const AttentionTrial &trial) {
+    AttentionBuffers buffers(context, trial);
+    PlanBuilder builder(context);
+    trial.choice.kernel->emit({builder, trial.problem, buffers.sources(), trial.choice.shape});
+    builder.build()->run({});
+    const Reference reference = attend(trial, buffers);
+    const double most = most_error(trial.problem.query.type);
+    Findings findings = trial.choice.kernel == &kUnfused
+                            ? compare_unfused(shader.module, buffers, reference, most)
+                            : Findings{true, compare(buffers.read(BINDING_OUTPUT), reference.output, most), 0};
+    findings.paths = trial.paths;
+    return findings;
+}
+
+// merge_parts alone, on states of the host's: see shaders/attention/states.glsl.
+Findings check_merge(Context &context, const AttentionTrial &trial) {
+    constexpr uint64_t kHeader = 4;
+    const AttentionProblem &p = trial.problem;
+    const AttentionShape &shape = trial.choice.shape;
+    const uint64_t rows = uint64_t{p.query_heads} * p.q_len, size = shape.scores.shape[3];
+    AttentionBuffers buffers(context, trial);
+    DeviceTensor states(context, shape.scores);
+    TrialNumbers numbers;
+    std::vector<float> values(rows * shape.parts * size);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = i % size == 1 ? 2.0f + numbers.next() : numbers.next();
+    states.write(std::as_bytes(std::span(values)));
+
+    PlanBuilder builder(context);
+    const UniformSlot parameters = builder.keep_uniforms(shape.parameters);
+    add_dispatch({builder, p, buffers.sources(), shape}, shape.dispatches[1], {}, parameters, states.view());
+    builder.build()->run({});
+
+    std::vector<double> expected(rows * p.v_head_dim);
+    for (uint64_t row = 0; row < rows; ++row) {
+        double sum = 0.0;
+        double *output = &expected[row * p.v_head_dim];
+        for (uint64_t part = 0; part < shape.parts; ++part) {
+            const float *state = &values[(row * shape.parts + part) * size];
+            const double weight = std::exp2(static_cast<double>(state[0]));
+            sum += weight * static_cast<double>(state[1]);
+            for (uint64_t d = 0; d < p.v_head_dim; ++d) output[d] += weight * static_cast<double>(state[kHeader + d]);
+        }
+        for (uint64_t d = 0; d < p.v_head_dim; ++d) output[d] /= sum;
+    }
+    return {true, compare(buffers.read(BINDING_OUTPUT), expected, most_error(VKATTN_TYPE_F32)), trial.paths};
+}
+
+// What rounding to a type may cost: half a step of 127 or 7 to either side of a block's largest.
+double most_error_of_storage(vkattn_type type) {
+    if (type == VKATTN_TYPE_Q8_0) return 1e-4;
+    return type == VKATTN_TYPE_Q4_0 ? 2e-2 : most_error(type);
+}
+
+std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
+    const auto shape_of = [](vkattn_type type) { return contiguous(type, {1, 2, 19, 64}); };
+    TrialNumbers numbers;
+    DeviceTensor source(context, shape_of(from)), cache(context, shape_of(to));
+    const std::vector<float> values = source.randomise(numbers);
+    cache.poison();
+    PlanBuilder builder(context);
+    add_kv_append(builder, {.source = source.view(), .cache = cache.view()});
+    builder.build()->run({});
+    return compare(cache.read(), {values.begin(), values.end()}, most_error_of_storage(to));
+}
+
+// The types of a copy: what is read, and what is written; nothing where the paths are none.
+std::optional<std::pair<vkattn_type, vkattn_type>> copy_of(CodePaths paths) {
+    constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                      VKATTN_TYPE_Q4_0};
+    if ((paths & ~kPathTypes) != 0 || paths == 0 || std::popcount(paths) > 2) return std::nullopt;
+    const auto type_of = [&](int bit) { return kTypes[bit]; };
+    return std::pair(type_of(std::countr_zero(paths)), type_of(std::bit_width(paths) - 1));
+}
+
+// There and back.
+std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_type> &types) {
+    const std::string there = check_copy(context, types.first, types.second);
+    return there.empty() && types.first != types.second ? check_copy(context, types.second, types.first) : there;
+}
+
+bool is_linear(Module module) { return module >= Module::kLinear && module <= Module::kLinearCoopmatBf16; }
+
+// The type of a linear layer's tensors; nothing where the paths are not one of them.
+std::optional<vkattn_type> linear_type(CodePaths paths) {
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
+        if (paths == path_of(type)) return type;
+    return std::nullopt;
+}
+
+std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    const std::optional<vkattn_type> type = linear_type(paths);
+    return type.has_value() ? linear_trial(shader, *type, caps) : std::nullopt;
+}
+
+// A product whose sums of multiples of 1/64 are exact.
+std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
+    const LinearProblem &problem = trial.problem;
+    const uint64_t rows = problem.push.rows, in = problem.push.in_features, out = problem.push.out_features;
+    TrialNumbers numbers;
+    DeviceTensor input(context, problem.input), weight(context, problem.weight), output(context, problem.output);
+    const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
+    output.poison();
+    PlanBuilder builder(context);
+    LinearOperands operands;
+    operands.input = input.view();
+    operands.weight = weight.view();
+    operands.output = output.view();
+    add_product(builder, problem, operands, trial.choice);
+    builder.build()->run({});
+    std::vector<double> expected(rows * out);
+    for (uint64_t i = 0; i < expected.size(); ++i) expected[i] = product(&x[i / out * in], &w[i % out * in], in);
+    return compare(output.read(), expected, most_error(problem.input.type));
+}
+
+// Whether plans of that problem take the shader by the rule.
+bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    if (shader.module == Module::kKvAppend) return copy_of(paths).has_value();
+    if (is_linear(shader.module)) {
+        const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
+        return trial.has_value() && is_taken(shader, *trial, caps);
+    }
+    const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
+    return trial.has_value() && is_taken(shader, *trial, caps);
+}
+
+// Whether the whole test has a check of it: the largest matrix shape has all, for plans take it; the others one.
+bool is_wanted(const ShaderCheck &check, bool is_first_shape, const DeviceCaps &caps) {
+    if (check.shader.matrix_shape == 0) return is_taken(check.shader, check.paths, caps);
+    return (is_first_shape || check.path == check.paths) && can_check(check.shader, check.paths, caps);
+}
+
+} // namespace
+
+std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
+    constexpr CodePaths kTypes[] = {kPathF16, kPathF32, kPathBf16}; // of Q
+    std::vector<ShaderCheck> checks;
+    Module previous = Module::kCount;
+    for (const TestedShader &shader : tested_shaders(caps)) {
+        for (uint32_t bit = 0; bit < kCodePathCount; ++bit) {
+            const CodePaths path = CodePaths{1} << bit;
+            const bool is_type = std::ranges::find(kTypes, path) != std::end(kTypes);
+            const auto check_with = [&](CodePaths type) {
+                return ShaderCheck{shader, path, is_type ? path : path | type};
+            };
+            const auto *type = std::ranges::find_if(
+                kTypes, [&](CodePaths each) { return is_wanted(check_with(each), shader.module != previous, caps); });
+            if (type != std::end(kTypes)) checks.push_back(check_with(*type));
+        }
+        previous = shader.module;
+    }
+    return checks;
+}
+
+bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    if (is_linear(shader.module)) return linear_trial_of(shader, paths, caps).has_value();
+    return shader.module == Module::kKvAppend ? copy_of(paths).has_value()
+                                              : attention_trial(shader, paths, caps).has_value();
+}
+
+Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
+    const DeviceCaps &caps = context.caps();
+    if (is_linear(shader.module)) {
+        const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
+        return trial.has_value() ? Findings{true, check_linear_numbers(context, *trial), paths} : Findings{};
+    }
+    if (shader.module == Module::kKvAppend) {
+        const auto types = copy_of(paths);
+        return types.has_value() ? Findings{true, check_copies(context, *types), paths} : Findings{};
+    }
+    const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
+    if (!trial.has_value()) return {};
+    return shader.module == Module::kMergeParts ? check_merge(context, *trial)
+                                                : check_attention_numbers(context, shader, *trial);
+}
+
+} // namespace vkattn

@@ -1,0 +1,212 @@
+// What the self-test has ruled out: a path of one shader is off, and what takes its place is chosen, on devices as data.
+#include "device_zoo.hpp"
+#include "skips.hpp"
+
+#include "runtime/device/verdicts.hpp"
+#include "runtime/kernels/choose.hpp"
+#include "runtime/kernels/linear.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+using namespace vkattn;
+using vkattn_test::device_zoo;
+using vkattn_test::skip;
+
+namespace {
+
+DeviceCaps zoo_device(const std::string &name) {
+    const auto devices = device_zoo();
+    const auto found = std::ranges::find(devices, name, &vkattn_test::ZooDevice::name);
+    REQUIRE(found != devices.end());
+    return found->caps;
+}
+
+struct Sizes {
+    std::uint64_t q_len = 1, kv_len = 4096, head_dim = 128;
+    bool paged = false;
+};
+
+AttentionProblem problem_of(vkattn_type query, vkattn_type stored, const Sizes &s) {
+    constexpr std::uint64_t kPage = 16;
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = contiguous(query, {1, 32, s.q_len, s.head_dim});
+    desc.key = contiguous(stored, {s.paged ? s.kv_len / kPage : 1, 8, s.paged ? kPage : s.kv_len, s.head_dim});
+    desc.value = desc.key;
+    if (s.paged) {
+        desc.block_table = contiguous(VKATTN_TYPE_I32, {1, s.kv_len / kPage});
+        desc.key_lengths = contiguous(VKATTN_TYPE_I32, {1});
+    }
+    return check_attention(desc);
+}
+
+const Sizes kDecodeSizes{}, kPrefillSizes{.q_len = 512, .kv_len = 512};
+
+std::string shader_of(const AttentionChoice &choice) {
+    return shader_name(choice.shape.dispatches[0].module, choice.shape.dispatches[0].constants);
+}
+
+std::string shader_on(const DeviceCaps &caps, vkattn_type query, vkattn_type stored, const Sizes &sizes) {
+    return shader_of(choose_attention(problem_of(query, stored, sizes), caps));
+}
+
+void rule_out(DeviceCaps &caps, const std::string &shader, CodePaths paths) {
+    caps.verdicts[shader] = {0, paths, "self-test: " + shader + ": wrong numbers"};
+}
+
+constexpr vkattn_type f32 = VKATTN_TYPE_F32, f16 = VKATTN_TYPE_F16, bf16 = VKATTN_TYPE_BF16, q8 = VKATTN_TYPE_Q8_0;
+
+} // namespace
+
+TEST_SUITE_BEGIN("planner");
+
+TEST_CASE("a path of decode that is off is taken by its next shader, and no other path is touched") {
+    DeviceCaps caps = zoo_device("amd-navi21");
+    REQUIRE(shader_on(caps, f16, f16, kDecodeSizes) == "decode_halves_subgroups");
+    REQUIRE(shader_on(caps, f32, f32, kDecodeSizes) == "decode_subgroups");
+    rule_out(caps, "decode_halves_subgroups", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kDecodeSizes) == "decode_halves");
+    CHECK(shader_on(caps, bf16, bf16, kDecodeSizes) == "decode_halves_subgroups");
+    CHECK(shader_on(caps, f32, f32, kDecodeSizes) == "decode_subgroups");
+    rule_out(caps, "decode_halves", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kDecodeSizes) == "decode_subgroups");
+    rule_out(caps, "decode_subgroups", kPathF32);
+    CHECK(shader_on(caps, f32, f32, kDecodeSizes) == "decode");
+    CHECK(shader_on(caps, f16, f16, kDecodeSizes) == "decode_subgroups");
+    CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
+    rule_out(caps, "decode", kPathF32);
+    const AttentionChoice choice = choose_attention(problem_of(f32, f32, kDecodeSizes), caps);
+    CHECK(choice.kernel == &kFlash);
+    CHECK(choice.reason.find("not decode: self-test: decode_subgroups: wrong numbers") != std::string::npos);
+}
+
+TEST_CASE("pages that are off leave dense keys alone") {
+    DeviceCaps caps = zoo_device("nvidia-turing");
+    const Sizes paged{.paged = true};
+    const std::string dense = shader_on(caps, f16, f16, kDecodeSizes);
+    REQUIRE(shader_on(caps, f16, f16, paged) == dense);
+    rule_out(caps, dense, kPathPages);
+    CHECK(shader_on(caps, f16, f16, kDecodeSizes) == dense);
+    CHECK(shader_on(caps, f16, f16, paged) != dense);
+    CHECK(choose_attention(problem_of(f16, f16, paged), caps).kernel == &kDecode);
+}
+
+TEST_CASE("flash stages in f32 where its halves are off, and unfused serves where nothing of it is left") {
+    DeviceCaps caps = zoo_device("amd-navi21");
+    REQUIRE(shader_on(caps, f16, f16, kPrefillSizes) == "flash_halves");
+    rule_out(caps, "flash_halves", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash");
+    CHECK(shader_on(caps, bf16, bf16, kPrefillSizes) == "flash_halves");
+    rule_out(caps, "flash", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash_wide_halves");
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // flash alone takes q8_0, and f16 is off there
+    rule_out(caps, "qk_scores", kPathQ8);
+    try {
+        choose_attention(problem_of(f16, q8, kPrefillSizes), caps);
+        FAIL("accepted");
+    } catch (const Error &error) {
+        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+        const std::string message = error.what();
+        for (const char *shader : {"flash", "qk_scores"})
+            CHECK_MESSAGE(message.find("self-test: " + std::string(shader) + ": wrong numbers") != std::string::npos,
+                          message);
+    }
+}
+
+TEST_CASE("where merge_parts is off, keys are not split") {
+    DeviceCaps caps = zoo_device("amd-navi31");
+    if (!module_is_built(Module::kCoopmat)) {
+        skip("no coopmat in this build");
+        return;
+    }
+    const Sizes chunk{.q_len = 16, .kv_len = 16384};
+    const AttentionChoice split = choose_attention(problem_of(f16, f16, chunk), caps);
+    REQUIRE(split.kernel == &kCoopmat);
+    REQUIRE(split.shape.parts > 1);
+    rule_out(caps, "merge_parts", kPathParts);
+    const AttentionChoice whole = choose_attention(problem_of(f16, f16, chunk), caps);
+    CHECK(whole.kernel == &kCoopmat);
+    CHECK(whole.shape.parts == 1);
+    CHECK(choose_attention(problem_of(f32, f32, kDecodeSizes), caps).kernel == &kFlash);
+}
+
+TEST_CASE("a matrix shape that is off in attention serves linear layers, and the other way round") {
+    DeviceCaps caps = zoo_device("amd-navi31");
+    if (!module_is_built(Module::kCoopmat)) {
+        skip("no coopmat in this build");
+        return;
+    }
+    LinearProblem linear;
+    linear.input = contiguous(f16, {1, 64, 256});
+    linear.weight = contiguous(f16, {256, 256});
+    linear.output = contiguous(f16, {1, 64, 256});
+    linear.push = {};
+    linear.push.rows = linear.push.positions = 64;
+    linear.push.in_features = linear.push.out_features = linear.push.head_dim = 256;
+    linear.push.input_strides[1] = linear.push.weight_strides[0] = 256;
+    linear.push.weight_strides[1] = linear.push.output_strides[3] = 1;
+    const std::string attention = shader_on(caps, f16, f16, kPrefillSizes);
+    REQUIRE(attention.starts_with("coopmat, 16x16x16"));
+    REQUIRE(choose_linear(linear, caps).module == Module::kLinearCoopmat);
+    DeviceCaps other = caps;
+    rule_out(caps, attention, kPathF16);
+    CHECK(choose_attention(problem_of(f16, f16, kPrefillSizes), caps).kernel == &kFlash);
+    CHECK(choose_linear(linear, caps).module == Module::kLinearCoopmat);
+    rule_out(other, "linear_coopmat, 16x16x16", kPathF16);
+    CHECK(shader_on(other, f16, f16, kPrefillSizes) == attention);
+    CHECK(choose_linear(linear, other).module == Module::kLinear);
+    rule_out(other, "linear", kPathF16);
+    CHECK_THROWS_AS(choose_linear(linear, other), Error);
+}
+
+TEST_CASE("coopmat2 is on no list, and asking for it says what to ask for") {
+    const DeviceCaps caps = zoo_device("nvidia-ada");
+    for (const KernelOption &option : options_for(problem_of(f16, f16, kPrefillSizes), caps))
+        CHECK(option.kernel->kernel != VKATTN_KERNEL_COOPMAT2);
+    AttentionProblem problem = problem_of(f16, f16, kPrefillSizes);
+    problem.kernel = VKATTN_KERNEL_COOPMAT2;
+    try {
+        choose_attention(problem, caps);
+        FAIL("accepted");
+    } catch (const Error &error) {
+        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+        CHECK(std::string(error.what()) == "kernel: coopmat2, which is no longer there, expected coopmat or auto");
+    }
+}
+
+TEST_CASE("verdicts are kept by shader and path, and what has failed stays off") {
+    Verdicts verdicts;
+    verdicts.pass("decode", kPathF32 | kPathParts);
+    verdicts.fail("decode", kPathQ8, "self-test: decode, q8_0: wrong numbers");
+    verdicts.pass("decode", kPathQ8);
+    verdicts.fail("flash", kPathF32, "self-test: flash, f32: the device was lost");
+    Verdicts later;
+    later.load(verdicts.save());
+    for (const Verdicts *each : {&verdicts, &later}) {
+        const ShaderVerdict decode = each->find("decode");
+        CHECK(decode.passed == (kPathF32 | kPathParts));
+        CHECK(decode.failed == kPathQ8);
+        CHECK(decode.reason == "self-test: decode, q8_0: wrong numbers");
+        CHECK(each->find("flash").reason == "self-test: flash, f32: the device was lost");
+        CHECK(each->find("merge_parts").passed == 0);
+    }
+    int tests = 0;
+    later.set_test([&](std::string_view shader, CodePaths paths) {
+        ++tests;
+        CHECK(shader == "decode");
+        CHECK(paths == (kPathF32 | kPathPages));
+        later.test_before_use("merge_parts", kPathParts); // what a test plans is not tested
+        later.pass("decode", paths);
+    });
+    later.test_before_use("decode", kPathF32);
+    later.test_before_use("decode", kPathF32 | kPathQ8 | kPathPages); // it is off anyway
+    CHECK(tests == 0);
+    for (int time = 0; time < 2; ++time) later.test_before_use("decode", kPathF32 | kPathPages);
+    CHECK(tests == 1);
+}
+
+TEST_SUITE_END();
