@@ -349,8 +349,9 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_WIDEST_DIVERGENT_ADDRESSES = 3,
     /* workgroups that fill the device; default: 4 for each shader core, 512 where their number is unknown */
     VKATTN_TRAIT_PARALLEL_WORKGROUPS = 4,
-    /* millions of operations that one dispatch of attention may compute; 0: any number. Default: 1000000 on discrete
-     * GPUs, 0 on CPUs, else 100000 */
+    /* millions of operations that one dispatch may compute, and one submission of vkattn_run and vkattn_submit; what
+     * moves data counts as 8 operations an element. 0: any number. Default: on discrete GPUs 30000 for each shader core,
+     * 100000 where their number is unknown, 0 on CPUs, else 10000 */
     VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS = 5,
     /* 1, the default: the driver's compiler takes unpackHalf2x16 */
     VKATTN_TRAIT_UNPACKS_HALVES = 6,
@@ -392,7 +393,8 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS = 29,
     VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE = 30,
     VKATTN_TRAIT_GPU_CLASS = 31,
-    VKATTN_TRAIT_COUNT = 32,
+    VKATTN_TRAIT_MAX_WORKGROUP_COUNT = 32, /* of each axis; larger grids take several dispatches */
+    VKATTN_TRAIT_COUNT = 33,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 

@@ -58,8 +58,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     Step &step = builder.add_step(Module::kKvAppend, constants, push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.batch != 0) grid.shape[0] = rows.batch;
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), grid,
-                         "kv_append");
+    set_elementwise_grid(step, uint64_t{push.positions} * divide_up(constants.HEAD_DIM, elements), elements, grid);
     bind(builder, step, BINDING_APPEND_SOURCE, rows.source);
     bind(builder, step, BINDING_APPEND_CACHE, rows.cache);
     bind(builder, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);

@@ -26,6 +26,11 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     return problem;
 }
 
+double flops_of(const LinearProblem &problem) {
+    const gpu::LinearPush &push = problem.push;
+    return 2.0 * problem.groups * push.rows * push.in_features * push.out_features;
+}
+
 // What tuning found is followed, and the matrix units have passed their test, unless nothing is to run.
 LinearChoice choose(const PlanBuilder &builder, LinearProblem problem) {
     Context &context = builder.context();
@@ -44,6 +49,7 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
     const bool addressed = choice.shader == LinearShader::kAddresses;
     Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;
+    step.flops = flops_of(problem);
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
     bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);
     bind(builder, step, BINDING_LINEAR_BIAS, operands.epilogue.bias);

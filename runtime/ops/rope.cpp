@@ -112,7 +112,7 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     Step &step = builder.add_step(Module::kRope, constants, push);
     vkattn_tensor grid = input.tensor;
     if (packed) grid.shape[0] = positions.sequences;
-    set_elementwise_grid(builder, step, uint64_t{push.positions} * push.pairs, grid, "rope");
+    set_elementwise_grid(step, uint64_t{push.positions} * push.pairs, 2, grid);
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);

@@ -34,7 +34,7 @@ vec4 join_block(uint first, uint block, float maximum) {
 }
 
 void main() {
-    Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
+    Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
     if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
     SoftmaxState state = join_states(first);

@@ -139,10 +139,11 @@ uvec2 source_rows(uint batch) {
 void main() {
     const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
     const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
-    uint token = gl_GlobalInvocationID.x / items;
-    uint dim = gl_GlobalInvocationID.x % items * elements;
-    uint head = gl_WorkGroupID.y;
-    uint batch = gl_WorkGroupID.z;
+    uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
+    uint token = invocation / items;
+    uint dim = invocation % items * elements;
+    uint head = workgroup().y;
+    uint batch = workgroup().z;
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
     uint position = past + token;

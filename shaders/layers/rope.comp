@@ -26,14 +26,15 @@ layout(set = 0, binding = BINDING_ROPE_CU_SEQLENS, std430) readonly buffer CuSeq
 
 // row: of which batch entry, and which of its rows
 uint start_of(uint strides[3], uvec2 row) {
-    return row.x * strides[0] + gl_WorkGroupID.y * strides[1] + row.y * strides[2];
+    return row.x * strides[0] + workgroup().y * strides[1] + row.y * strides[2];
 }
 
 void main() {
-    uint token = gl_GlobalInvocationID.x / push.pairs;
-    uint pair = gl_GlobalInvocationID.x % push.pairs;
+    uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
+    uint token = invocation / push.pairs;
+    uint pair = invocation % push.pairs;
     if (token >= push.positions) return;
-    uint sequence = gl_WorkGroupID.z;
+    uint sequence = workgroup().z;
     uvec2 row = uvec2(sequence, token);
     if (HAS_CU_SEQLENS != 0u) {
         uint element = base_bytes(BINDING_ROPE_CU_SEQLENS) / 4 + sequence;
