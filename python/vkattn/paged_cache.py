@@ -1,6 +1,7 @@
 """Keys and values of sequences that come and go, in pages on the device."""
 import ctypes
 import itertools
+import math
 
 import numpy
 
@@ -9,7 +10,7 @@ from .arrays import as_array
 from .attention import Problem
 from .calls import Call
 from .device_array import Array
-from .errors import OutOfMemoryError
+from .errors import OutOfMemoryError, UnsupportedError
 from .operators import kv_append
 
 
@@ -32,6 +33,8 @@ class PagedCache:
         self.context, self.page_size = context, page_size
         self.keys = context.empty((pages, heads, page_size, head_dim), key_dtype)
         self.values = context.empty((pages, heads, page_size, v_head_dim or head_dim), value_dtype or key_dtype)
+        for name, pool in (("keys", self.keys), ("values", self.values)):
+            _require_bindable(pool, name)
         self._free = list(range(pages - 1, -1, -1))
         self._users = [0] * pages
         self._pages, self._lengths = {}, {}
@@ -158,6 +161,15 @@ class PagedCache:
             self.context.convert(pool[self._pages[sequence][-1]], pool[page])
         self._release(self._pages[sequence][-1])
         self._pages[sequence][-1] = page
+
+
+def _require_bindable(pool, name):
+    """Raises UnsupportedError where kernels cannot reach a whole pool."""
+    facts = pool.context.facts
+    most = facts["max_storage_buffer_range"] - 256  # what an offset's alignment may take
+    if pool.nbytes > most or math.prod(pool.shape) > 2**32:
+        raise UnsupportedError(f"pages: {pool.shape[0]}, whose {name} take {pool.nbytes} bytes and {math.prod(pool.shape)} "
+                               f"elements, expected at most {most} bytes (maxStorageBufferRange of {facts['name']}) and 2**32 elements")
 
 
 def _counts(sequences, array, name, cu_seqlens):

@@ -19,7 +19,8 @@ uint32_t evened(uint32_t groups, uint32_t most) { return tiles(groups, tiles(gro
 
 Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps) {
     Grid part;
-    for (size_t axis = 0; axis < grid.size(); ++axis) part[axis] = std::clamp(grid[axis], 1u, caps.max_workgroup_count[axis]);
+    for (size_t axis = 0; axis < grid.size(); ++axis)
+        part[axis] = std::clamp(grid[axis], 1u, caps.max_workgroup_count[axis]);
     const double most = caps.traits.max_dispatch_megaflops * 1e6;
     const double flops_of_group = flops / std::max(volume(grid), 1.0);
     for (size_t axis = grid.size(); most > 0 && axis-- > 0;) {
@@ -32,7 +33,8 @@ Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps) {
 
 Grid dispatches_along(const Grid &grid, const Grid &grid_of_dispatch) {
     Grid count;
-    for (size_t axis = 0; axis < grid.size(); ++axis) count[axis] = std::max(tiles(grid[axis], grid_of_dispatch[axis]), 1u);
+    for (size_t axis = 0; axis < grid.size(); ++axis)
+        count[axis] = std::max(tiles(grid[axis], grid_of_dispatch[axis]), 1u);
     return count;
 }
 

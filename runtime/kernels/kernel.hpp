@@ -26,7 +26,7 @@ struct AttentionShape {
     std::array<Dispatch, 3> dispatches;
     gpu::AttentionParameters parameters;
     uint32_t keys_per_dispatch;
-    uint32_t parts;               // of a row's keys
+    uint32_t parts; // of a row's keys
     // f32 copies of one dispatch's keys in the workspace, where K and V do not suit the kernel; absent: not needed
     vkattn_tensor staged_key, staged_value;
     vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]

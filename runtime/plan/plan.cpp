@@ -297,12 +297,13 @@ void Plan::record_barrier(VkCommandBuffer commands) const {
                                        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// Dispatches of one grid need no barrier between them.
+// Dispatches of one grid take turns, so that what else the device does may come between them.
 void Plan::record_dispatches(VkCommandBuffer commands, const Step &step, uint32_t first, uint32_t end,
                              std::array<uint32_t, 32> &push) const {
     const Functions &vk = context_.vk();
     for (uint32_t dispatch = first; dispatch < end; ++dispatch) {
         const StepPart part = part_of(step, dispatch);
+        if (dispatch > first) record_barrier(commands);
         std::ranges::copy(part.first, push.begin());
         vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes,
                               push.data());

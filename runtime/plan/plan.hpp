@@ -44,8 +44,8 @@ struct Step {
     };
     const Pipeline *pipeline = nullptr;
     Grid groups{1, 1, 1};
-    double flops = 0;              // of the whole grid, at most
-    Grid groups_per_dispatch{};    // filled when the plan is built
+    double flops = 0;                // of the whole grid, at most
+    Grid groups_per_dispatch{};      // filled when the plan is built
     std::array<uint32_t, 32> push{}; // words; the first are first_group and the bases, filled at recording
     uint32_t push_bytes = 0;
     UniformSlot uniforms; // buffer VK_NULL_HANDLE: none

@@ -201,8 +201,8 @@ class Submissions::Submission {
     }
 
     void order(VkCommandBuffer commands) {
-        vk_.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0,
-                                 0, nullptr, 0, nullptr, 0, nullptr);
+        vk_.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0,
+                                 nullptr, 0, nullptr, 0, nullptr);
     }
 
     void destroy() noexcept {

@@ -225,8 +225,7 @@ void expect_room(const AttentionProblem &problem, const AttentionChoice &choice)
                "there is room for the scores");
         return;
     }
-    expect(choice.shape.keys_per_dispatch > 0 && choice.shape.parts > 0,
-           "a dispatch does something");
+    expect(choice.shape.keys_per_dispatch > 0 && choice.shape.parts > 0, "a dispatch does something");
     const bool several = choice.shape.keys_per_dispatch < problem.kv_len;
     if (choice.shape.parts > 1 || several) {
         const std::uint64_t rows = std::uint64_t{problem.batch} * problem.query_heads * problem.q_len;

@@ -11,6 +11,9 @@ PFN_vkCreateCommandPool next_create_pool = nullptr;
 PFN_vkDestroyCommandPool next_destroy_pool = nullptr;
 PFN_vkCreateBuffer next_create_buffer = nullptr;
 PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
+PFN_vkBeginCommandBuffer next_begin = nullptr;
+PFN_vkCmdDispatch next_dispatch = nullptr;
+PFN_vkQueueSubmit next_submit = nullptr;
 PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
 PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
 PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
@@ -41,6 +44,32 @@ VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCrea
 VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks *host) {
     if (buffer != VK_NULL_HANDLE) ++vulkan_calls().fewer_buffers;
     next_destroy_buffer(device, buffer, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const VkCommandBufferBeginInfo *info) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().recorded[commands].clear();
+    }
+    return next_begin(commands, info);
+}
+
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer commands, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().recorded[commands].push_back(std::uint64_t{x} * y * z);
+    }
+    next_dispatch(commands, x, y, z);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo *infos, VkFence fence) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        for (std::uint32_t i = 0; i < count; ++i)
+            for (std::uint32_t c = 0; c < infos[i].commandBufferCount; ++c)
+                vulkan_calls().submissions.push_back(vulkan_calls().recorded[infos[i].pCommandBuffers[c]]);
+    }
+    return next_submit(queue, count, infos, fence);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
@@ -81,6 +110,9 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkDestroyCommandPool") return counted(real, next_destroy_pool, &destroy_pool);
     if (name == "vkCreateBuffer") return counted(real, next_create_buffer, &create_buffer);
     if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
+    if (name == "vkBeginCommandBuffer") return counted(real, next_begin, &begin_commands);
+    if (name == "vkCmdDispatch") return counted(real, next_dispatch, &dispatch);
+    if (name == "vkQueueSubmit") return counted(real, next_submit, &submit);
     if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
     if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
     if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
@@ -97,6 +129,8 @@ void VulkanCalls::clear() {
     allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = 0;
     names.clear();
     labels.clear();
+    submissions.clear();
+    recorded.clear();
 }
 
 VulkanCalls &vulkan_calls() {

@@ -4,6 +4,7 @@
 #include "application.hpp"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct VulkanCalls {
     std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
     std::vector<std::string> labels; // vkCmdBeginDebugUtilsLabelEXT
     std::atomic<int> open_labels{0}; // those that have not ended
+    // vkQueueSubmit, each command buffer by itself: the workgroups of each vkCmdDispatch
+    std::vector<std::vector<std::uint64_t>> submissions;
+    std::map<VkCommandBuffer, std::vector<std::uint64_t>> recorded;
 
     void clear();
 };
