@@ -39,8 +39,15 @@ string(REGEX REPLACE "/$" "" vkattn_pc_prefix "${vkattn_pc_prefix}")
 configure_file(cmake/vkattn.pc.in ${PROJECT_BINARY_DIR}/vkattn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/vkattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-if(SKBUILD) # pyproject.toml: a wheel, which carries the library beside the package, and can hold no links to it
+if(SKBUILD) # pyproject.toml: a wheel, which carries the library and the command beside the package, and can hold no links to it
     set_property(TARGET vkattn PROPERTY VERSION)
     set_property(TARGET vkattn PROPERTY SOVERSION)
     install(TARGETS vkattn LIBRARY DESTINATION vkattn COMPONENT python RUNTIME DESTINATION vkattn COMPONENT python)
+    add_custom_target(vkattn_wheel DEPENDS vkattn)
+    if(TARGET vkattn_command)
+        add_dependencies(vkattn_wheel vkattn_command)
+        set_property(TARGET vkattn_command PROPERTY INSTALL_RPATH $<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>)
+        install(TARGETS vkattn_command RUNTIME DESTINATION vkattn COMPONENT python)
+        install(FILES tools/vkattn.1 python/vkattn-plot.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)
+    endif()
 endif()

@@ -1,4 +1,6 @@
 """What NumPy and Python would take in silence: other orders of bytes, numbers that wrap, shapes that broadcast."""
+import re
+
 import numpy
 import pytest
 
@@ -51,7 +53,9 @@ def test_numbers_that_are_not_whole_are_refused(name, value):
     ("key_lengths", "45", "key_lengths: dtype <U2, expected whole numbers"),
     ("past_lengths", [None, 1], "past_lengths: dtype object, expected whole"),
     ("sinks", ["a", "b"], "sinks: dtype <U1, expected float32"), ("sinks", [1j, 2j], "sinks: dtype complex128, expected float32"),
-    ("key_padding_mask", ["a"], "key_padding_mask: dtype <U1, expected bool"),
+    ("key_padding_mask", ["a"], "key_padding_mask: dtype str.*, expected bool"),
+    ("key_padding_mask", [[1, 1, 1, 1, 0]] * 2, "key_padding_mask: dtype int64, expected bool"),
+    ("key_padding_mask", numpy.zeros((2, 5), "f4"), "key_padding_mask: dtype float32, expected bool"),
     ("attn_mask", numpy.zeros((3, 5)), "attn_mask: dtype float64, expected bool, float32, float16 or bfloat16"),
     ("attn_mask", "mask", "attn_mask: dtype str.*, expected bool, float32"), ("out", QUERY, "out: ndarray, expected an Array")])
 def test_values_of_another_kind_are_named(name, value, message):
@@ -75,6 +79,12 @@ def test_types_that_a_query_has_not(query, dtype):
 def test_lists_without_a_shape_are_named():
     with pytest.raises(ValueError, match="query: .*inhomogeneous"):
         vkattn.attention([[1.0], [1.0, 2.0]], KEY, KEY)
+
+
+@pytest.mark.parametrize("scale", [float("inf"), float("-inf"), float("nan"), 1e300])
+def test_scales_that_are_no_numbers_are_named_with_what_chooses_the_usual_one(scale):
+    with pytest.raises(ValueError, match=re.escape(f"scale: {scale}, expected a finite number, or None for 1 /")):
+        attend(scale=scale)
 
 
 def test_a_scale_of_zero_is_zero():

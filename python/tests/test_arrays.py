@@ -7,6 +7,7 @@ import pytest
 
 import vkattn
 from vkattn import arrays, dlpack
+from vkattn.attention import Problem
 from test_vkattn import nmse, random, reference
 
 CONTEXT = vkattn.default_context()
@@ -28,7 +29,9 @@ def test_views_are_those_of_numpy():
     for view in (lambda a: a[1], lambda a: a[-1, :, 2], lambda a: a[..., 3], lambda a: a[:, 1:3, ::2, -1],
                  lambda a: a[0, ..., 1:4], lambda a: a.transpose(0, 2, 1, 3), lambda a: a.transpose((3, 1, 0, 2))[2:],
                  lambda a: a.reshape(6, 20)[1:, 3:], lambda a: a.reshape(2, -1)[1], lambda a: a[:, 1].reshape(2, 1, 4, 5, 1),
-                 lambda a: a.transpose()):
+                 lambda a: a.transpose(), lambda a: a.T, lambda a: a[0].T, lambda a: a[:, 3:3], lambda a: a[2:],
+                 lambda a: a.reshape(numpy.int64(-1)), lambda a: a.reshape((numpy.int64(6), -1)),
+                 lambda a: a.transpose(numpy.int64(1), 0, 2, 3), lambda a: a[2:].reshape(5, 0)):
         expected = view(NUMBERS)
         assert view(array).shape == expected.shape and (view(array).numpy() == expected).all()
         assert (view(array).contiguous().numpy() == expected).all()
@@ -36,11 +39,12 @@ def test_views_are_those_of_numpy():
     for mistake, error, message in (
             (lambda: array[2], IndexError, "out of range"),
             (lambda: array[0, 0, 0, 0, 0], IndexError, "5 indices, expected at most 4"),
-            (lambda: array[:, 3:3], IndexError, "expected a step from 1 and at least one of 3"),
+            (lambda: array[1.5], TypeError, "index 1.5, expected whole numbers"),
             (lambda: array[::-1], IndexError, "step"),
             (lambda: array.reshape(7, -1), ValueError, "expected 120 elements"),
             (lambda: array.transpose().reshape(120), ValueError, "expected contiguous memory: see contiguous"),
             (lambda: array.transpose(0, 0, 1, 2), ValueError, "each of the 4 axes once"),
+            (lambda: array.transpose(0, 1, 2, 7), ValueError, "each of the 4 axes once"),
             (lambda: array.broadcast_to((2, 2, 4, 5)), ValueError, "expected a shape that")):
         with pytest.raises(error, match=message):
             mistake()
@@ -99,11 +103,76 @@ def test_types_are_converted_on_the_device():
             CONTEXT.array(values, dtype)
 
 
+def test_sums_are_those_of_numpy():
+    numbers = random(3, 4, 5)
+    array = CONTEXT.array(numbers)
+    for total, expected in (
+            (array + array, numbers + numbers), (array + numbers, numbers + numbers), (numbers + array, numbers + numbers),
+            (array + 1, numbers + 1), (0.5 + array, numbers + numpy.float32(0.5)), (array + numbers[1, 2], numbers + numbers[1, 2]),
+            (array.T + array[0, 0, :3], numbers.T + numbers[0, 0, :3]), (array[:, :1] + array[0], numbers[:, :1] + numbers[0]),
+            (array + numbers[0, 0, 0], numbers + numbers[0, 0, 0]), (array[3:] + array[3:], numbers[3:])):
+        assert isinstance(total, vkattn.Array) and total.dtype == "float32" and total.shape == expected.shape
+        assert (total.numpy() == expected).all()
+    half = array.astype("float16")
+    assert (half + half).dtype == "float16" and (half + 1).dtype == "float16" and (half + array).dtype == "float32"
+    assert ((half + half).numpy() == half.numpy() + half.numpy()).all()
+    for mistake, error, message in ((lambda: array + numbers[:, 0], ValueError, r"shapes \[3, 4, 5\] and \[3, 5\], expected some"),
+                                    (lambda: array + CONTEXT.empty(5, "int32"), TypeError, "second: dtype int32, expected float32"),
+                                    (lambda: array + "1", TypeError, "values: dtype str")):
+        with pytest.raises(error, match=message):
+            mistake()
+
+
+def test_types_of_arrays_are_changed():
+    numbers = random(3, 64)
+    array = CONTEXT.array(numbers)
+    assert array.astype("float32") is array and (array.T.astype("float16").numpy() == numbers.T.astype("float16")).all()
+    stored = array.astype("q8_0")
+    assert stored.dtype == "q8_0" and (stored.astype("float32").numpy() == stored.numpy()).all()
+    assert (stored.astype("float16").numpy() == stored.numpy().astype("float16")).all()
+    whole = CONTEXT.array(numpy.array([0, 1, -70000], "i4"))
+    assert (whole.astype("float32").numpy() == [0, 1, -70000]).all() and (whole.astype(bool).numpy() == [False, True, True]).all()
+    assert (CONTEXT.array(numpy.array([True, False])).astype("float16").numpy() == [1, 0]).all()
+    with pytest.raises(TypeError, match="values: float32 for int32, expected float32, float16"):
+        array.astype("int32")
+    with pytest.raises(TypeError, match="dtype: float64, expected float32"):
+        array.astype("float64")
+
+
+def test_failures_say_what_was_to_be_done(monkeypatch):
+    context = vkattn.Context()
+    array = context.array(NUMBERS)
+
+    def refuse(*_, **__):
+        raise vkattn.UnsupportedError("kv_append: too many heads")
+
+    monkeypatch.setattr(context, "run", refuse)
+    with pytest.raises(vkattn.UnsupportedError, match=r"\[2, 3, 4, 5\] of float32 as float16: kv_append: too many heads"):
+        context.array(NUMBERS, "float16")
+    with pytest.raises(vkattn.UnsupportedError, match=r"the sum of \[2, 3, 4, 5\]: kv_append"):
+        array + array
+
+
+def test_what_is_broadcast_is_copied_on_the_device():
+    numbers = random(2, 3, 4, 8)
+    array = CONTEXT.array(numbers)
+    context = vkattn.Context()
+    array = context.array(numbers)
+    context.download = None  # nothing comes to the host
+    many = array.reshape(2, 3, 1, 4, 8).broadcast_to((2, 3, 2, 4, 8)).contiguous()
+    del context.download
+    assert (many.reshape(2, 6, 4, 8).numpy() == numpy.repeat(numbers, 2, axis=1)).all()
+    one = array[:1, :1, :1, :1].broadcast_to((2, 3, 4, 8))
+    assert (one.contiguous().numpy() == numbers[0, 0, 0, 0]).all()
+    assert nmse(vkattn.attention(array, array, one).numpy(), numpy.full_like(numbers, numbers[0, 0, 0, 0])) < 1e-10
+
+
 @pytest.mark.parametrize("shape, dtype, error, message", [
-    ((0, 4), "float32", ValueError, r"shape: \[0, 4\], expected sizes from 1"),
-    ((), "float32", ValueError, "expected sizes from 1"), ((-1,), "float32", ValueError, "shape: -1, expected"),
+    ((), "float32", ValueError, r"shape: \[\], expected at least one size"), ((-1,), "float32", ValueError, "shape: -1, expected"),
     ((2, 2.5), "float32", TypeError, "shape: 2.5, expected a whole number"),
     ((2, 4), "float64", TypeError, "dtype: float64, expected float32, float16, bfloat16"),
+    ((17408, 858001, 308761441), "float32", vkattn.OutOfMemoryError, "takes 18446744073709555712 bytes, expected less"),
+    ((2**31, 2**31, 4), "float32", vkattn.OutOfMemoryError, "takes 73786976294838206464 bytes, expected less"),
     ((2, 33), "q8_0", ValueError, "a multiple of 32")])
 def test_empty_arrays_that_cannot_be(shape, dtype, error, message):
     with pytest.raises(error, match=message):
@@ -189,7 +258,7 @@ def test_nothing_is_copied_or_uploaded_that_need_not_be():
     for view, size in ((numbers[:, :, ::2], 192), (numbers[..., 1:3], 128), (numbers[:, 1:2], 96)):
         assert arrays.span(arrays.uploadable(view)) == size
     mask = numpy.broadcast_to(random(8, 8) > 0, (2, 4, 8, 8))
-    problem = vkattn.attention.__globals__["Problem"](*[numbers] * 3, attn_mask=mask)
+    problem = Problem(*[numbers] * 3, attn_mask=mask)
     assert arrays.span(problem.call.inputs["attn_mask"]) == 64
 
 

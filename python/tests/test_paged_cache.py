@@ -1,4 +1,6 @@
 """Caches of the operators: appends to Arrays, and pages of sequences that come and go."""
+import threading
+
 import numpy
 import pytest
 
@@ -125,6 +127,82 @@ def test_steps_of_equal_length_and_the_kind_of_results():
     assert nmse(windowed, key[:, :, 3:].astype("f8").mean(axis=2, keepdims=True)) < 1e-10
 
 
+def test_the_last_holder_of_a_page_needs_no_copy():
+    cache = CONTEXT.kv_cache(1, 8, pages=3, page_size=8, key_dtype="float32")
+    row, first = random(1, 1, 1, 8), cache.add()
+    cache.append([first], row, row)
+    both = [first, cache.fork(first)]
+    others = random(2, 1, 1, 8)
+    cache.append(both, others, others)  # one copy: one free page is left
+    assert cache.free_pages == 1
+    query = random(2, 1, 1, 8, seed=3)
+    keys = numpy.concatenate([numpy.concatenate([row, row]), others], axis=2)
+    assert nmse(cache.attend(query, both), last_queries_see_all(query, keys, keys)) < 1e-10
+    third, full = cache.fork(first), cache.add()
+    cache.append([full], row, row)
+    with pytest.raises(vkattn.OutOfMemoryError, match="append: 1 pages are needed, 0 are free"):
+        cache.append([third], row, row)
+    cache.remove(both[1])
+    cache.append([first, third], others, others)
+    assert cache.free_pages == 0
+
+
+def test_an_append_that_fails_loses_no_page():
+    cache = CONTEXT.kv_cache(1, 8, pages=4, page_size=8, key_dtype="float32")
+    row, first = random(1, 1, 1, 8), cache.add()
+    cache.append([first], row, row)
+    second = cache.fork(first)
+    convert = cache.context.convert
+    cache.context.convert = lambda *_: (_ for _ in ()).throw(vkattn.DeviceLostError("gone"))
+    try:
+        with pytest.raises(vkattn.DeviceLostError):
+            cache.append([second], row, row)
+    finally:
+        cache.context.convert = convert
+    assert cache.free_pages == 3 and cache.length(second) == 1
+    cache.append([second], row, row)
+    assert cache.free_pages == 2
+    cache.remove(first)
+    cache.remove(second)
+    assert cache.free_pages == 4
+
+
+def test_sequences_as_arrays_of_numpy():
+    cache = CONTEXT.kv_cache(1, 8, pages=4, page_size=8, key_dtype="float32")
+    sequences = numpy.array([cache.add(), cache.add()])
+    row = random(2, 1, 1, 8)
+    cache.append(sequences, row, row)
+    assert nmse(cache.attend(row, sequences), row) < 1e-10 and cache.block_table(sequences).shape == (2, 1)
+    assert cache.length(sequences[1]) == 1
+    cache.rewind(sequences[0], numpy.int64(0))
+    cache.remove(sequences[1])
+    assert cache.sequences == [sequences[0]] and cache.free_pages == 4
+
+
+def test_threads_share_a_pool():
+    cache = CONTEXT.kv_cache(1, 16, pages=64, page_size=8, key_dtype="float32")
+    results = {}
+
+    def serve(name):
+        key, query = random(1, 1, 20, 16, seed=name), random(1, 1, 1, 16, seed=name)
+        sequence = cache.add()
+        for token in range(20):
+            cache.append([sequence], key[:, :, token:token + 1], key[:, :, token:token + 1])
+        copy = cache.fork(sequence)
+        results[name] = nmse(cache.attend(query, [copy]), reference(query, key, key)[0])
+        cache.rewind(copy, 3)
+        for each in (sequence, copy):
+            cache.remove(each)
+
+    threads = [threading.Thread(target=serve, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4 and max(results.values()) < 1e-10
+    assert cache.free_pages == 64 and cache.sequences == []
+
+
 def test_mistakes_with_pages_are_named():
     cache = CONTEXT.kv_cache(1, 16, pages=4)
     sequence, row = cache.add(), random(1, 1, 1, 16)
@@ -137,7 +215,18 @@ def test_mistakes_with_pages_are_named():
              r"cu_seqlens: \[0, 2\], expected 2 numbers that rise from 0 to 1"),
             (lambda: cache.append([sequence], row, row, [0, 0.5]), TypeError, "cu_seqlens: .* whole numbers"),
             (lambda: cache.attend(row, []), ValueError, "sequences: none"),
+            (lambda: cache.append([sequence], numpy.repeat(row, 5, 2), numpy.repeat(row, 3, 2)), ValueError,
+             r"value: shape \[1, 1, 3, 16\], expected \[1, 1, 5\] and v_head_dim"),
+            (lambda: cache.append([sequence], row[:, :, :0], row), ValueError, "value: shape .1, 1, 1, 16., expected .1, 1, 0."),
+            (lambda: cache.append(0, row, row), TypeError, "sequences: 0, expected a list of numbers"),
+            (lambda: cache.append([0.5], row, row), TypeError, "sequences: 0.5, expected a whole number"),
             (lambda: cache.rewind(sequence, 1), ValueError, "length: 1, expected 0 to 0"),
+            (lambda: cache.rewind(sequence, 0.5), TypeError, "length: 0.5, expected a whole number"),
+            (lambda: cache.rewind(sequence, -1), ValueError, "length: -1, expected 0 to 0"),
+            (lambda: cache.length(0.0), TypeError, "sequence: 0.0, expected a whole number"),
+            (lambda: CONTEXT.kv_cache(1, 16, pages=4, key_dtype="bool"), TypeError, "key_dtype: bool, expected float32, float16"),
+            (lambda: CONTEXT.kv_cache(1, 16, pages=4, value_dtype="int32"), TypeError, "value_dtype: int32, expected float32"),
+            (lambda: CONTEXT.kv_cache(1, 16, pages=4, v_head_dim=0), ValueError, "v_head_dim: 0, expected at least 1"),
             (lambda: cache.fork(3), ValueError, "sequence 3: not in the cache"),
             (lambda: cache.remove(3), ValueError, "sequence 3"),
             (lambda: CONTEXT.kv_cache(1, 33, pages=4, key_dtype="q8_0"), ValueError, "a multiple of 32"),

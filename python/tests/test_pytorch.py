@@ -31,8 +31,6 @@ def same(shapes, mask=None, dtype=torch.float32, **arguments):
             vkattn.scaled_dot_product_attention(query, key, value, **arguments)
         return False
     for kind in (lambda tensor: tensor, vkattn.from_dlpack):
-        if kind is vkattn.from_dlpack and 0 in (*query.shape, *key.shape, *value.shape):
-            continue
         given = {**arguments, "attn_mask": kind(mask)} if mask is not None else arguments
         output = vkattn.scaled_dot_product_attention(kind(query), kind(key), kind(value), **given)
         assert output.shape == tuple(expected.shape)
@@ -139,9 +137,16 @@ def test_what_neither_takes():
 
 
 @pytest.mark.parametrize("shapes", [((2, 4, 0, 8), (2, 4, 5, 8), (2, 4, 5, 8)), ((2, 4, 3, 8), (2, 4, 0, 8), (2, 4, 0, 8)),
-                                    ((0, 4, 3, 8), (0, 4, 5, 8), (0, 4, 5, 8)), ((2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 0))])
-def test_nothing_of_something(shapes):
-    assert same(shapes)
+                                    ((0, 4, 3, 8), (0, 4, 5, 8), (0, 4, 5, 8)), ((2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 0)),
+                                    ((1, 2, 3, 8), (4, 2, 0, 8), (4, 2, 0, 8)), ((1, 2, 0, 8), (4, 2, 3, 8), (4, 2, 3, 8)),
+                                    ((1, 2, 3, 8), (4, 2, 5, 8), (4, 2, 5, 0)), ((1, 4, 3, 8), (0, 4, 5, 8), (0, 4, 5, 8)),
+                                    ((1, 2, 3, 0), (1, 2, 4, 0), (1, 2, 4, 5)), ((2, 4, 3, 0), (2, 4, 5, 0), (2, 4, 5, 8)),
+                                    ((2, 0, 3, 8), (2, 0, 5, 8), (2, 0, 5, 8)), ((3, 0), (5, 0), (5, 0)), ((0, 8), (5, 8), (5, 8))])
+@pytest.mark.parametrize("masked", [None, "causal", "bool"])
+def test_nothing_of_something(shapes, masked):
+    query_len, key_len = shapes[0][-2], shapes[1][-2]
+    mask = torch.arange(key_len) <= torch.arange(query_len)[:, None] if masked == "bool" else None
+    assert same(shapes, mask, is_causal=masked == "causal")
 
 
 def test_rows_that_see_no_key():
@@ -221,6 +226,51 @@ def test_a_layer_of_pytorch():
         layer(x.requires_grad_())
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_state_dict_of_multihead_attention(bias):
+    module = torch.nn.MultiheadAttention(32, 4, bias=bias, batch_first=True).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    layer = vkattn.Layer("mha", module.state_dict(), embed_dim=32, num_heads=4)
+    x, y = random((2, 6, 32)), random((2, 9, 32))
+    with torch.no_grad():
+        padding = torch.arange(9) >= torch.tensor([[4], [9]])
+        for given, more in (((x, x, x), {}), ((x, y, y), {"key_padding_mask": padding})):
+            expected = module(*given, **more)[0]
+            assert torch.allclose(layer(*given, **more), expected, atol=1e-5)
+    separate = torch.nn.MultiheadAttention(32, 4, kdim=16, vdim=24, batch_first=True)
+    with pytest.raises(vkattn.InvalidArgumentError, match="k_proj.weight"):  # whose sizes no layer has
+        vkattn.Layer("mha", separate.state_dict(), embed_dim=32, num_heads=4)
+    packed = module.state_dict()
+    packed["in_proj_weight"] = packed["in_proj_weight"][:95]
+    with pytest.raises(ValueError, match=r"in_proj_weight: shape \[95, 32\], expected the rows of Q, K and V"):
+        vkattn.Layer("mha", packed, embed_dim=32, num_heads=4)
+    both = {**module.state_dict(), "q_proj.weight": torch.zeros(32, 32)}
+    with pytest.raises(ValueError, match="q_proj.weight: is q_proj.weight, which is given by another name too"):
+        vkattn.Layer("mha", both, embed_dim=32, num_heads=4)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("kind", ["encoder", "encoder_layer"])
+def test_the_state_dict_of_an_encoder_layer(norm_first, activation, kind):
+    module = torch.nn.TransformerEncoderLayer(32, 4, 48, activation=activation, norm_first=norm_first, batch_first=True).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model = torch.nn.TransformerEncoder(module, 2, enable_nested_tensor=False).eval()
+    x = random((2, 6, 32))
+    with torch.no_grad():
+        expected = model(x)
+    output = x
+    for number in range(2):
+        layer = vkattn.Layer(kind, model.state_dict(), prefix=f"layers.{number}.", embed_dim=32, num_heads=4, ffn_dim=48,
+                             activation=activation, norm_first=norm_first)
+        output = layer(output)
+    assert torch.allclose(output, expected, atol=1e-4)
+    with pytest.raises(ValueError, match="prefix: 'layers.2.', expected the beginning of a weight's name, of which layers.0.self"):
+        vkattn.Layer(kind, model.state_dict(), prefix="layers.2.", embed_dim=32, num_heads=4, ffn_dim=48)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.int32])
 def test_tensors_and_back(dtype):
     tensor = (random((3, 4)) * 4).to(dtype)
@@ -241,3 +291,27 @@ def test_tensors_that_are_refused():
                             (torch.zeros(2, 2, dtype=torch.int64), "dtype int64, expected float32")):
         with pytest.raises(TypeError, match=message):
             vkattn.attention(tensor, tensor, tensor)
+
+
+def test_compiled_functions_call_it_between_their_graphs():
+    cache = vkattn.default_context().kv_cache(2, 8, pages=4, page_size=8, key_dtype="float32")
+    layer = vkattn.Layer("mha", {f"{name}.weight": torch.eye(16) for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
+                         embed_dim=16, num_heads=2)
+
+    def every(query, weight):
+        rows = vkattn.linear(vkattn.norm(query * 2, weight[0]), weight) + 1
+        output, sums = vkattn.attention(rows, rows, rows, return_lse=True)
+        output = vkattn.merge([output], [sums]) + vkattn.scaled_dot_product_attention(rows, rows, rows)
+        sequence = cache.add()
+        cache.append([sequence], output, output)
+        output = output + cache.attend(rows, [sequence])
+        cache.remove(sequence)
+        output = output + (vkattn.from_dlpack(output) + 1).torch()
+        return output + layer(output.reshape(1, 5, 16)).reshape(output.shape) - vkattn.embedding(torch.tensor([0]), weight)
+
+    query, weight = random((1, 2, 5, 8)), random((8, 8))
+    compiled = torch.compile(every, backend="eager")
+    for _ in range(2):
+        assert torch.allclose(compiled(query, weight), every(query, weight), atol=1e-5)
+    with pytest.raises(Exception, match="compile without fullgraph=True"):
+        torch.compile(lambda x: vkattn.norm(x, weight[0]) + 1, backend="eager", fullgraph=True)(query)

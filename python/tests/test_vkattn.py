@@ -5,6 +5,7 @@ import numpy
 import pytest
 
 import vkattn
+from vkattn import context as context_module
 
 
 def random(*shape, dtype="float32", seed=0):
@@ -109,14 +110,47 @@ def test_packed_and_paged_sequences():
     assert nmse(output, numpy.concatenate([o for o, _ in expected], axis=2)) < 1e-10
 
 
+def test_packed_queries_of_no_sequence_see_no_key():
+    secret, ones = random(1, 1, 6, 8) + 100, numpy.ones((1, 1, 6, 8), "f4")
+    for bounds, longest, strays in (([0, 2], 0, [2, 3, 4, 5]), ([1, 3, 3, 5], 0, [0, 5]), ([0, 4, 6], 2, [2, 3]),
+                                    ([0, 0], 0, range(6))):
+        vkattn.attention(secret, secret, secret, return_lse=True)  # whose memory the next call may use
+        arguments = {"cu_seqlens_q": bounds, "cu_seqlens_k": [0] + [6] * (len(bounds) - 1), "max_seqlen_q": longest,
+                     "return_lse": True}
+        context = vkattn.default_context()
+        output, lse = vkattn.attention(ones, ones, ones, **arguments)
+        on_device = [each.numpy() for each in vkattn.attention(context.array(ones), ones, ones, **arguments)]
+        also = [each.numpy() for each in vkattn.attention(
+            context.array(ones), ones, ones, **{**arguments, "cu_seqlens_q": context.array(numpy.array(bounds, "i4"))})]
+        for result, sums in ((output, lse), on_device, also):
+            rows = numpy.isin(range(6), list(strays))
+            assert (result[0, 0, rows] == 0).all() and (sums[0, rows] == -numpy.inf).all()
+            assert numpy.isin(result[0, 0, ~rows].round(6), (0, 1)).all()  # 0 where the sequence has no keys
+    out = vkattn.default_context().array(secret)
+    bounds = vkattn.default_context().array(numpy.array([0, 4, 2], "i4"))  # what ends before it begins is empty
+    _, sums = vkattn.attention(ones, ones, ones, cu_seqlens_q=bounds, cu_seqlens_k=[0, 6, 6], out=out, return_lse=True)
+    assert (out.numpy()[0, 0, 4:] == secret[0, 0, 4:]).all() and (out.numpy()[0, 0, :4] == 1).all()
+    assert (sums.numpy()[0, 4:] == -numpy.inf).all() and (abs(sums.numpy()[0, :4]) < 10).all()
+    out.assign(secret)
+    vkattn.attention(ones, ones, ones, cu_seqlens_q=[0, 2], out=out)
+    assert (out.numpy()[0, 0, 2:] == secret[0, 0, 2:]).all() and (out.numpy()[0, 0, :2] == 1).all()
+    for name, bounds in (("cu_seqlens_q", [3, 1]), ("cu_seqlens_q", [0, 7]), ("cu_seqlens_q", [-1, 6]), ("cu_seqlens_k", [4, 2])):
+        with pytest.raises(ValueError, match=name + ": .*expected numbers that do not fall, from 0 to 6"):
+            vkattn.attention(ones, ones, ones, **{"cu_seqlens_q": [0, 6], name: bounds})
+
+
 def test_parts_merge_to_the_whole():
     query, key, value = random(2, 2, 3, 8), random(2, 2, 12, 8), random(2, 2, 12, 8)
     parts = [vkattn.attention(query, key[:, :, i:i + 4], value[:, :, i:i + 4], return_lse=True) for i in (0, 4, 8)]
     output, lse = vkattn.merge([o for o, _ in parts], [s for _, s in parts], return_lse=True)
     expected, expected_lse = reference(query, key, value)
     assert nmse(output, expected) < 1e-10 and nmse(lse, expected_lse) < 1e-10
+    out = vkattn.default_context().empty(output.shape)
+    assert vkattn.merge([o for o, _ in parts], [s for _, s in parts], out=out) is out and (out.numpy() == output).all()
     with pytest.raises(ValueError, match="expected .parts,B,Hq,Lq,Dv."):
         vkattn.merge(output, lse)
+    with pytest.raises(ValueError, match=r"out: shape \[2, 2, 3, 4\] of float32, expected \[2, 2, 3, 8\]"):
+        vkattn.merge([o for o, _ in parts], [s for _, s in parts], out=out[..., :4])
 
 
 def test_linear_norm_and_embedding():
@@ -179,6 +213,87 @@ def test_layer_with_cache_goes_on_where_it_was():
         vkattn.Layer("mha", weights, embed_dim=width, heads=heads)
 
 
+def layer_of(width, heads, **more):
+    weights = {f"{name}.weight": random(width, width, seed=seed) / 8 for seed, name in
+               enumerate(("q_proj", "k_proj", "v_proj", "out_proj"))}
+    return vkattn.Layer("mha", weights, embed_dim=width, num_heads=heads, **more)
+
+
+def test_layer_with_pages_shares_them():
+    layer, tokens = layer_of(32, 4), random(2, 12, 32)
+    cache = layer.cache(16, batch=2, key_type="float32", pages=3, page_size=8)
+    assert (cache.free_pages, cache.capacity, cache.page_size) == (3, 16, 8)
+    layer(tokens[:, :3], cache=cache, is_causal=True)
+    assert cache.free_pages == 1 and cache.lengths == [3, 3]
+    cache.rewind(1, 0)
+    cache.share_prefix(0, 1, 3)
+    assert cache.free_pages == 2
+    steps = layer(tokens[:, 3:6], cache=cache, is_causal=True)
+    assert cache.free_pages == 1 and cache.lengths == [6, 6]
+    history = numpy.concatenate([tokens[[0, 0], :3], tokens[:, 3:6]], axis=1)
+    assert nmse(steps, layer(history, is_causal=True)[:, 3:].astype("f8")) < 1e-10
+    with pytest.raises(vkattn.InvalidArgumentError, match="page"):
+        layer(tokens[:, :5], cache=cache, is_causal=True)  # two pages, where one is free
+    assert cache.free_pages == 1 and cache.lengths == [6, 6]
+    for mistake, error, message in (
+            (lambda: layer.cache(16, pages=3, page_size=12), ValueError, "page_size: 12, expected a power of two"),
+            (lambda: layer.cache(16, key_type="bool"), ValueError, "key_type: 'bool', expected one of f32, f16"),
+            (lambda: layer.cache(16, value_type="i32"), ValueError, "value_type: 'i32', expected one of f32"),
+            (lambda: cache.share_prefix(0, 1, 1.5), TypeError, "length: 1.5, expected a whole number"),
+            (lambda: cache.copy_sequence(0, None, 1), TypeError, "to: NoneType, expected what Layer.cache gives"),
+            (lambda: layer(tokens, cache=tokens), TypeError, "cache: ndarray, expected what Layer.cache gives")):
+        with pytest.raises(error, match=message):
+            mistake()
+
+
+@pytest.mark.parametrize("pages", [0, 6])
+def test_packed_tokens_of_layers(pages):
+    layer, counts = layer_of(32, 4), [3, 0, 5]
+    packed, bounds = random(1, 8, 32), [0, 3, 3, 8]
+    expected = numpy.concatenate([layer(packed[:, :3], is_causal=True), layer(packed[:, 3:], is_causal=True)], axis=1)
+    assert nmse(layer(packed, cu_seqlens=bounds, is_causal=True), expected.astype("f8")) < 1e-10
+    cache = layer.cache(16, batch=3, key_type="f32", pages=pages, page_size=8)
+    assert nmse(layer(packed, cu_seqlens=bounds, max_seqlen=5, cache=cache, is_causal=True), expected.astype("f8")) < 1e-10
+    assert cache.lengths == counts
+    step = layer(packed[:, :2], cu_seqlens=[0, 1, 1, 2], cache=cache, is_causal=True)
+    for sequence, (first, token) in {0: (packed[:, :3], 0), 2: (packed[:, 3:], 1)}.items():
+        whole = layer(numpy.concatenate([first, packed[:, token:token + 1]], axis=1), is_causal=True)
+        assert nmse(step[:, token], whole[:, -1].astype("f8")) < 1e-10
+    assert cache.lengths == [4, 0, 6]
+    with pytest.raises(vkattn.InvalidArgumentError):
+        layer(packed, cu_seqlens=bounds, cache=cache, kernel="coopmat", is_causal=True, window=(-5, 0))
+    with pytest.raises(vkattn.InvalidArgumentError):
+        layer(random(1, 17, 32), cu_seqlens=[0, 17, 17, 17], cache=cache)
+    assert cache.lengths == [4, 0, 6]
+    for bounds, longest, message in (([0, 3, 3, 7], 0, "cu_seqlens: .*expected every token to be of a sequence, from 0 to 8"),
+                                     ([0, 3, 2, 8], 0, "cu_seqlens: .*expected numbers that do not fall"),
+                                     ([0, 3, 3, 8], 4, "max_seqlen: 4, expected at least the longest sequence, 5")):
+        with pytest.raises(ValueError, match=message):
+            layer(packed, cu_seqlens=bounds, max_seqlen=longest, cache=cache)
+
+
+def test_threads_share_a_cache_of_a_layer():
+    layer, tokens = layer_of(32, 4), random(1, 8, 32)
+    cache = layer.cache(64, key_type="f32")
+    layer(tokens, cache=cache, is_causal=True)
+    wrong = []
+
+    def work():
+        for _ in range(10):
+            with cache.context.lock:
+                layer(tokens[:, :2], cache=cache, is_causal=True)
+                cache.rewind(0, 8)
+            if not 8 <= cache.lengths[0] <= 10:
+                wrong.append(cache.lengths)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and cache.lengths == [8]
+
+
 def test_estimates():
     small = vkattn.estimate("gqa-8", d_model=4096, num_heads=32, context_len=4096)
     assert small.cache_bytes_per_token == 2 * 8 * 128 * 2
@@ -207,6 +322,10 @@ def test_contexts_devices_and_what_they_learn():
     assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10
     with pytest.warns(UserWarning, match="saved_data"):
         vkattn.Context(0, saved=b"nothing of the kind")
+
+
+def test_kernels_of_a_newer_library_are_numbers():
+    assert context_module._kernel_name(2) == "flash" and context_module._kernel_name(99) == "kernel 99"
 
 
 def test_threads_share_a_context():

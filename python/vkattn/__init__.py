@@ -10,15 +10,16 @@ scaled_dot_product_attention   PyTorch's function of this name
 linear, norm, embedding   what stands around it in a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
-Layer, Cache layers with weights, and their caches
+Layer, Cache layers with weights, and their caches; layer_weights names those of PyTorch and Hugging Face
 estimate     what a layer costs, before one is built
 Context      a device of your choice; devices() lists them
+transformers registers attention with Hugging Face's transformers
 errors       what is raised, with the library's message
 
 Arrays of NumPy, tensors of PyTorch on the CPU, and what else has __dlpack__ there are taken; results are of the same kind.
 A package over the C interface by ctypes: it needs the shared library, which wheels carry, and NumPy.
 """
-from . import errors
+from . import errors, transformers  # Hugging Face's package is imported by register() alone
 from .attention import attention, problem
 from .context import Candidate, Check, Context, Kernel, default_context, devices, from_dlpack, version
 from .device_array import Array
@@ -28,9 +29,11 @@ from .layers import Cache, Layer, layer_config
 from .operators import embedding, kv_append, linear, linear_problem, merge, norm
 from .paged_cache import PagedCache
 from .scaled_dot_product import scaled_dot_product_attention
+from .weights import layer_weights
 
 __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
            "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
-           "layer_config", "linear", "linear_problem", "merge", "norm", "problem", "scaled_dot_product_attention", "version"]
+           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
+           "scaled_dot_product_attention", "version"]

@@ -14,7 +14,8 @@ ROLES = {name: number for number, name in enumerate((
     "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5, "latent_decode": 6,
            "addresses": 7}
-LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6}
+LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
+               "encoder": 5}  # as the header calls it
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3}
 MLA_FORMS = {"naive": 0, "absorb": 1}
@@ -34,6 +35,15 @@ def flag(name, value):
     if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b" or value in (0, 1):
         return bool(value)
     raise TypeError(f"{name}: {value!r}, expected True or False")
+
+
+def choose(name, choices, value):
+    """The number of a name; the C interface's numbers are taken too."""
+    if isinstance(value, str) and value in choices:
+        return choices[value]
+    if isinstance(value, int) and not isinstance(value, bool) and value in choices.values():
+        return value
+    raise ValueError(f"{name}: {value!r}, expected one of {', '.join(choices)}")
 
 
 def real(name, value):
@@ -224,6 +234,9 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_cache_lengths": (c_int, (c_void_p, POINTER(c_uint32), POINTER(c_uint32))),
     "vkattn_cache_rewind": (c_int, (c_void_p, c_uint32, c_uint32)),
     "vkattn_cache_copy_sequence": (c_int, (c_void_p, c_uint32, c_void_p, c_uint32)),
+    "vkattn_cache_free_pages": (c_uint32, (c_void_p,)),
+    "vkattn_cache_reserve": (c_int, (c_void_p, c_uint32, POINTER(c_uint32))),
+    "vkattn_cache_share_prefix": (c_int, (c_void_p, c_uint32, c_uint32, c_uint32)),
     "vkattn_cache_read": (c_int, (c_void_p, c_int, c_uint32, POINTER(c_float), c_uint64)),
     "vkattn_estimate": (c_int, (POINTER(LayerConfig), POINTER(EstimateInfo), POINTER(EstimateResult), c_size_t)),
     "vkattn_kv_append_plan": (c_int, (c_void_p, POINTER(KvAppendDesc), POINTER(c_void_p))),

@@ -32,6 +32,18 @@ def dtype_of(array):
     return "bfloat16" if array.dtype == BFLOAT16 else array.dtype.name
 
 
+def dtype_name(dtype):
+    """The name of a type that Arrays have, from a name or from a type of NumPy's."""
+    names = (*STORED, "bool", "int32")
+    try:
+        name = dtype if dtype in names else numpy.dtype(dtype).name
+    except TypeError:
+        name = dtype
+    if name not in names:
+        raise TypeError(f"dtype: {name}, expected {one_of(names)}")
+    return name
+
+
 def numpy_dtype(name):
     """What holds a type's numbers in NumPy, or their bits."""
     return BFLOAT16 if name == "bfloat16" else numpy.dtype(name)
@@ -82,6 +94,8 @@ def as_array(value, name, types, dtype=None):
         wanted = numpy.dtype(dtype)
         if wanted.kind == "i":
             _check_whole(array, name, numpy.iinfo(wanted))
+        elif wanted.kind == "b":  # a number may mean either
+            check_type(array, name, ("bool",))
         elif array.dtype.kind not in "biuf":
             raise TypeError(f"{name}: dtype {array.dtype}, expected {wanted}")
         return array.astype(wanted, copy=False)
@@ -97,6 +111,14 @@ def _check_whole(array, name, limits):
     for number in (array.min(), array.max()):
         if not limits.min <= number <= limits.max:
             raise ValueError(f"{name}: {number}, expected whole numbers from {limits.min} to {limits.max}")
+
+
+def repeated(array, axis, times):
+    """An array whose axis of size 1 shows its one part so many times; on the device as views show it, or copied there."""
+    shape = tuple(times if i == axis % array.ndim else size for i, size in enumerate(array.shape))
+    if isinstance(array, OnDevice):
+        return array.broadcast_to(shape).contiguous()
+    return numpy.ascontiguousarray(numpy.broadcast_to(array, shape))
 
 
 def broadcastable(array, name):
@@ -122,18 +144,20 @@ def dense_strides(shape):
 
 
 def is_contiguous(array):
-    return all(size == 1 or stride == dense for size, stride, dense in
+    return 0 in array.shape or all(size == 1 or stride == dense for size, stride, dense in
                zip(array.shape, element_strides(array), dense_strides(array.shape)))
 
 
 def span(array):
-    """Elements from an array's first to its last."""
-    return 1 + sum((size - 1) * stride for size, stride in zip(array.shape, element_strides(array)))
+    """Elements from an array's first to its last, both counted."""
+    return 0 if 0 in array.shape else 1 + sum((size - 1) * stride for size, stride in zip(array.shape, element_strides(array)))
 
 
 def uploadable(array):
     """A NumPy array whose memory is uploaded as it lies: the given one where its axes only come in another order, or
     repeat what is there once; else a copy of what it does not repeat."""
+    if array.size == 0:
+        return array
     repeated = [size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides)]
     once = array[tuple(slice(1) if again else slice(None) for again in repeated)]
     dense = array.itemsize
@@ -163,6 +187,22 @@ def describe(array, name):
         tensor.strides[:array.ndim] = strides
     tensor.offset = array.bound_offset if isinstance(array, OnDevice) else 0
     return tensor
+
+
+def checked_bounds(bounds, name, total):
+    """Where packed sequences begin and end, on the host: numbers that do not fall, from 0 to total."""
+    if bounds.ndim != 1 or bounds.size == 0 or bounds[0] < 0 or bounds[-1] > total or (numpy.diff(bounds) < 0).any():
+        raise ValueError(f"{name}: {bounds.tolist()}, expected numbers that do not fall, from 0 to {total}")
+    return bounds
+
+
+def rows_of_sequences(bounds, longest, total):
+    """Which of the packed rows belong to a sequence, bool [total]; of each at most `longest` do, 0 for all."""
+    ends = numpy.maximum(bounds[:-1], numpy.minimum(bounds[1:], bounds[:-1] + (longest or total)))
+    steps = numpy.zeros(total + 1, int)
+    numpy.add.at(steps, bounds[:-1], 1)
+    numpy.add.at(steps, ends, -1)
+    return numpy.cumsum(steps)[:-1] > 0
 
 
 def set_masks(desc, is_causal, window, causal_alignment, block_size):

@@ -2,10 +2,11 @@
 import numpy
 
 from . import _abi
-from .arrays import MASKS, STORED, broadcastable, describe, dtype_of, set_masks
+from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, numpy_dtype, repeated, rows_of_sequences,
+                     set_masks)
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
-from .dlpack import BFLOAT16
 
 _FIXED_TYPES = {"key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32",
                 "sinks": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32", "block_table": "int32",
@@ -20,8 +21,16 @@ def _four_dimensional(array, name):
 
 def _zeros(query):
     """A query of zeros, stored once."""
-    dtype = BFLOAT16 if dtype_of(query) == "bfloat16" else dtype_of(query)
-    return numpy.broadcast_to(numpy.zeros(query.shape[-1], dtype), query.shape)
+    return numpy.broadcast_to(numpy.zeros(query.shape[-1], numpy_dtype(dtype_of(query))), query.shape)
+
+
+def _checked_scale(scale):
+    """0 where the library chooses: in Python that is None, and 0 is a scale."""
+    if scale is None:
+        return 0.0
+    if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
+        raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
+    return scale
 
 
 def float32_of(mask):
@@ -29,6 +38,13 @@ def float32_of(mask):
     if isinstance(mask, Array):
         return mask.context.array(mask, "float32")
     return (mask.view("u2").astype("u4") << 16).view("f4")
+
+
+def _unseeing(role, array):
+    """What queries that see no key have, in the shape and the type of a result."""
+    dtype = numpy_dtype(dtype_of(array))
+    one = numpy.zeros((), dtype) if role == "output" else numpy.full((), -numpy.inf, dtype)
+    return numpy.broadcast_to(one, array.shape)
 
 
 class Problem:
@@ -58,11 +74,11 @@ class Problem:
         if query.shape[1] != key.shape[1] and not _abi.flag("enable_gqa", enable_gqa):
             raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}, expected as many, or enable_gqa=True")
         desc = self.desc = _abi.AttentionDesc(
-            scale=0.0 if scale is None else scale, softcap=softcap, dropout_p=dropout_p, dropout_seed=dropout_seed,
+            scale=_checked_scale(scale), softcap=softcap, dropout_p=dropout_p, dropout_seed=dropout_seed,
             max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, past_len=past_len,
             batch_invariant=_abi.flag("batch_invariant", batch_invariant))
-        desc.kernel = _choose("kernel", _abi.KERNELS, kernel)
-        desc.kv_head_mapping = _choose("kv_head_mapping", _abi.KV_HEAD_MAPPINGS, kv_head_mapping)
+        desc.kernel = _abi.choose("kernel", _abi.KERNELS, kernel)
+        desc.kv_head_mapping = _abi.choose("kv_head_mapping", _abi.KV_HEAD_MAPPINGS, kv_head_mapping)
         set_masks(desc, is_causal, window, causal_alignment, block_size)
         if _abi.flag("keys_to_last_query", keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
@@ -80,11 +96,39 @@ class Problem:
         call.result("output", (*query.shape[:3], v_head_dim), query, out)
         if return_lse:
             call.result("log_sum_exp", query.shape[1 if cu_seqlens_q is not None else 0:3], "float32")
+        self.out, self.strays = out, None  # packed queries of no sequence, which the library leaves as they are
+        if cu_seqlens_q is not None:
+            self._find_strays(max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
             setattr(desc, role, describe(array, role))
 
+    def _find_strays(self, longest):
+        inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]
+        for name, packed in (("cu_seqlens_q", "query"), ("cu_seqlens_k", "key")):
+            if isinstance(inputs.get(name), numpy.ndarray):
+                checked_bounds(inputs[name], name, inputs[packed].shape[2])
+        if all(array is self.out for array in self.call.outputs.values()):
+            return
+        bounds = inputs["cu_seqlens_q"]
+        if isinstance(bounds, Array):
+            bounds = bounds.download().clip(0, total)
+        strays = ~rows_of_sequences(bounds, longest, total)
+        self.strays = strays if strays.any() else None
+
     def run(self):
+        """Computes it, and returns the call. Memory may hold what earlier calls left there: rows of no sequence become those
+        of queries that see no key, but in an `out`, where they stay as they are."""
+        outputs, unwritten = self.call.outputs, {}
+        if self.strays is not None:
+            unwritten = {role: _unseeing(role, array) for role, array in outputs.items() if array is not self.out}
+        for role, rows in unwritten.items():
+            if isinstance(outputs[role], Array):
+                outputs[role].assign(rows)
         self.call.run("vkattn_attention_plan", self.desc)
+        for role, rows in unwritten.items():
+            if not isinstance(outputs[role], Array):
+                where = (..., self.strays, slice(None)) if role == "output" else (..., self.strays)
+                outputs[role][where] = rows[where]
         return self.call
 
     def _take_mask(self, attn_mask, key_len):
@@ -92,17 +136,11 @@ class Problem:
         if dtype_of(mask) == "bfloat16":
             mask = float32_of(mask)
         mask = broadcastable(mask, "attn_mask")
-        if mask.shape[-1] == 1 and key_len > 1:  # which the library takes for a mask of one key
-            mask = numpy.repeat(mask.download() if isinstance(mask, Array) else mask, key_len, axis=-1)
+        if mask.shape[-1] == 1 and key_len != 1:  # which the library takes for a mask of one key
+            mask = repeated(mask, -1, key_len)
         if isinstance(mask, numpy.ndarray) and mask.strides[-1] != mask.itemsize:
             mask = numpy.ascontiguousarray(mask)
         self.call.inputs["attn_mask"] = mask
-
-
-def _choose(name, choices, value):
-    if value not in choices:
-        raise ValueError(f"{name}: {value!r}, expected one of {', '.join(choices)}")
-    return choices[value]
 
 
 def problem(query, key, value, **arguments):
@@ -110,6 +148,7 @@ def problem(query, key, value, **arguments):
     return Problem(query, key, value, **arguments).desc
 
 
+@outside_graphs
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
@@ -123,12 +162,13 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
         [B,Hq,Lq,Lk]
-    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + Lk - Lq); may be combined
-        with a mask
+    is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + the sequence's keys, its
+        key_lengths where given, - Lq); may be combined with a mask
     scale      None: 1 / sqrt(D)
     enable_gqa True: Hq is a multiple of Hkv; kv_head_mapping "modulo": query head h reads head h % Hkv, not h / (Hq / Hkv)
     window     (left, right): keys i - left to i + right; None for either: unbounded
-    key_lengths [B] int32; key_padding_mask [B,Lk] bool, True = ignore; alibi_slopes, sinks [Hq]; softcap; dropout_p with
+    key_lengths [B] int32; key_padding_mask [B,Lk] bool, True = ignore (numbers are refused: what is to be added to the scores
+        is an attn_mask [B,1,1,Lk]); alibi_slopes, sinks [Hq]; softcap; dropout_p with
         dropout_seed; batch_invariant: see vkattn_attention_desc
     past_lengths [B] int32, or past_len: keys before the first query, from where masks count; keys_to_last_query: hides the
         keys behind the last query
@@ -139,7 +179,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         visible as attn_mask says, 2 visible without a look at attn_mask; broadcast from the right to [B,Hq,blocks,blocks]
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])
-    out        an Array for the output, of four dimensions
+    out        an Array for the output, of four dimensions; packed queries of no sequence leave its rows as they are
     Returns the output [B,Hq,Lq,Dv] in the query's type, with as many dimensions as the query had: an Array where any argument
     is one, else a PyTorch tensor where any is one, else a NumPy array. A query that sees no key gives 0. Raises
     InvalidArgumentError, UnsupportedError and the rest of vkattn.errors; TypeError and ValueError for what is not even a

@@ -24,7 +24,9 @@ class Call:
     def take(self, role, value, types=FLOATS, *, dtype=None, name=None, strided=False):
         """An input. strided: the library takes it with strides, so that it is uploaded as it lies."""
         array = as_array(value, name or role, types, dtype)
-        if not isinstance(array, Array):
+        if isinstance(array, Array):
+            array = array.contiguous() if array.repeats_one() else array
+        else:
             array = uploadable(array) if strided and array.ndim > 0 else numpy.ascontiguousarray(array)
         self.inputs[role] = array
         return array

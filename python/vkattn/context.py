@@ -2,31 +2,28 @@
 import collections
 import ctypes
 import dataclasses
+import os
 import threading
 import warnings
 
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, block_of, describe, dtype_of, host_array, is_contiguous, one_of, span
+from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous,
+                     one_of, span)
+from .compiled import outside_graphs
 from .device_array import Array
-from .errors import raise_error
+from .errors import OutOfMemoryError, errors_of
+from .handles import Handle, Turns, call, library
 from .traits import traits_of
 
-_library = _abi.load()
 _MOST_PLANS = 64
-
-
-def call(function, *arguments):
-    """Calls a C function that returns a vkattn_result; raises what it says."""
-    result = getattr(_library, function)(*arguments)
-    if result != 0:
-        raise_error(result, _library.vkattn_last_error().decode(errors="replace"))
+_MOST_BYTES = 2**63 - 4  # of an array: more would wrap on its way to the library
 
 
 def version():
     """The version of the library in use."""
-    return _library.vkattn_version().decode()
+    return library.vkattn_version().decode()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +54,8 @@ class Candidate:
 
 
 def _kernel_name(number):
-    return next(name for name, value in _abi.KERNELS.items() if value == number)
+    """A kernel's name, of a newer library perhaps its number alone."""
+    return next((name for name, value in _abi.KERNELS.items() if value == number), f"kernel {number}")
 
 
 def _facts(raw):
@@ -83,48 +81,6 @@ def devices():
     return [_facts(each) for each in raw[:count.value]]
 
 
-class _Owned:
-    """An object of the library with its users: its owner, and what was made from it. Goes with the last of them, because
-    Python's collector finalises what hangs together in any order."""
-    _lock = threading.RLock()
-
-    def __init__(self, raw, destroy, parents, keep):
-        self.raw, self._destroy, self._parents, self._keep = raw, destroy, parents, keep
-        self._users = 0
-        for used in (self, *parents):
-            used.acquire()
-
-    def acquire(self):
-        with self._lock:
-            self._users += 1
-
-    def release(self):
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._destroy(self.raw)
-                for parent in self._parents:
-                    parent.release()
-
-
-class Handle:
-    """Owns an object of the library, which goes when it and all that was made from it are gone.
-
-    parents: handles of what it was made from. keep: what must live as long.
-    """
-
-    def __init__(self, raw, destroy, *parents, keep=None):
-        self._owned = _Owned(raw, getattr(_library, destroy), [parent._owned for parent in parents], keep)
-
-    @property
-    def raw(self):
-        return self._owned.raw
-
-    def __del__(self):
-        if hasattr(self, "_owned"):
-            self._owned.release()
-
-
 class _Buffer:
     """A buffer of the library. Bindings are made here alone."""
 
@@ -140,15 +96,18 @@ class _Buffer:
         call("vkattn_buffer_read", self._handle.raw, offset, array.ctypes.data, size)
 
     def binding(self, role, offset=0):
-        return _abi.Binding(_abi.ROLES[role], _library.vkattn_buffer_handle(self._handle.raw), offset)
+        return _abi.Binding(_abi.ROLES[role], library.vkattn_buffer_handle(self._handle.raw), offset)
 
 
 class Context:
     """A device of the library's own.
 
-    device: an index, or a part of the name; "" for the best. traits: {name: number}, or the text
-    "name=number,...", to correct the device table (docs/devices.md). saved: bytes of an earlier save(). validation: with the Vulkan validation layers, whose messages become warnings.
-    May be used from several threads; calls of one context take turns.
+    device      an index, or a part of the name; "" for the best
+    validation  True: with the Vulkan validation layers, whose messages become warnings
+    traits      {name: number}, or the text "name=number,...", to correct the device table (docs/devices.md)
+    saved       bytes of an earlier save()
+    May be used from several threads; calls of one context take turns. A forked process makes its own: in a fork, every use of
+    a Context of the parent, and of what was made with it, raises VkattnError.
     """
 
     def __init__(self, device="", *, validation=False, traits="", saved=b""):
@@ -160,7 +119,7 @@ class Context:
         raw = ctypes.c_void_p()
         call("vkattn_context_create", info, raw)
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
-        self._lock = threading.RLock()
+        self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self._rooms = {}
 
@@ -179,15 +138,17 @@ class Context:
     def save(self):
         """What the context has learned (pipelines, verdicts, tuning), for `saved` of a later one."""
         size = ctypes.c_uint64()
-        call("vkattn_context_save", self.handle.raw, size, None)
-        data = ctypes.create_string_buffer(size.value)
-        call("vkattn_context_save", self.handle.raw, size, data)
+        with self.lock:
+            call("vkattn_context_save", self.handle.raw, size, None)
+            data = ctypes.create_string_buffer(size.value)
+            call("vkattn_context_save", self.handle.raw, size, data)
         return data.raw[:size.value]
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context."""
         count, checks = ctypes.c_uint32(_abi.MAX_CHECKS), (_abi.Check * _abi.MAX_CHECKS)()
-        call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
+        with self.lock:
+            call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
                 for check in checks[:count.value]]
 
@@ -195,7 +156,7 @@ class Context:
         """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on."""
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
         count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
-        with self._lock:
+        with self.lock:
             call(tune, self.handle.raw, desc, count, candidates, ctypes.sizeof(_abi.Candidate))
             self.plans.clear()
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
@@ -210,7 +171,7 @@ class Context:
         plans = self.plans if plans is None else plans
         key = plan_function.encode() + bytes(desc)
         maker = self.handle if layer is None else layer
-        with self._lock:
+        with self.lock:
             plan = plans.get(key)
             if plan is None:
                 raw = ctypes.c_void_p()
@@ -219,11 +180,11 @@ class Context:
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)
-            bindings = [self._bind(role, array, upload=True) for role, array in inputs.items()]
-            bindings += [self._bind(role, array, upload=False) for role, array in outputs.items()]
+            bindings = [self._bind(role, array, upload=True) for role, array in inputs.items() if array.size]
+            bindings += [self._bind(role, array, upload=False) for role, array in outputs.items() if array.size]
             call("vkattn_run", plan.raw, (_abi.Binding * len(bindings))(*bindings), len(bindings), None)
             for role, array in outputs.items():
-                if not isinstance(array, Array):
+                if not isinstance(array, Array) and array.size:
                     self._rooms[role].read(0, array, array.nbytes)
 
     def _bind(self, role, array, upload):
@@ -238,30 +199,41 @@ class Context:
         return room.binding(role)
 
     def empty(self, shape, dtype="float32"):
-        """An Array of numbers that are not set. dtype: float32, float16, bfloat16, bool, int32, q8_0 or q4_0."""
+        """An Array of numbers that are not set.
+
+        shape  one size or several, from 0; of q8_0 and q4_0 the last is a multiple of 32
+        dtype  float32, float16, bfloat16, bool, int32, q8_0 or q4_0
+        Raises OutOfMemoryError where the device has not so much memory.
+        """
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
         shape = tuple(_abi.whole(ctypes.c_uint32, "shape", size) for size in shape)
-        name = _dtype_name(dtype)
-        if not shape or 0 in shape:
-            raise ValueError(f"shape: {list(shape)}, expected sizes from 1")
+        name = dtype_name(dtype)
+        if not shape:
+            raise ValueError("shape: [], expected at least one size")
         if shape[-1] % block_of(name)[0]:
             raise ValueError(f"shape: {list(shape)} of {name}, expected rows of a multiple of {block_of(name)[0]}")
         array = Array(self, None, shape, name)
+        if array.nbytes > _MOST_BYTES:
+            raise OutOfMemoryError(f"shape: {list(shape)} of {name} takes {array.nbytes} bytes, expected less than 2**63")
         array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
         return array
 
+    @outside_graphs
     def array(self, values, dtype=None):
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
-        dtype: None for their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
-            the device converts into any of these, q8_0 and q4_0
+        dtype  None: their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
+               the device converts into any of these, q8_0 and q4_0
+        Returns a copy, or the Array itself where one is given that has the type.
         """
-        dtype = None if dtype is None else _dtype_name(dtype)
+        dtype = None if dtype is None else dtype_name(dtype)
         if isinstance(values, Array):
             given = self.own(values, "values")
         else:
             host = host_array(values, "values")
             asked = dtype if dtype in ("bool", "int32", "float32") and host.dtype.kind in "biuf" else None
+            if asked == "bool":
+                host = host != 0
             host = as_array(host, "values", (*FLOATS, "bool", "int32"), asked)
             given = self.empty(host.shape, dtype_of(host))
             self.upload(given, host)
@@ -270,13 +242,6 @@ class Context:
         converted = self.empty(given.shape, dtype)
         self.convert(given, converted)
         return converted
-
-    def kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
-        """A PagedCache of so many pages of page_size tokens, a power of two and at least 8; dtypes float32, float16, bfloat16,
-        q8_0 or q4_0."""
-        from .paged_cache import PagedCache  # which stands on the operators, as they do on contexts
-        return PagedCache(self, heads, head_dim, pages=pages, page_size=page_size, v_head_dim=v_head_dim, key_dtype=key_dtype,
-                          value_dtype=value_dtype)
 
     def own(self, array, name):
         """An Array, which must be of this context."""
@@ -288,28 +253,56 @@ class Context:
         """Copies an Array into one of the same shape and perhaps another type: on the device, but what no kernel reads."""
         if source.shape != destination.shape:
             raise ValueError(f"shapes {list(source.shape)} and {list(destination.shape)}, expected the same")
+        if source.size == 0:
+            return
         in_one_piece = is_contiguous(source) and is_contiguous(destination)
         if source.dtype not in FLOATS:
             if source.dtype != destination.dtype or not in_one_piece:
                 raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type "
                                 "in one piece")
             (first, behind), at = source.bytes_shown(), destination.bytes_shown()[0]
-            with self._lock:
+            with self.lock:
                 destination.buffer.write(at, self.download(source.buffer, first, behind - first), behind - first)
             return
+        if destination.dtype not in STORED:
+            raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(STORED)}")
         shape = (1, 1, -1, source.shape[-1]) if in_one_piece else ((1,) * (4 - source.ndim) + source.shape)
         desc = _abi.KvAppendDesc()
         desc.source, desc.cache = describe(source.reshape(shape), "values"), describe(destination.reshape(shape), "dtype")
-        self.run("vkattn_kv_append_plan", desc, {"source": source}, {"cache": destination})
+        with errors_of(f"{list(source.shape)} of {source.dtype} as {destination.dtype}"):
+            self.run("vkattn_kv_append_plan", desc, {"source": source}, {"cache": destination})
+
+    def add(self, first, second):
+        """The sum of two Arrays of one shape, float32, float16 or bfloat16: of their type, or float32 where they differ."""
+        for array, name in ((first, "first"), (second, "second")):
+            check_type(self.own(array, name), name, FLOATS)
+        if first.shape != second.shape:
+            raise ValueError(f"shapes {list(first.shape)} and {list(second.shape)}, expected the same")
+        total = self.empty(first.shape, first.dtype if first.dtype == second.dtype else "float32")
+        if total.size == 0:
+            return total
+        # linear's activation(input weight^T) * multiplier + residual, of ones
+        rows = (1, -1, first.shape[-1])
+        arrays = {"multiplier": first.contiguous().reshape(rows), "residual": second.contiguous().reshape(rows)}
+        arrays["input"] = numpy.ones((1, total.size // first.shape[-1], 1), "f4")
+        arrays["weight"] = numpy.ones((first.shape[-1], 1), "f4")
+        desc = _abi.LinearDesc(output=describe(total.reshape(rows), "sum"))
+        for role, array in arrays.items():
+            setattr(desc, role, describe(array, role))
+        with errors_of(f"the sum of {list(first.shape)}"):
+            self.run("vkattn_linear_plan", desc, arrays, {"output": total})
+        return total
 
     def upload(self, array, values):
         """Writes numbers from the host into an Array of the same shape and type."""
         host = as_array(values, "values", (array.dtype,))
         if host.shape != array.shape:
             raise ValueError(f"values: shape {list(host.shape)}, expected {list(array.shape)}")
+        if array.size == 0:
+            return
         if is_contiguous(array):
             host = numpy.ascontiguousarray(host)
-            with self._lock:
+            with self.lock:
                 array.buffer.write(array.bytes_shown()[0], host, host.nbytes)
         elif array.dtype in FLOATS:
             self.convert(self.array(host), array)
@@ -320,25 +313,18 @@ class Context:
     def download(self, buffer, offset, size):
         """Bytes of a buffer."""
         data = numpy.empty(size, "u1")
-        with self._lock:
-            buffer.read(offset, data, size)
+        with self.lock:
+            if size:
+                buffer.read(offset, data, size)
         return data
 
     def prewarm(self, problems, threads=1):
-        """Builds what plans of these problems (see problem) need, so that the first call of each takes no time for it."""
+        """Builds what plans of these problems need, so that the first call of each takes no time for it.
+
+        problems  what problem() returns; threads  how many compile side by side
+        """
         descs = (_abi.AttentionDesc * max(len(problems), 1))(*problems)
         call("vkattn_prewarm", self.handle.raw, descs, len(problems), _abi.whole(ctypes.c_uint32, "threads", threads))
-
-
-def _dtype_name(dtype):
-    names = (*STORED, "bool", "int32")
-    try:
-        name = dtype if dtype in names else numpy.dtype(dtype).name
-    except TypeError:
-        name = dtype
-    if name not in names:
-        raise TypeError(f"dtype: {name}, expected {one_of(names)}")
-    return name
 
 
 def _whole_words(size):
@@ -349,13 +335,23 @@ def _whole_words(size):
 _default, _default_lock = None, threading.Lock()
 
 
+def _forget_default():
+    """In a fork: the default context is the parent's, and so is whatever thread was making it."""
+    global _default, _default_lock
+    _default, _default_lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_default)
+
+
 def from_dlpack(exporter, *, context=None):
     """An Array of what another library has on the CPU and shows by __dlpack__: NumPy, PyTorch, JAX and others. A copy."""
     return (context or default_context()).array(exporter)
 
 
 def default_context():
-    """The context of calls that name none: the best device, made at the first of them."""
+    """The context of calls that name none: the best device, made at the first of them, and anew in a forked process."""
     global _default
     with _default_lock:
         if _default is None:

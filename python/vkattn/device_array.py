@@ -1,9 +1,11 @@
 """Arrays on the device."""
 import math
+import operator
 
 import numpy
 
-from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_of, is_contiguous, numpy_dtype, span
+from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_name, dtype_of, host_array, is_contiguous, numpy_dtype, span
+from .compiled import outside_graphs
 from .dlpack import BFLOAT16, CPU, capsule_of
 
 
@@ -47,9 +49,15 @@ class Array(OnDevice):
     def bound_byte(self):
         return self._bytes(self.offset - self.bound_offset)
 
+    def repeats_one(self):
+        """Whether one number is seen again and again: strides of 0 alone are contiguous memory to the library."""
+        return self.size > 1 and not any(stride for size, stride in zip(self.shape, self.strides) if size > 1)
+
     def bytes_shown(self):
         """The first byte of the buffer that the array shows, and the one behind the last."""
         first = self._bytes(self.offset)
+        if self.size == 0:
+            return first, first
         return first, first + self._bytes(span(self) + block_of(self.dtype)[0] - 1)
 
     def __len__(self):
@@ -75,20 +83,25 @@ class Array(OnDevice):
         for each, size, stride in zip((*keys, *(slice(None),) * (self.ndim - len(keys))), self.shape, self.strides):
             if isinstance(each, slice):
                 start, stop, step = each.indices(size)
-                if step < 1 or stop <= start:
-                    raise IndexError(f"{each}, expected a step from 1 and at least one of {size} elements")
+                if step < 1:
+                    raise IndexError(f"{each}, expected a step from 1")
                 shape.append(len(range(start, stop, step)))
                 strides.append(stride * step)
             else:
-                start = range(size)[each]
+                try:
+                    start = range(size)[operator.index(each)]
+                except TypeError:
+                    raise TypeError(f"index {each!r}, expected whole numbers, slices or one Ellipsis") from None
             offset += start * stride
+        if 0 in shape:
+            offset = self.offset  # what shows nothing shows nothing behind the end
         if block_of(self.dtype)[0] > 1 and (offset % 32 or shape[-1:] != [self.shape[-1]] or strides[-1] != 1):
             raise IndexError(f"a part of the rows of {self.dtype}, expected whole rows")
         return self._view(shape, strides, offset)
 
     def reshape(self, *shape):
         """Another shape of the same memory, -1 for one size to be found. The numbers must lie one after the other."""
-        shape = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
+        shape = _whole_numbers("reshape", shape)
         if shape.count(-1) == 1:
             rest = math.prod(size for size in shape if size != -1)
             shape[shape.index(-1)] = self.size // rest if rest > 0 else 0
@@ -112,17 +125,50 @@ class Array(OnDevice):
 
     def transpose(self, *axes):
         """The axes in another order, by default the reverse one."""
-        axes = tuple(axes[0]) if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        axes = axes or tuple(reversed(range(self.ndim)))
-        if sorted(axis % self.ndim for axis in axes) != list(range(self.ndim)):
+        every = list(range(self.ndim))
+        axes = _whole_numbers("transpose", axes) or every[::-1]
+        if sorted(axis + self.ndim if axis < 0 else axis for axis in axes) != every:
             raise ValueError(f"transpose: {list(axes)}, expected each of the {self.ndim} axes once")
         if block_of(self.dtype)[0] > 1 and axes[-1] % self.ndim != self.ndim - 1:
             raise ValueError(f"transpose: {list(axes)}, expected the rows of {self.dtype} to stay the last axis")
         return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
 
+    @property
+    def T(self):
+        """The axes in the reverse order, as transpose() without arguments."""
+        return self.transpose()
+
+    def astype(self, dtype):
+        """The numbers in another type: on the device where they are float32, float16 or bfloat16; the array itself where it
+        has the type already. Whole numbers become bool and float32, float16 and bfloat16; q8_0 and q4_0 become those too."""
+        name = dtype_name(dtype)
+        if name == self.dtype or self.dtype in FLOATS:
+            return self.context.array(self, name)
+        wide = self.context.array(self.download(), name if name in ("bool", "int32") else "float32")
+        return self.context.array(wide, name)
+
+    @outside_graphs
+    def __add__(self, other):
+        """The sum, element by element, of what broadcasts: with an Array, an array or tensor on the CPU, or a number. In the
+        type of both, float32 where they differ; numbers of Python have no type of their own."""
+        if not isinstance(other, Array):
+            plain = isinstance(other, (bool, int, float))
+            host = numpy.array(other, "f4").reshape(1) if plain else host_array(other, "second")
+            other = self.context.array(host if host.ndim else host.reshape(1))
+            if plain and self.dtype in FLOATS:
+                other = other.astype(self.dtype)
+        try:
+            shape = numpy.broadcast_shapes(self.shape, other.shape)
+        except ValueError:
+            raise ValueError(f"shapes {list(self.shape)} and {list(other.shape)}, expected some that broadcast") from None
+        return self.context.add(self.broadcast_to(shape), other.broadcast_to(shape))
+
+    __radd__ = __add__
+    __array_priority__ = 1  # so that NumPy leaves sums with its own arrays to __radd__
+
     def broadcast_to(self, shape):
         """The same memory seen again and again, as numpy.broadcast_to."""
-        shape = tuple(shape)
+        shape = tuple(_whole_numbers("broadcast_to", (shape,)))
         missing = len(shape) - self.ndim
         if missing < 0 or any(size not in (1, wanted) for size, wanted in zip(self.shape, shape[missing:])):
             raise ValueError(f"broadcast_to: {list(shape)}, expected a shape that {list(self.shape)} broadcasts to")
@@ -134,16 +180,30 @@ class Array(OnDevice):
         """The array itself where its numbers lie one after the other, else a copy of which that is true."""
         if is_contiguous(self):
             return self
-        if self.dtype not in FLOATS or self.ndim > 4:  # through the host
+        view = self._with_merged_axes()
+        if self.dtype not in FLOATS or view.ndim > 4 or self.repeats_one():  # through the host
             return self.context.array(self.download())
-        result = self.context.empty(self.shape, self.dtype)
-        self.context.convert(self, result)
-        return result
+        result = self.context.empty(view.shape, self.dtype)
+        self.context.convert(view, result)
+        return result.reshape(self.shape)
+
+    def _with_merged_axes(self):
+        """The same numbers in the same order, in as few axes as there can be: those are one that step through memory as one."""
+        axes = []
+        for size, stride in zip(self.shape, self.strides):
+            if size == 1 and axes:
+                continue
+            if axes and axes[-1][1] == size * stride:
+                axes[-1] = (axes[-1][0] * size, stride)
+            else:
+                axes.append((size, stride))
+        return self._view(*zip(*axes))
 
     def assign(self, values):
         """Writes numbers of the same shape and type from the host."""
         self.context.upload(self, values)
 
+    @outside_graphs
     def numpy(self):
         """The numbers in a NumPy array: a copy. bfloat16 takes the package ml_dtypes; q8_0 and q4_0 give float32."""
         return public(self.download())
@@ -165,6 +225,7 @@ class Array(OnDevice):
             raise ValueError("an Array is on the device, expected a copy of it to be allowed")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
+    @outside_graphs
     def torch(self):
         """The numbers in a PyTorch tensor on the CPU: a copy."""
         return tensor_of(self.download())
@@ -177,6 +238,16 @@ class Array(OnDevice):
         if stream is not None or copy is False or (dl_device is not None and tuple(map(int, dl_device)) != CPU):
             raise BufferError(f"stream {stream}, dl_device {dl_device}, copy {copy}: expected a copy on the CPU")
         return capsule_of(self.download())
+
+
+def _whole_numbers(name, numbers):
+    """Sizes or axes that are given one by one, or as one sequence, of Python's whole numbers or of NumPy's."""
+    if len(numbers) == 1 and hasattr(numbers[0], "__len__"):
+        numbers = numbers[0]
+    try:
+        return [operator.index(number) for number in numbers]
+    except TypeError:
+        raise TypeError(f"{name}: {numbers!r}, expected whole numbers") from None
 
 
 def _dequantised(data, dtype):

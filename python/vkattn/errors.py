@@ -1,4 +1,5 @@
 """Failures of the library as exceptions, with its own message: one line that names the argument and what was expected."""
+import contextlib
 
 
 class VkattnError(RuntimeError):
@@ -28,6 +29,17 @@ class DeviceLostError(VkattnError):
 
 _KINDS = {-1: InvalidArgumentError, -2: UnsupportedError, -3: NoDeviceError, -4: NoDeviceError, -5: OutOfMemoryError,
           -6: OutOfMemoryError, -7: DeviceLostError}
+
+
+@contextlib.contextmanager
+def errors_of(what):
+    """Says what was to be done, where the library speaks of the operator that does it."""
+    try:
+        yield
+    except VkattnError as error:
+        told = type(error)(f"{what}: {error}")
+        told.result = error.result
+        raise told from error
 
 
 def raise_error(result, message):

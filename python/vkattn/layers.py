@@ -5,65 +5,81 @@ import ctypes
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, as_array, broadcastable, describe, set_masks
+from .arrays import FLOATS, MASKS, broadcastable, checked_bounds, describe, set_masks
 from .calls import Call
-from .context import Handle, _library, call, default_context
+from .compiled import outside_graphs
+from .context import default_context
 from .device_array import Array
+from .handles import Handle, call, library
+from .weights import layer_weights
 
+_STORED = {name: _abi.TYPES[name] for name in ("f32", "f16", "bf16", "q8_0", "q4_0")}
+_STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
 
 
-def _number(value, names, what):
-    if not isinstance(value, str):
-        return value
-    if value not in names:
-        raise ValueError(f"{what}: {value!r}, expected one of {', '.join(names)}")
-    return names[value]
-
-
 def layer_config(kind, **members):
-    """A vkattn_layer_config from its members by name; enumerations by their lower-case names; rope_scaling as a dict."""
+    """A vkattn_layer_config from its members by name.
+
+    kind     a layer's: see Layer
+    members  num_heads, embed_dim and the rest, as layers.h lists them for the kind; enumerations by their lower-case names
+             (activation="gelu"), rope_scaling as a dict of its members
+    """
     known = {name for name, _ in _abi.LayerConfig._fields_}
     config = _abi.LayerConfig()
     for name, value in {"kind": kind, **members}.items():
         if name not in known:
             raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
         if name == "rope_scaling":
-            value = _abi.RopeScaling(**{**value, "kind": _number(value["kind"], _abi.ROPE_SCALINGS, "rope_scaling")})
-        setattr(config, name, _number(value, _ENUMERATIONS.get(name, {}), name))
+            if not isinstance(value, dict) or "kind" not in value:
+                raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALINGS)}")
+            kind = _abi.choose("rope_scaling", _abi.ROPE_SCALINGS, value["kind"])
+            value = _abi.RopeScaling(**{**value, "kind": kind})
+        setattr(config, name, _abi.choose(name, _ENUMERATIONS[name], value) if name in _ENUMERATIONS else value)
     return config
-
-
-def _host_weight(value, name):
-    array = as_array(value, name, FLOATS)
-    return numpy.ascontiguousarray(array.download() if isinstance(array, Array) else array)
 
 
 class Layer:
     """A layer, for instance Layer("mha", {"q_proj.weight": ...}, embed_dim=512, num_heads=8).
 
-    weights: arrays by the names that vkattn_layer_create lists, [out, in]; uploaded once. A state_dict of PyTorch's serves.
+    kind     mha, latent_mha, latent_query, mla, compressed_kv, encoder_layer (encoder is the same) or mla_block
+    weights  arrays by the names that vkattn_layer_create lists, [out, in], or a state_dict of PyTorch's or Hugging Face's
+             modules, as layer_weights takes them; uploaded once
+    prefix   where a state_dict has more: only the weights whose names begin with it, without it
+    context  None: that of default_context()
+    config   the members of vkattn_layer_config, as layer_config takes them
+    Missing, unknown and misshapen weights are all named in one InvalidArgumentError.
     """
 
-    def __init__(self, kind, weights, *, context=None, **config):
+    def __init__(self, kind, weights, *, prefix="", context=None, **config):
         self.context = context or default_context()
         self.config = layer_config(kind, **config)
-        arrays = {name: _host_weight(array, name) for name, array in weights.items()}
+        kind = next(name for name, number in _abi.LAYER_KINDS.items() if number == self.config.kind)
+        arrays = layer_weights(kind, weights, prefix)
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(
             _abi.Weight(name.encode(), describe(array, name), array.ctypes.data) for name, array in arrays.items()))
         raw = ctypes.c_void_p()
-        call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)
+        with self.context.lock:
+            call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)
         self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
         self._plans = collections.OrderedDict()
 
+    @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 residual=None, output_shape=None, out=None, kernel="auto"):
-        """Computes the layer: query [B,Lq,width] in, the same shape out (output_shape where the layer changes it).
+                 cu_seqlens=None, max_seqlen=0, residual=None, output_shape=None, out=None, kernel="auto"):
+        """Computes the layer.
 
-        cache: a Cache that the tokens are appended to, and attended with what it holds. residual: added to the result, of mha
-        and mla. Masks, out and the kind of the result as in attention().
+        query         [B,Lq,width]: float32, float16 or bfloat16
+        key, value    [B,Lk,width], for cross attention; None: taken from query
+        cache         a Cache that the tokens are appended to, and attended with what it holds
+        cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
+                      0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
+        residual      [B,Lq,width], added to the result, of mha and mla
+        output_shape  of the result, where the layer changes it (latent_query)
+        out           an Array for the result, which may be the residual
+        Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
         given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
                                    ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
@@ -80,53 +96,126 @@ class Layer:
             given.inputs[role] = broadcastable(given.inputs[role], role)
         query = given.inputs["query"]
         output = given.result("output", output_shape or query.shape, query, out)
-        layer_call = _abi.LayerCall(kernel=_number(kernel, _abi.KERNELS, "kernel"), past_len=past_len)
+        layer_call = _abi.LayerCall(kernel=_abi.choose("kernel", _abi.KERNELS, kernel), past_len=past_len, max_seqlen=max_seqlen)
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
-        parents, plans = [], self._plans
-        if cache is not None:  # whose plans go with it
-            layer_call.cache = cache.handle.raw
-            parents.append(cache.handle)
-            plans = cache.plans.setdefault(self._handle, collections.OrderedDict())
-        given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, parents=parents, plans=plans)
+        tokens = None
+        if cu_seqlens is not None:
+            bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")
+            layer_call.cu_seqlens = describe(bounds, "cu_seqlens")
+            tokens = _tokens_of(bounds, query, max_seqlen)
+        self._run(given, layer_call, cache, tokens)
         return given.given_back("output")
 
-    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None):
-        """An empty cache of the layer's sizes; types f32, f16, bf16, q8_0, q4_0."""
-        return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type)
+    def _run(self, given, layer_call, cache, tokens):
+        """tokens: of each sequence, where they may differ: the library must be told before."""
+        if cache is None:
+            given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, plans=self._plans)
+            return
+        if not isinstance(cache, Cache):
+            raise TypeError(f"cache: {type(cache).__name__}, expected what Layer.cache gives")
+        layer_call.cache = cache.handle.raw
+        plans = cache.plans.setdefault(self._handle, collections.OrderedDict())  # which go with the cache
+        with self.context.lock:
+            held = cache.lengths
+            if tokens is not None:
+                cache.reserve(tokens)
+            try:
+                given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle,
+                          parents=[cache.handle], plans=plans)
+            except Exception:
+                if tokens is not None:
+                    for sequence, length in enumerate(held):
+                        cache.rewind(sequence, length)
+                raise
+
+    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16):
+        """An empty Cache of the layer's sizes.
+
+        capacity  tokens of each of `batch` sequences, at most
+        key_type, value_type  f32, f16, bf16, q8_0 or q4_0; value_type None: key_type
+        pages     0: every sequence has memory for its capacity. Else it is a pool of so many pages of page_size tokens, a
+                  power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
+        """
+        return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type, pages=pages,
+                     page_size=page_size)
 
 
 class Cache:
-    """Keys and values of earlier tokens on the device; made by Layer.cache."""
+    """Keys and values of earlier tokens on the device, of `batch` sequences; made by Layer.cache. May be used from several
+    threads: its calls take turns, with those of its context."""
 
-    def __init__(self, *, layer, capacity, batch, key_type, value_type):
-        key = _number(key_type, _abi.TYPES, "key_type")
+    def __init__(self, *, layer, capacity, batch, key_type, value_type, pages=0, page_size=16):
+        if pages and (_abi.whole(ctypes.c_uint32, "page_size", page_size) < 8 or page_size & (page_size - 1)):
+            raise ValueError(f"page_size: {page_size}, expected a power of two from 8")
+        key = _abi.choose("key_type", _STORED, key_type)
         info = _abi.CacheInfo(layer=layer._handle.raw, batch=batch, capacity=capacity, key_type=key,
-                              value_type=key if value_type is None else _number(value_type, _abi.TYPES, "value_type"))
+                              value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
+                              page_count=pages, page_len=page_size if pages else 0)
         raw = ctypes.c_void_p()
-        call("vkattn_cache_create", layer.context.raw, info, raw)
-        self.handle, self.batch = Handle(raw, "vkattn_cache_destroy", layer.context.handle), batch
+        self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
+        with self.context.lock:
+            call("vkattn_cache_create", layer.context.raw, info, raw)
+        self.handle = Handle(raw, "vkattn_cache_destroy", layer.context.handle)
         self.plans = {}  # by layer
 
     @property
     def nbytes(self):
         """Bytes of device memory."""
-        return _library.vkattn_cache_bytes(self.handle.raw)
+        return library.vkattn_cache_bytes(self.handle.raw)
+
+    @property
+    def free_pages(self):
+        """Pages that no sequence holds; 0 without pages."""
+        with self.context.lock:
+            return library.vkattn_cache_free_pages(self.handle.raw)
 
     @property
     def lengths(self):
         """Tokens that each sequence holds."""
         numbers = (ctypes.c_uint32 * self.batch)()
-        call("vkattn_cache_lengths", self.handle.raw, ctypes.c_uint32(len(numbers)), numbers)
+        with self.context.lock:
+            call("vkattn_cache_lengths", self.handle.raw, ctypes.c_uint32(len(numbers)), numbers)
         return list(numbers)
 
+    def reserve(self, tokens):
+        """Counts so many new tokens of each sequence, and gives them pages. Layer.__call__ does it itself."""
+        numbers = [_abi.whole(ctypes.c_uint32, "tokens", number) for number in tokens]
+        with self.context.lock:
+            call("vkattn_cache_reserve", self.handle.raw, len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers))
+
     def rewind(self, sequence, length):
-        """Forgets all tokens of a sequence but its first `length`."""
-        call("vkattn_cache_rewind", self.handle.raw, _abi.whole(ctypes.c_uint32, "sequence", sequence),
-             _abi.whole(ctypes.c_uint32, "length", length))
+        """Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more."""
+        self._change("vkattn_cache_rewind", sequence=sequence, length=length)
+
+    def share_prefix(self, sequence, to_sequence, length):
+        """Makes an empty sequence hold the first `length` tokens of another, in the same pages: nothing is copied before one
+        of the two writes to a page that both hold. Only with pages."""
+        self._change("vkattn_cache_share_prefix", sequence=sequence, to_sequence=to_sequence, length=length)
 
     def copy_sequence(self, sequence, to, to_sequence):
-        """Makes a sequence of another cache hold what this one's holds."""
-        call("vkattn_cache_copy_sequence", self.handle.raw, _abi.whole(ctypes.c_uint32, "sequence", sequence),
-             to.handle.raw, _abi.whole(ctypes.c_uint32, "to_sequence", to_sequence))
+        """Makes a sequence of a cache, this one or one of the same heads, sizes and types, hold what this one's holds."""
+        if not isinstance(to, Cache):
+            raise TypeError(f"to: {type(to).__name__}, expected what Layer.cache gives")
+        sequence, to_sequence = (_abi.whole(ctypes.c_uint32, name, number) for name, number in
+                                 (("sequence", sequence), ("to_sequence", to_sequence)))
+        with self.context.lock:
+            call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
+
+    def _change(self, function, **numbers):
+        numbers = [_abi.whole(ctypes.c_uint32, name, number) for name, number in numbers.items()]
+        with self.context.lock:
+            call(function, self.handle.raw, *numbers)
+
+
+def _tokens_of(bounds, query, longest):
+    """The tokens of each packed sequence; all belong to one."""
+    total = query.shape[1] if query.ndim == 3 else 0
+    host = checked_bounds(bounds.download() if isinstance(bounds, Array) else bounds, "cu_seqlens", total)
+    tokens = numpy.diff(host).tolist()
+    if host[0] != 0 or host[-1] != total:
+        raise ValueError(f"cu_seqlens: {host.tolist()}, expected every token to be of a sequence, from 0 to {total}")
+    if longest and max(tokens, default=0) > longest:
+        raise ValueError(f"max_seqlen: {longest}, expected at least the longest sequence, {max(tokens)}")
+    return tokens

@@ -1,22 +1,19 @@
 """What stands around attention: linear, norm, embedding, appends to caches, and the merge of partial attention."""
+import math
+
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, describe, element_strides
+from .arrays import FLOATS, STORED, as_array, checked_bounds, describe, element_strides
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
-
-
-def _choose(choices, value, name):
-    if value not in choices:
-        raise ValueError(f"{name}: {value!r}, expected one of {', '.join(choices)}")
-    return choices[value]
 
 
 def _fold(array, name):
     """[..., N] as [1, L, N], as the library takes tokens."""
     try:
-        return array.reshape(1, -1, array.shape[-1])
+        return array.reshape(1, math.prod(array.shape[:-1]), array.shape[-1])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -45,13 +42,14 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
         if value is not None and call.take(role, value).shape != shape:
             raise ValueError(f"{role}: shape {list(call.inputs[role].shape)}, expected {list(shape)}")
     call.result("output", shape, input, out)
-    desc = _abi.LinearDesc(activation=_choose(_abi.ACTIVATIONS, activation, "activation"))
+    desc = _abi.LinearDesc(activation=_abi.choose("activation", _abi.ACTIVATIONS, activation))
     folded = {"input", "multiplier", "residual", "output"}
     _describe(desc, {role: _fold(array, role) if role in folded else array
                      for role, array in {**call.inputs, **call.outputs}.items()})
     return desc
 
 
+@outside_graphs
 def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
@@ -73,6 +71,7 @@ def linear_problem(input, weight, bias=None, *, activation="none", multiplier=No
     return _linear(Call(None, given.items()), input, weight, bias, activation, multiplier, residual, None)
 
 
+@outside_graphs
 def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context=None):
     """The norm of each token, times weight, plus bias.
 
@@ -88,12 +87,13 @@ def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context
     if bias is not None:
         call.take("bias", bias)
     output = call.result("output", input.shape, input, out)
-    desc = _abi.NormDesc(kind=_choose(_abi.NORM_KINDS, kind, "kind"), epsilon=epsilon)
+    desc = _abi.NormDesc(kind=_abi.choose("kind", _abi.NORM_KINDS, kind), epsilon=epsilon)
     _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
     call.run("vkattn_norm_plan", desc, may_share=("input",))
     return call.given_back("output")
 
 
+@outside_graphs
 def embedding(tokens, weight, *, out=None, context=None):
     """The rows of weight [rows, N] that tokens [...] int32 name; zeros for a token that has none.
 
@@ -108,6 +108,7 @@ def embedding(tokens, weight, *, out=None, context=None):
     return call.given_back("output")
 
 
+@outside_graphs
 def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
@@ -122,11 +123,15 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
     lengths = {"past_lengths": past_lengths, "cu_seqlens": cu_seqlens, "block_table": block_table}
     call = Call(context, (("source", source), ("cache", cache), *lengths.items()))
     desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen)
-    desc.source = describe(call.take("source", source, name="source", strided=True), "source")
+    source = call.take("source", source, name="source", strided=True)
+    desc.source = describe(source, "source")
     for name, numbers in lengths.items():
         if numbers is not None:
             role = "cu_seqlens_q" if name == "cu_seqlens" else name
-            setattr(desc, name, describe(call.take(role, numbers, name=name, dtype="int32"), name))
+            numbers = call.take(role, numbers, name=name, dtype="int32")
+            if name == "cu_seqlens" and isinstance(numbers, numpy.ndarray) and source.ndim == 4:
+                checked_bounds(numbers, name, source.shape[2])
+            setattr(desc, name, describe(numbers, name))
     desc.cache = describe(as_array(cache, "cache", STORED), "cache")
     call.outputs["cache"] = cache
     call.run("vkattn_kv_append_plan", desc)
@@ -151,12 +156,14 @@ def _stacked(parts, name, types, dtype=None):
     return whole
 
 
-def merge(outputs, log_sum_exps, *, return_lse=False, context=None):
+@outside_graphs
+def merge(outputs, log_sum_exps, *, return_lse=False, out=None, context=None):
     """Attention over disjoint sets of keys, joined to that over their union.
 
     outputs [parts,B,Hq,Lq,Dv], log_sum_exps [parts,B,Hq,Lq] float32: of attention(..., return_lse=True) over each set;
         arrays or lists of arrays
     return_lse  True: returns (output, log_sum_exp)
+    out         an Array for the output, apart from the parts
     Returns the output [B,Hq,Lq,Dv] in the parts' type. Sinks: compute the parts without them, and add one of output 0 whose
     log_sum_exp is the sink of the head.
     """
@@ -165,14 +172,14 @@ def merge(outputs, log_sum_exps, *, return_lse=False, context=None):
     parts = [("outputs", part) for part in outputs] if isinstance(outputs, (list, tuple)) else [("outputs", outputs)]
     parts += [("log_sum_exps", log_sum_exps)] if not isinstance(log_sum_exps, (list, tuple)) else \
         [("log_sum_exps", part) for part in log_sum_exps]
-    call = Call(context, parts)
+    call = Call(context, [*parts, ("out", out)])
     partial = call.take("partial_output", _stacked(outputs, "outputs", FLOATS), name="outputs")
     partial_lse = call.take("partial_log_sum_exp", _stacked(log_sum_exps, "log_sum_exps", ("float32",), "float32"),
                             name="log_sum_exps", dtype="float32")
     if partial.ndim != 5 or partial_lse.shape != partial.shape[:4]:
         raise ValueError(f"outputs, log_sum_exps: shapes {list(partial.shape)} and {list(partial_lse.shape)}, "
                          "expected [parts,B,Hq,Lq,Dv] and [parts,B,Hq,Lq]")
-    call.result("output", partial.shape[1:], partial)
+    call.result("output", partial.shape[1:], partial, out)
     if return_lse:
         call.result("log_sum_exp", partial_lse.shape[1:], "float32")
     desc = _abi.MergeDesc(part_count=len(partial), partial_output_stride=element_strides(partial)[0],

@@ -4,14 +4,16 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of
+from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of, repeated
 from .attention import Problem, float32_of
 from .calls import Call
+from .compiled import outside_graphs
 from .device_array import Array
 
 _LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
 
 
+@outside_graphs
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
                                  enable_gqa=False):
     """PyTorch's function of this name: the same arguments, the same meaning, the same shapes accepted and refused.
@@ -43,13 +45,17 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if attn_mask is not None:
         attn_mask = _mask(attn_mask, query, (*scored, query.shape[-2], key.shape[-2]), batch)
     shape = (*batch, query.shape[-2], value.shape[-1])
-    if 0 in shape or key.shape[-2] == 0 or dropout_p == 1:
+    if 0 in (*query.shape[:-1], *key.shape[:-1], *value.shape):  # whose result has the query's leading dimensions in PyTorch
+        return _zeros(call, (*query.shape[:-1], value.shape[-1]), query)
+    if dropout_p == 1:
         return _zeros(call, shape, query)
+    if query.shape[-1] == 0:  # every score is 0
+        query, key, scale = _zero_rows(query), _zero_rows(key), 0.0
     one_head = key.shape[-3:-2] == value.shape[-3:-2] == (1,)
     kv_batch = (*batch[:-1], key.shape[-3]) if grouped or one_head else batch
     query, key, value = _folded(query, batch), _folded(key, kv_batch), _folded(value, kv_batch)
     Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=True,
-            dropout_seed=_seed(call.torch) if dropout_p > 0 else 0, call=call).run()
+            dropout_seed=drawn_seed(call.torch) if dropout_p > 0 else 0, call=call).run()
     return call.given_back("output", shape)
 
 
@@ -80,8 +86,12 @@ def _as_many_heads(query, key, value):
     heads = max(key.shape[-3], value.shape[-3])
     if heads % key.shape[-3] or heads % value.shape[-3]:
         heads = query.shape[-3]
-    return [array if array.shape[-3] == heads else numpy.repeat(
-        array.download() if isinstance(array, Array) else array, heads // array.shape[-3], axis=-3) for array in (key, value)]
+    return [array if array.shape[-3] == heads else _repeated_heads(array, heads // array.shape[-3]) for array in (key, value)]
+
+
+def _repeated_heads(array, times):
+    *leading, heads, rows, size = array.shape
+    return repeated(array.reshape((*leading, heads, 1, rows, size)), -3, times).reshape((*leading, heads * times, rows, size))
 
 
 def _folded(array, batch):
@@ -120,6 +130,11 @@ def _finite_biases_kept(mask):
     return numpy.where(low, _LEAST_BIAS, mask) if low.any() else mask
 
 
+def _zero_rows(array):
+    """Rows of zeros, stored once, in place of those that have no elements."""
+    return numpy.broadcast_to(numpy.zeros(1, numpy_dtype(dtype_of(array))), (*array.shape[:-1], 1))
+
+
 def _zeros(call, shape, query):
     zeros = numpy.zeros(shape, numpy_dtype(dtype_of(query)))
     output = call.result("output", shape, query)
@@ -130,6 +145,6 @@ def _zeros(call, shape, query):
     return call.given_back("output")
 
 
-def _seed(torch):
+def drawn_seed(torch):
     """A number for the weights that are dropped, from the generator whose seed the caller may have set."""
     return int(torch.randint(2**63 - 1, ())) if torch else int(numpy.random.randint(2**63 - 1, dtype="i8"))

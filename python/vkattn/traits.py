@@ -1,8 +1,8 @@
 """Traits of a device: what is known of it beyond what it reports (docs/devices.md)."""
 from . import _abi
+from .handles import library
 
-_library = _abi.load()
-_NUMBERS = {_library.vkattn_trait_text(number).decode(): number for number in range(_abi.TRAIT_COUNT)}
+_NUMBERS = {library.vkattn_trait_text(number).decode(): number for number in range(_abi.TRAIT_COUNT)}
 
 
 def traits_of(traits):

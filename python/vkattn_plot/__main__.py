@@ -43,11 +43,18 @@ def figure_of(command, files):
     return bench.sweep_figure(documents)
 
 
+def installation(module):
+    """What installs a module for the Python that runs: in a virtual environment the system's packages are of no use."""
+    if sys.prefix != sys.base_prefix:
+        return f"pip install {module}"
+    return f"Debian: apt install python3-{module}; elsewhere pip install {module}"
+
+
 def draw(arguments):
     try:
         from . import output, report, style
     except ImportError as error:
-        raise PlotError(f"{error.name}: is missing, expected it (Debian: apt install python3-matplotlib)") from None
+        raise PlotError(f"{error.name}: is missing, expected it ({installation(error.name)})") from None
     is_report = arguments.command == "report"
     target = output.checked_target(arguments.output, output.PAGES if is_report else output.PICTURES, arguments.files)
     with style.settings():

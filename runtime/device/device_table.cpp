@@ -145,7 +145,7 @@ bool matches(const Row &row, const vkattn_device_facts &facts) {
 // most Amperes keep at a time (CUDA programming guide), and no GPU of tests/devices keeps fewer than 32 subgroups. The
 // rest would wait, and their parts be merged for nothing. Where the number of cores is unknown: enough for 128.
 uint32_t workgroups_that_fill(uint32_t shader_cores) {
-    constexpr uint32_t kWorkgroupsOfCore = 4, kUnknown = 512;
+    constexpr uint32_t kUnknown = 512;
     return shader_cores == 0 ? kUnknown : shader_cores * kWorkgroupsOfCore;
 }
 

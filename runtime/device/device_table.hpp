@@ -7,6 +7,9 @@ namespace vkattn {
 // Kinds of GPUs that like shaders of one shape: DeviceTraits::gpu_class.
 enum class GpuClass : uint32_t { kOther, kRdna, kGcn, kApple, kAdreno, kMali, kIntel, kNvidia, kCount };
 
+// Workgroups of 128 invocations that parallel_workgroups counts for each core.
+constexpr uint32_t kWorkgroupsOfCore = 4;
+
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
 // Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {

@@ -86,12 +86,15 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 70; }
 
-// Few rows over many keys take several workgroups each.
+// Few rows over many keys take several workgroups each, one a core.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kKeys = 256; // fewer are not worth a part of their own
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
-    if (rows_of(problem) > most_rows || problem.kv_len < 2 * kFewestKeysOfPart) return 1;
+    if (rows_of(problem) > most_rows || problem.kv_len < 2 * kKeys) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
-    return parts_to_fill(problem, caps, workgroups, kKeysOfGranule);
+    const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
+    return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys),
+                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule)));
 }
 
 // Rows [B,Hkv,keys,D] as they are read.

@@ -75,7 +75,8 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
     AttentionShape shape{};
     shape.keys_per_dispatch = problem.kv_len;
-    shape.parts = parts_to_fill(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch, tile.keys);
+    shape.parts = parts_that_pay(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
+                                 caps.traits.parallel_workgroups, tile.keys);
     shape.dispatches[0] = {module_of(problem, caps),
                            constants_of_tile(tile, problem),
                            {row_tiles * shape.parts, problem.kv_heads, problem.batch}};

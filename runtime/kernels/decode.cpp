@@ -16,10 +16,33 @@ constexpr uint64_t kLatentRows = 512;       // the only KV head's: all heads of 
 constexpr uint64_t kRowsOfDecodeShader = 8; // that share each read of K and V through a core's cache
 constexpr uint32_t kPays = 60, kServes = 20;
 
+// Workgroups of so many invocations that fill the device.
+uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
+    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
+    return caps.traits.parallel_workgroups * kInvocations / workgroup;
+}
+
+// flash's tile; of fewer keys where a part has no more, then of fewer rows where its parts leave half of the device idle.
+FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kKeysOfInvocation = 2; // fewer keys cost more reads of the rows than they save time
+    FlashTile tile = flash_tile(problem, caps);
+    if (problem.tile.rows != 0 || problem.tile.keys != 0) return tile; // tuning knows better
+    const auto workgroups = [&] {
+        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
+    };
+    const double keys = keys_that_pay(problem, workgroups(), filling(caps, tile.workgroup));
+    while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
+        tile = flash_tile(problem, caps, tile.rows, tile.keys / 2);
+    const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
+    while (tile.rows > 1 && 2 * kWorkgroupsOfCore * workgroups() * parts <= caps.traits.parallel_workgroups)
+        tile = flash_tile(problem, caps, tile.rows / 2, tile.keys);
+    return tile;
+}
+
 // One dispatch for all keys: decode's own for a few rows, flash's for more.
 AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
     return rows_of(problem) <= kRowsOfDecodeShader ? decode_dispatch(problem, decode_tile(problem, caps), parts)
-                                                   : flash_dispatch(problem, flash_tile(problem, caps), parts);
+                                                   : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
 }
 
 // What either shader takes at a time.
@@ -28,17 +51,11 @@ uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
     return dispatch.constants.COLUMNS * dispatch.constants.KEYS_OF_INVOCATION;
 }
 
-// Parts that fill the device, none so small that its merge costs more than it saves, none above what an invocation may
-// attend.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
     const AttentionShape::Dispatch dispatch = dispatch_of(problem, caps, 1);
     const auto [x, y, z] = dispatch.groups;
-    const uint64_t workgroups = uint64_t{x} * y * z;
-    const uint64_t filling = caps.traits.parallel_workgroups * kInvocations / dispatch.constants.WORKGROUP_SIZE;
-    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(divide_up(filling, workgroups), most),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile(dispatch))));
+    return parts_that_pay(problem, caps, uint64_t{x} * y * z, filling(caps, dispatch.constants.WORKGROUP_SIZE),
+                          keys_of_tile(dispatch));
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {

@@ -149,15 +149,15 @@ void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
 
 } // namespace
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t most_rows, uint32_t most_keys) {
     const bool halves = is_in_halves(problem);
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
     const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
     FlashTile tile{.module = halves ? shape.module : Module::kFlash,
                    .workgroup = kWorkgroup,
                    .columns = columns_for(problem.v_head_dim, shape.blocks),
-                   .rows = shape.rows,
-                   .keys = shape.keys,
+                   .rows = std::min(shape.rows, most_rows),
+                   .keys = std::min(shape.keys, most_keys),
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};

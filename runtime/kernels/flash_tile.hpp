@@ -15,7 +15,9 @@ struct FlashTile {
     bool query_staged;
 };
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps);
+// most_rows, most_keys: of an invocation; what tuning found may be more.
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t most_rows = 4,
+                     uint32_t most_keys = 4);
 
 inline uint32_t rows_of_tile(const FlashTile &tile) { return tile.workgroup / tile.columns * tile.rows; }
 

@@ -4,12 +4,21 @@
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace vkattn {
 namespace {
 
 constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states.glsl
-constexpr uint32_t kMergeWorkgroup = 32;
+// An invocation of merge_parts joins one block of four elements, where a workgroup may have so many.
+uint32_t merge_workgroup(const AttentionProblem &problem) {
+    return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
+}
+
+// Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
+// and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
+// counters of executed machine code (docs/performance.md): short and long decodes, latent ones, and small prefills agree on it.
+constexpr double kCostOfPart = 2;
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     const uint32_t size = kStateHeader + (problem.v_head_dim + 3) / 4 * 4;
@@ -50,11 +59,17 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
 
-uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
-                       uint32_t keys_of_tile) {
-    const uint64_t wanted = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
-    const uint64_t most = std::max(problem.kv_len / kFewestKeysOfPart, 1u);
-    return parts_between(problem, std::min(wanted, most),
+double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling) {
+    const double balanced = std::sqrt(problem.kv_len / (kCostOfPart * static_cast<double>(workgroups)));
+    const auto most = static_cast<double>(divide_up(filling, workgroups));
+    return problem.kv_len / std::max(std::min(balanced, most), 1.0);
+}
+
+uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
+                        uint32_t keys_of_tile) {
+    const double tiles_wanted = keys_that_pay(problem, workgroups, filling) / keys_of_tile;
+    const auto tiles_of_part = static_cast<uint32_t>(std::max(std::lround(tiles_wanted), 1L));
+    return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * keys_of_tile, kFewestKeysOfPart)),
                          tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile)));
 }
 
@@ -68,7 +83,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
     shape.dispatches[1] = {Module::kMergeParts,
-                           constants_of(problem, kMergeWorkgroup),
+                           constants_of(problem, merge_workgroup(problem)),
                            {problem.q_len, problem.query_heads, problem.batch},
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;

@@ -17,15 +17,19 @@ constexpr uint32_t kKeysOfGranule = 32;
 // blocks, and so one tile where loops are bounded.
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile);
 
-// Parts of each row's keys that fill the device with so many workgroups a part; none above what a dispatch may attend.
-uint32_t parts_to_fill(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups,
-                       uint32_t keys_of_tile);
+// Keys of a part that balance its time against its merge, where a part is so many workgroups; more where that would be more
+// workgroups than the device takes at a time, which is `filling`.
+double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling);
+
+// Parts of each row's keys of about so many keys: whole tiles each, none longer than what a dispatch may attend.
+uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
+                        uint32_t keys_of_tile);
 
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
 
 // Fewer keys are not worth a part of their own.
-constexpr uint32_t kFewestKeysOfPart = 256;
+constexpr uint32_t kFewestKeysOfPart = 64;
 
 // What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states, merge and operations.
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape);

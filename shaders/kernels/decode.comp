@@ -127,13 +127,30 @@ float finish_score(float score, uint i, KeyTile tile) {
     return score_key(score, row_of_tile(rows, i / KEYS), key_of(tile, i % KEYS), tile);
 }
 
-// The scores of all columns, which then are all columns'; each finishes some of them.
+// Adds up the columns' parts: afterwards every column has the scores.
 #ifdef SUBGROUP_SUMS
-void join_scores(KeyTile tile) {
+void join_scores() {
     [[unroll]] for (uint other = 1; other < COLUMNS; other *= 2) [[unroll]] for (uint i = 0; i < SCORES; ++i)
         key_scores[i] += subgroupShuffleXor(key_scores[i], other);
     [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] = scale_score(key_scores[i]);
-    if (!needs_finish(tile)) return;
+}
+#else
+void join_scores() {
+    [[unroll]] for (uint i = 0; i < SCORES; ++i) exchange[(group() * SCORES + i) * SCORE_PITCH + column()] =
+        key_scores[i];
+    barrier();
+    [[dont_unroll]] for (uint i = column(); i < SCORES; i += COLUMNS) {
+        float score = 0.0;
+        for (uint c = 0; c < COLUMNS; ++c) score += exchange[(group() * SCORES + i) * SCORE_PITCH + c];
+        score_tile[group() * SCORES + i] = scale_score(score);
+    }
+    barrier();
+    [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] = score_tile[group() * SCORES + i];
+}
+#endif
+
+// Each column finishes some of the scores, and then has all.
+void finish_scores(KeyTile tile) {
     barrier(); // score_tile's last readers are done
     [[unroll]] for (uint i = 0; i < SCORES; ++i) if (column() == i % COLUMNS) score_tile[group() * SCORES + i] =
         key_scores[i];
@@ -143,21 +160,6 @@ void join_scores(KeyTile tile) {
     barrier();
     [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] = score_tile[group() * SCORES + i];
 }
-#else
-void join_scores(KeyTile tile) {
-    [[unroll]] for (uint i = 0; i < SCORES; ++i) exchange[(group() * SCORES + i) * SCORE_PITCH + column()] =
-        key_scores[i];
-    barrier();
-    [[dont_unroll]] for (uint i = column(); i < SCORES; i += COLUMNS) {
-        float score = 0.0;
-        for (uint c = 0; c < COLUMNS; ++c) score += exchange[(group() * SCORES + i) * SCORE_PITCH + c];
-        score = scale_score(score);
-        score_tile[group() * SCORES + i] = needs_finish(tile) ? finish_score(score, i, tile) : score;
-    }
-    barrier();
-    [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] = score_tile[group() * SCORES + i];
-}
-#endif
 
 // Scores become weights; sums are rescaled.
 void apply_softmax() {
@@ -209,11 +211,19 @@ void sum_seen_values() {
     }
 }
 
+// Where scores need no more than their scale there is no branch between the loads of V and its products: the compiler would
+// move the loads past it, and V would be on its way only after K has come.
 void attend_tile(KeyTile tile) {
     load_keys(tile);
     load_values(tile);
     score_keys();
-    join_scores(tile);
+    join_scores();
+    if (!needs_finish(tile) && !has(FEATURE_DROPOUT)) {
+        apply_softmax();
+        sum_values();
+        return;
+    }
+    if (needs_finish(tile)) finish_scores(tile);
     apply_softmax();
     drop_weights(tile);
     if (tile.all_visible)
@@ -225,8 +235,8 @@ void attend_tile(KeyTile tile) {
 // The state of a row's groups, and what this group's sums are multiplied with.
 SoftmaxState join_states(uint r, out float rescale) {
     SoftmaxState all = softmax_empty();
-    [[dont_unroll]] for (uint g = 0; g < GROUPS; ++g) all.maximum = max(all.maximum, state_tile[g * ROWS + r].x);
-    [[dont_unroll]] for (uint g = 0; g < GROUPS; ++g) all.sum +=
+    [[unroll]] for (uint g = 0; g < GROUPS; ++g) all.maximum = max(all.maximum, state_tile[g * ROWS + r].x);
+    [[unroll]] for (uint g = 0; g < GROUPS; ++g) all.sum +=
         state_tile[g * ROWS + r].y * exp2(state_tile[g * ROWS + r].x - all.maximum);
     rescale = exp2(state_tile[group() * ROWS + r].x - all.maximum);
     return all;
@@ -234,7 +244,7 @@ SoftmaxState join_states(uint r, out float rescale) {
 
 vec4 join_block(uint dim) {
     vec4 sum = vec4(0);
-    [[dont_unroll]] for (uint g = 0; g < GROUPS; ++g) {
+    [[unroll]] for (uint g = 0; g < GROUPS; ++g) {
         uint at = g * JOIN_PITCH + dim;
         sum += vec4(exchange[at], exchange[at + 1], exchange[at + 2], exchange[at + 3]);
     }

@@ -14,35 +14,52 @@ layout(local_size_x_id = 0) in;
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 
-SoftmaxState join_states(uint first) {
-    SoftmaxState all = softmax_empty();
-    for (uint part = 0; part < parts(); ++part) all.maximum = max(all.maximum, scores[first + part * STATE_SIZE]);
-    for (uint part = 0; part < parts(); ++part) {
-        uint element = first + part * STATE_SIZE;
-        all.sum += scores[element + 1] * exp2(scores[element] - all.maximum);
+// Parts whose loads are in flight at the same time.
+const uint BATCH = 8;
+
+// What a row's parts come to: their softmax, and one block of the output that belongs to it.
+struct JoinedParts {
+    SoftmaxState state;
+    vec4 block;
+};
+
+// Past the last part of a batch the last part is loaded again, and not added.
+void join_batch(uint first, uint first_part, uint block, inout JoinedParts all) {
+    SoftmaxState states[BATCH];
+    vec4 blocks[BATCH];
+    [[unroll]] for (uint i = 0; i < BATCH; ++i) {
+        uint element = first + min(first_part + i, parts() - 1) * STATE_SIZE;
+        states[i] = load_state(element);
+        blocks[i] = load_state_block(element, block);
     }
-    return all;
+    float maximum = all.state.maximum;
+    [[unroll]] for (uint i = 0; i < BATCH; ++i) maximum = max(maximum, states[i].maximum);
+    float rescale = exp2(all.state.maximum - maximum);
+    all = JoinedParts(SoftmaxState(maximum, all.state.sum * rescale), all.block * rescale);
+    [[unroll]] for (uint i = 0; i < BATCH; ++i) if (first_part + i < parts()) {
+        float weight = exp2(states[i].maximum - maximum);
+        all.state.sum += states[i].sum * weight;
+        all.block += blocks[i] * weight;
+    }
 }
 
-vec4 join_block(uint first, uint block, float maximum) {
-    vec4 sum = vec4(0);
-    for (uint part = 0; part < parts(); ++part) {
-        uint element = first + part * STATE_SIZE;
-        sum += exp2(scores[element] - maximum) * load_state_block(element, block);
-    }
-    return sum;
+JoinedParts join_parts(uint first, uint block) {
+    JoinedParts all = JoinedParts(softmax_empty(), vec4(0));
+    [[dont_unroll]] for (uint part = 0; part < parts(); part += BATCH) join_batch(first, part, block, all);
+    return all;
 }
 
 void main() {
     Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
     if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
-    SoftmaxState state = join_states(first);
-    SoftmaxState with_sink = state;
-    float rescale = softmax_denominator_scale(with_sink, row);
-    float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
     uint element = output_element(row);
-    for (uint block = gl_LocalInvocationID.x; block < VALUE_BLOCKS; block += WORKGROUP_SIZE)
-        store_output_block(element, 4 * block, scale * join_block(first, block, state.maximum));
-    if (gl_LocalInvocationID.x == 0) store_log_sum_exp(with_sink, row);
+    for (uint block = gl_LocalInvocationID.x; block < VALUE_BLOCKS; block += WORKGROUP_SIZE) {
+        JoinedParts all = join_parts(first, block);
+        SoftmaxState with_sink = all.state;
+        float rescale = softmax_denominator_scale(with_sink, row);
+        float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
+        store_output_block(element, 4 * block, scale * all.block);
+        if (block == 0) store_log_sum_exp(with_sink, row);
+    }
 }

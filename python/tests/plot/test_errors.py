@@ -1,10 +1,11 @@
 """What vkattn-plot refuses: it names the file and the field, says what was expected, and touches nothing."""
 import copy
+import sys
 
 import pytest
 
 from conftest import SWEEP, WEIGHTS, save
-from vkattn_plot.__main__ import main
+from vkattn_plot.__main__ import installation, main
 
 
 def changed(content, **fields):
@@ -88,3 +89,11 @@ def test_an_earlier_output_is_replaced(folder):
         assert main([command, "sweep.json", "-o", name]) == 0
         assert (folder / name).read_bytes() == first
     assert not list(folder.glob("*.partial"))
+
+
+@pytest.mark.parametrize("prefix, words", [("/venv", "pip install matplotlib"),
+                                           ("/usr", "Debian: apt install python3-matplotlib; elsewhere pip install matplotlib")])
+def test_what_is_missing_is_installed_where_the_python_looks(monkeypatch, prefix, words):
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    assert installation("matplotlib") == words

@@ -28,3 +28,13 @@ expect_output("/venv/lib/.*libvkattn" ${clean} ${python} -c "import pathlib, vka
 print(*pathlib.Path(vkattn.__file__).parent.glob('libvkattn*'))")
 expect_output("each is what it is alone" ${clean} ${python} "${VKATTN_SOURCE}/samples/serve_sequences.py")
 expect_output("usage: vkattn-plot" ${clean} "${WORK}/venv/bin/vkattn-plot" --help)
+execute_process(COMMAND ${clean} "${WORK}/venv/bin/vkattn-plot" bench -o picture.png file.json
+    WORKING_DIRECTORY "${WORK}" ERROR_VARIABLE output OUTPUT_QUIET)
+if(NOT output MATCHES "matplotlib: is missing, expected it .pip install matplotlib.")
+    message(FATAL_ERROR "vkattn-plot without matplotlib printed\n${output}\nexpected how to install it in a venv")
+endif()
+expect_output("passed" ${clean} "${WORK}/venv/bin/vkattn" check
+    "${VKATTN_SOURCE}/tests/data/ref003_gqa4_mask_padding.safetensors")
+if(NOT EXISTS "${WORK}/venv/share/man/man1/vkattn.1")
+    message(FATAL_ERROR "the wheel brought no man page of vkattn")
+endif()
