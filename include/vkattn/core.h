@@ -361,8 +361,9 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_WIDEST_DIVERGENT_ADDRESSES = 3,
     /* workgroups that fill the device; default: 4 for each shader core, 512 where their number is unknown */
     VKATTN_TRAIT_PARALLEL_WORKGROUPS = 4,
-    /* millions of operations that one dispatch of attention may compute; 0: any number. Default: 1000000 on discrete
-     * GPUs, 0 on CPUs, else 100000 */
+    /* millions of operations that one dispatch may compute, and one submission of vkattn_run and vkattn_submit; what
+     * moves data counts as 8 operations an element. 0: any number. Default: on discrete GPUs 30000 for each shader core,
+     * 100000 where their number is unknown, 0 on CPUs, else 10000 */
     VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS = 5,
     /* 1, the default: the driver's compiler takes unpackHalf2x16 */
     VKATTN_TRAIT_UNPACKS_HALVES = 6,
@@ -404,7 +405,8 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_COOPERATIVE_MATRIX_REDUCTIONS = 29,
     VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE = 30,
     VKATTN_TRAIT_GPU_CLASS = 31,
-    VKATTN_TRAIT_COUNT = 32,
+    VKATTN_TRAIT_MAX_WORKGROUP_COUNT = 32, /* of each axis; larger grids take several dispatches */
+    VKATTN_TRAIT_COUNT = 33,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 
@@ -686,17 +688,20 @@ VKATTN_API void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size
  * outputs and the workspace are written there (VK_ACCESS_SHADER_WRITE_BIT): the caller places the barrier after.
  * Earlier reads of outputs, and earlier uses of the workspace, must have finished. Barriers between the plan's own
  * dispatches are recorded by vkattn. The command buffer must be recording, outside a render pass, on a compute queue
- * family. */
+ * family. All of the plan's work is in the caller's submission, which systems end after some seconds: see
+ * docs/performance.md, watchdogs. */
 VKATTN_API vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info);
 
 /* Records the plan in a command buffer of its own, submits it on the context's queue and waits. Temporarily allocates
- * the workspace if no VKATTN_ROLE_WORKSPACE is bound.
+ * the workspace if no VKATTN_ROLE_WORKSPACE is bound. Work above VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS takes several command
+ * buffers and submissions, one after the other.
  * gpu_ms, if not NULL, receives the time between timestamps around the dispatches, or a negative value where the queue
  * has no timestamps. */
 VKATTN_API vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint32_t binding_count,
                                     double *gpu_ms);
 
-/* Records the plan in a command buffer of the context's own and submits it on the context's queue, without a wait.
+/* Records the plan in a command buffer of the context's own and submits it on the context's queue, without a wait; long
+ * work in several, as vkattn_run does: the first waits for what sync says, the last signals.
  * bindings: as vkattn_run's; the workspace, where none is bound, is kept until the device is done. Submissions on a queue
  * start in order; each waits for the writes of compute shaders and transfers submitted there earlier, so that plans need
  * no semaphores between each other. sync: NULL, or what else to wait for, and what to signal.

@@ -237,3 +237,22 @@ def test_mistakes_with_pages_are_named():
     assert cache.free_pages == 4
     cache.append([sequence], row[:, :, :0], row[:, :, :0])
     assert cache.length(sequence) == 0 and (cache.attend(row, [sequence]) == 0).all()
+
+
+def test_a_pool_that_no_kernel_reaches_is_refused_when_it_is_made():
+    context = vkattn.Context(traits={"max_storage_buffer_range": 100000})
+    assert context.kv_cache(2, 32, pages=24, page_size=32).nbytes == 2 * 24 * 32 * 2 * 32 * 2
+    with pytest.raises(vkattn.UnsupportedError, match=r"pages: 25, whose keys take 102400 bytes .* expected at most 99744 bytes"):
+        context.kv_cache(2, 32, pages=25, page_size=32)
+    with pytest.raises(vkattn.UnsupportedError, match="pages: 24, whose values take 196608 bytes"):
+        context.kv_cache(2, 32, pages=24, page_size=32, v_head_dim=64)
+
+
+def test_more_than_65535_of_anything():
+    n = 65537
+    wide = numpy.arange(n, dtype="f4").reshape(1, n, 1) % 97
+    normed = vkattn.norm(numpy.concatenate((wide, -wide - 1), 2), numpy.ones(2, "f4"), kind="rms")
+    root = numpy.sqrt((wide[0, :, 0] ** 2 + (wide[0, :, 0] + 1) ** 2) / 2)
+    assert numpy.allclose(normed[0, :, 0], wide[0, :, 0] / root, atol=1e-4)
+    matrix = numpy.arange(4096 * 4096, dtype="f4").reshape(4096, 4096) % 2039
+    assert (CONTEXT.array(matrix, "float16").numpy() == matrix).all()

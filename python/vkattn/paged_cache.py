@@ -2,6 +2,7 @@
 import collections
 import ctypes
 import itertools
+import math
 
 import numpy
 
@@ -12,7 +13,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import Context
 from .device_array import Array
-from .errors import OutOfMemoryError
+from .errors import OutOfMemoryError, UnsupportedError
 from .operators import kv_append
 
 
@@ -45,6 +46,8 @@ class PagedCache:
         self.context, self.page_size = context, page_size
         self.keys = context.empty((pages, heads, page_size, head_dim), key_dtype)
         self.values = context.empty((pages, heads, page_size, v_head_dim), value_dtype)
+        for name, pool in (("keys", self.keys), ("values", self.values)):
+            _require_bindable(pool, name)
         self._free = list(range(pages - 1, -1, -1))
         self._users = [0] * pages
         self._pages, self._lengths = {}, {}
@@ -210,6 +213,15 @@ class PagedCache:
             raise
         self._release(shared)
         self._pages[sequence][-1] = page
+
+
+def _require_bindable(pool, name):
+    """Raises UnsupportedError where kernels cannot reach a whole pool."""
+    facts = pool.context.facts
+    most = facts["max_storage_buffer_range"] - 256  # what an offset's alignment may take
+    if pool.nbytes > most or math.prod(pool.shape) > 2**32:
+        raise UnsupportedError(f"pages: {pool.shape[0]}, whose {name} take {pool.nbytes} bytes and {math.prod(pool.shape)} "
+                               f"elements, expected at most {most} bytes (maxStorageBufferRange of {facts['name']}) and 2**32 elements")
 
 
 def _numbers_of(sequences):

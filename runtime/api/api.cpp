@@ -362,8 +362,7 @@ void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirement
 void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size_t size) {
     if (plan == nullptr || report == nullptr) return;
     const Plan &own = *plan->plan;
-    const vkattn_report told{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(),
-                             static_cast<uint32_t>(own.steps().size())};
+    const vkattn_report told{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), own.dispatches()};
     write_structure(told, report, size);
 }
 

@@ -12,11 +12,12 @@ namespace {
 
 using Limit = uint32_t vkattn_device_facts::*;
 using LongLimit = uint64_t vkattn_device_facts::*;
+using GridLimit = uint32_t (vkattn_device_facts::*)[3];
 
 struct Trait {
     vkattn_trait_name name;
     const char *text;
-    std::variant<uint32_t DeviceTraits::*, Limit, LongLimit> member;
+    std::variant<uint32_t DeviceTraits::*, Limit, LongLimit, GridLimit> member;
 };
 
 constexpr auto kTraits = std::to_array<Trait>({
@@ -55,6 +56,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE, "max_storage_buffers_per_stage",
      &vkattn_device_facts::max_storage_buffers_per_stage},
     {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
+    {VKATTN_TRAIT_MAX_WORKGROUP_COUNT, "max_workgroup_count", &vkattn_device_facts::max_workgroup_count},
 });
 
 constexpr bool in_order() {
@@ -78,6 +80,12 @@ struct Setter {
     }
     void operator()(Limit limit) const { lower(caps.*limit); }
     void operator()(LongLimit limit) const { lower(caps.*limit); }
+    void operator()(GridLimit limit) const {
+        const uint32_t most = *std::ranges::max_element(caps.*limit);
+        require(value >= 1 && value <= most, "traits: ", text, " ", value, ", expected 1 to that of ", caps.name, ", ",
+                most);
+        for (uint32_t &count : caps.*limit) count = std::min(count, static_cast<uint32_t>(value));
+    }
 
     template <class Number>
     void lower(Number &limit) const {

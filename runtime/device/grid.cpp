@@ -1,6 +1,5 @@
 #include "runtime/device/grid.hpp"
 
-#include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -11,17 +10,32 @@ uint32_t tiles(uint64_t size, uint32_t tile) {
     return static_cast<uint32_t>(std::min<uint64_t>(divide_up(size, tile), UINT32_MAX));
 }
 
-bool fits(const Grid &grid, const DeviceCaps &caps) {
+namespace {
+
+// The same number of parts, of nearly the same size; 1 of nothing.
+uint32_t evened(uint32_t groups, uint32_t most) { return groups == 0 ? 1 : tiles(groups, tiles(groups, most)); }
+
+} // namespace
+
+Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps) {
+    Grid part;
     for (size_t axis = 0; axis < grid.size(); ++axis)
-        if (grid[axis] > caps.max_workgroup_count[axis]) return false;
-    return true;
+        part[axis] = std::clamp(grid[axis], 1u, caps.max_workgroup_count[axis]);
+    const double most = caps.traits.max_dispatch_megaflops * 1e6;
+    const double flops_of_group = flops / std::max(volume(grid), 1.0);
+    for (size_t axis = grid.size(); most > 0 && axis-- > 0;) {
+        const double excess = volume(part) * flops_of_group / most;
+        if (excess > 1) part[axis] = std::max(static_cast<uint32_t>(part[axis] / excess), 1u);
+    }
+    for (size_t axis = 0; axis < grid.size(); ++axis) part[axis] = evened(grid[axis], part[axis]);
+    return part;
 }
 
-void require_fit(const Grid &grid, const DeviceCaps &caps, const char *op) {
+Grid dispatches_along(const Grid &grid, const Grid &grid_of_dispatch) {
+    Grid count;
     for (size_t axis = 0; axis < grid.size(); ++axis)
-        if (grid[axis] > caps.max_workgroup_count[axis])
-            fail(VKATTN_ERROR_UNSUPPORTED, op, ": ", grid[axis], " workgroups on axis ", axis, ", expected at most ",
-                 caps.max_workgroup_count[axis], " (maxComputeWorkGroupCount of ", caps.name, ")");
+        count[axis] = std::max(tiles(grid[axis], grid_of_dispatch[axis]), 1u);
+    return count;
 }
 
 } // namespace vkattn

@@ -12,9 +12,16 @@ using Grid = std::array<uint32_t, 3>; // workgroups of a dispatch
 // Workgroups of so many items each that cover a size, UINT32_MAX at most: no memory holds the items of more.
 uint32_t tiles(uint64_t size, uint32_t tile);
 
-bool fits(const Grid &grid, const DeviceCaps &caps);
+// What moves data takes as long as so many operations an element.
+constexpr double kFlopsOfElement = 8;
 
-// Fails with VKATTN_ERROR_UNSUPPORTED, naming the operator, where the device's workgroup counts are too small.
-void require_fit(const Grid &grid, const DeviceCaps &caps, const char *op);
+// What of a grid one dispatch computes at most, where the whole grid takes so many operations: within the device's
+// workgroup counts and, as far as single workgroups are, within max_dispatch_megaflops. The last axes are divided first.
+Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps);
+
+// Dispatches along each axis. A grid of nothing takes one.
+Grid dispatches_along(const Grid &grid, const Grid &grid_of_dispatch);
+
+inline double volume(const Grid &grid) { return double(grid[0]) * grid[1] * grid[2]; }
 
 } // namespace vkattn

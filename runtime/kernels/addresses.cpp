@@ -72,7 +72,7 @@ const char *missing(const DeviceCaps &caps) {
     return caps.buffers_have_addresses != 0 ? "" : "buffers have no device addresses";
 }
 
-// It knows no dropout, and steps through keys as the whole batch lies. Its grid is not shared out to several dispatches.
+// It knows no dropout, and steps through keys as the whole batch lies.
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;
     if (problem.dropout_p > 0) return "dropout";
@@ -81,7 +81,6 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
         return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, ", expected multiples of 4");
     const Tile tile = tile_of(problem, caps);
     if (problem.kv_len < tile.step) return text(problem.kv_len, " keys, expected at least ", tile.step);
-    if (tiles(rows_of(problem), tile.workgroup_size) > caps.max_workgroup_count[0]) return "too many rows";
     return "";
 }
 
@@ -137,7 +136,7 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     dispatch.constants.STAGED = copies ? 1 : 0;
     dispatch.constants.KEY_ROW_BYTES = stride_bytes(key, 2);
     dispatch.constants.VALUE_ROW_BYTES = stride_bytes(value, 2);
-    finish_parts(problem, caps, VKATTN_KERNEL_ADDRESSES, false, shape);
+    finish_parts(problem, caps, shape);
     shape.parameters.addressed_strides = {stride_bytes(key, 0), stride_bytes(key, 1), stride_bytes(value, 0),
                                           stride_bytes(value, 1)};
     return shape;

@@ -79,7 +79,7 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
                       : tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {
         module, constants_of_tile(tile, problem), {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
-    finish_parts(problem, caps, VKATTN_KERNEL_COOPMAT, true, shape);
+    finish_parts(problem, caps, shape);
     return shape;
 }
 

@@ -80,21 +80,13 @@ uint32_t rank_of_latents(const AttentionProblem &problem, const DeviceCaps &caps
     return problem.value_in_key && pays(problem, caps, kLatentRows) ? kPays : kServes - 1;
 }
 
-AttentionShape shape_of(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel) {
+AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
     shape.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
     shape.keys_per_dispatch = problem.kv_len;
     shape.dispatches[0] = dispatch_of(problem, caps, shape.parts);
-    finish_parts(problem, caps, kernel, true, shape);
+    finish_parts(problem, caps, shape);
     return shape;
-}
-
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return shape_of(problem, caps, VKATTN_KERNEL_DECODE);
-}
-
-AttentionShape shape_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return shape_of(problem, caps, VKATTN_KERNEL_LATENT_DECODE);
 }
 
 std::string describe(const AttentionShape &shape) {
@@ -128,7 +120,7 @@ const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
                                        .missing = obstacle_of_arrays,
                                        .obstacle = obstacle_of_latents,
                                        .rank = rank_of_latents,
-                                       .shape = shape_of_latents,
+                                       .shape = shape,
                                        .describe = describe,
                                        .emit = emit_split_keys};
 

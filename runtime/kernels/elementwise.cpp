@@ -5,10 +5,10 @@
 
 namespace vkattn {
 
-void set_elementwise_grid(const PlanBuilder &builder, Step &step, uint64_t items, const vkattn_tensor &tensor,
-                          const char *op) {
+void set_elementwise_grid(Step &step, uint64_t items, uint64_t elements_of_item, const vkattn_tensor &tensor) {
     step.groups = {tiles(items, ELEMENTWISE_WORKGROUP_SIZE), tiles(tensor.shape[1], 1), tiles(tensor.shape[0], 1)};
-    require_fit(step.groups, builder.context().caps(), op);
+    step.flops = kFlopsOfElement * static_cast<double>(items * elements_of_item) *
+                 static_cast<double>(tensor.shape[0] * tensor.shape[1]);
 }
 
 } // namespace vkattn

@@ -4,9 +4,8 @@
 
 namespace vkattn {
 
-// The grid of a kernel that gives `items` of each (batch, head) of a [B,H,L,D] tensor one invocation each.
-// Fails, naming the operator, where the device's workgroup counts are too small.
-void set_elementwise_grid(const PlanBuilder &builder, Step &step, uint64_t items, const vkattn_tensor &tensor,
-                          const char *op);
+// The grid of a kernel that gives `items` of each (batch, head) of a [B,H,L,D] tensor one invocation each, of so many
+// elements.
+void set_elementwise_grid(Step &step, uint64_t items, uint64_t elements_of_item, const vkattn_tensor &tensor);
 
 } // namespace vkattn

@@ -15,16 +15,10 @@ struct Shared {
 void add_stretch(const Shared &shared, gpu::AttentionPush push, KeyStretches &stretches) {
     const AttentionShape &shape = shared.call.shape;
     stretches.prepare(push);
-    AttentionShape::Dispatch dispatch = shape.dispatches[0];
-    const uint32_t groups = dispatch.groups[0];
-    for (push.first_group = 0; push.first_group < groups; push.first_group += shape.groups_per_dispatch) {
-        if (push.first_group > 0) shared.call.builder.barrier();
-        dispatch.groups[0] = std::min(shape.groups_per_dispatch, groups - push.first_group);
-        Step &step = add_dispatch(shared.call, dispatch, push, shared.parameters, shared.states);
-        if (shape.parts > 1) // the merge writes them, and others may meanwhile
-            for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
-        stretches.complete(step);
-    }
+    Step &step = add_dispatch(shared.call, shape.dispatches[0], push, shared.parameters, shared.states);
+    if (shape.parts > 1) // the merge writes them, and others may meanwhile
+        for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
+    stretches.complete(step);
 }
 
 } // namespace
@@ -39,6 +33,7 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
                    UniformSlot parameters, const View &scores) {
     Step &step = call.builder.add_step(dispatch.module, dispatch.constants, push);
     step.groups = dispatch.groups;
+    step.flops = dispatch.flops;
     step.uniforms = parameters;
     const auto tensors = tensors_of(call.problem);
     for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)

@@ -20,12 +20,11 @@ struct AttentionCall {
 // A tensor of the workspace; absent where it is.
 View reserve(PlanBuilder &builder, const vkattn_tensor &tensor);
 
-// Adds a dispatch that binds every tensor of the problem.
+// Adds a step that binds every tensor of the problem.
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores);
 
-// A dispatch for each stretch of keys_per_dispatch keys, or several that share its grid, one after the other; then the
-// merge of the parts.
+// A step for each stretch of keys_per_dispatch keys, one after the other; then the merge of the parts.
 void emit_split_keys(const AttentionCall &call);
 
 // The same, where a kernel prepares each stretch and adds to its dispatches.

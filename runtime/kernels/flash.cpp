@@ -18,7 +18,7 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     const FlashTile tile = flash_tile(problem, caps, false);
     shape.keys_per_dispatch = keys_of_dispatch(problem, caps, keys_of_tile(tile));
     shape.dispatches[0] = flash_dispatch(problem, tile, 1);
-    finish_parts(problem, caps, VKATTN_KERNEL_FLASH, true, shape);
+    finish_parts(problem, caps, shape);
     return shape;
 }
 

@@ -23,13 +23,13 @@ struct AttentionShape {
         gpu::AttentionConstants constants;
         Grid groups;         // 0 in its first axis: there is no such dispatch
         CodePaths paths = 0; // of the module's code that the constants switch on
+        double flops = 0;    // of the whole grid, at most
     };
     // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
     std::array<Dispatch, 3> dispatches;
     gpu::AttentionParameters parameters;
     uint32_t keys_per_dispatch;
-    uint32_t groups_per_dispatch; // of dispatches[0]'s first axis
-    uint32_t parts;               // of a row's keys
+    uint32_t parts; // of a row's keys
     // f32 copies of one dispatch's keys in the workspace, where K and V do not suit the kernel; absent: not needed
     vkattn_tensor staged_key, staged_value;
     vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]
@@ -46,7 +46,6 @@ struct AttentionKernel {
     std::string (*obstacle)(const AttentionProblem &problem, const DeviceCaps &caps);
     // Among the kernels that serve, the one with the highest is the best.
     uint32_t (*rank)(const AttentionProblem &problem, const DeviceCaps &caps);
-    // Fails with VKATTN_ERROR_UNSUPPORTED where a grid is beyond the device.
     AttentionShape (*shape)(const AttentionProblem &problem, const DeviceCaps &caps);
     // "16x16x16 matrices, 4 x 1 subgroups, 64 keys".
     std::string (*describe)(const AttentionShape &shape);

@@ -65,7 +65,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     vkattn_tensor grid = rows.source.tensor;
     if (rows.gathers) grid.shape[0] = rows.batch;
     const uint64_t tokens = constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions;
-    set_elementwise_grid(builder, step, tokens * divide_up(constants.HEAD_DIM, elements), grid, "kv_append");
+    set_elementwise_grid(step, tokens * divide_up(constants.HEAD_DIM, elements), elements, grid);
     bind(builder, step, BINDING_APPEND_SOURCE, rows.source);
     bind(builder, step, BINDING_APPEND_CACHE, rows.cache);
     bind(builder, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);

@@ -262,7 +262,7 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
     default:
         break;
     }
-    if (!choice.has_value() || !fits(choice->groups, caps)) return std::nullopt;
+    if (!choice.has_value()) return std::nullopt;
     choice->reason = "the fastest that tuning found for such layers";
     return choice;
 }
@@ -301,9 +301,7 @@ LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps)
     if (std::optional<LinearChoice> tuned = tuned_choice(problem, caps)) return named(*std::move(tuned));
     LinearProblem untuned = problem;
     untuned.tile = {};
-    LinearChoice choice = ruled_choice(untuned, caps);
-    require_fit(choice.groups, caps, "linear");
-    return named(std::move(choice));
+    return named(ruled_choice(untuned, caps));
 }
 
 std::string words(const LinearChoice &choice) {

@@ -35,8 +35,8 @@ struct LinearChoice {
     std::string reason;
 };
 
-// Chooses the shader and how it divides the work. Fails with VKATTN_ERROR_UNSUPPORTED where the device cannot compute
-// so much in one dispatch.
+// Chooses the shader and how it divides the work. Fails with VKATTN_ERROR_UNSUPPORTED where the device bounds loops and
+// the inputs have too many features.
 LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps);
 
 // "linear_addresses, 8 rows, 4 blocks".

@@ -1,7 +1,6 @@
 #include "runtime/kernels/split_keys.hpp"
 
 #include "runtime/kernels/parameters.hpp"
-#include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -28,15 +27,25 @@ vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     return contiguous(VKATTN_TYPE_F32, {uint64_t{problem.batch} * problem.query_heads, problem.q_len, parts, size});
 }
 
-// Workgroups of the grid's first axis that keep a dispatch below what the device may be given at once.
-uint32_t groups_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionShape &shape) {
-    const Grid &groups = shape.dispatches[0].groups;
-    const uint32_t most = std::min(groups[0], caps.max_workgroup_count[0]);
-    if (caps.traits.max_dispatch_megaflops == 0) return most;
-    const double pairs = static_cast<double>(rows_of(problem)) * shape.keys_per_dispatch * groups[1] * groups[2];
-    const double megaflops = 2e-6 * pairs * (problem.head_dim + problem.v_head_dim);
-    const double dispatches = std::max(std::ceil(megaflops / caps.traits.max_dispatch_megaflops), 1.0);
-    return std::min(static_cast<uint32_t>(std::max(std::ceil(groups[0] / dispatches), 1.0)), most);
+// Of so many keys those that a row visits, at most. Whole tiles are visited where a window ends within them.
+uint64_t visited_keys(const AttentionProblem &problem, uint64_t keys) {
+    constexpr uint64_t kTiles = 512; // rows and keys of the largest tiles
+    const int32_t right = problem.causal ? 0 : problem.window_right;
+    if (!problem.windowed || problem.window_left < 0 || right < 0) return keys;
+    return std::min(keys, uint64_t{kTiles} + static_cast<uint32_t>(problem.window_left) + static_cast<uint32_t>(right));
+}
+
+// Operations over so many keys.
+double flops_of(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t keys) {
+    const double flops_of_position = 2.0 * problem.query_heads * static_cast<double>(visited_keys(problem, keys)) *
+                                     (problem.head_dim + problem.v_head_dim);
+    const uint64_t positions = uint64_t{problem.batch} * problem.q_len;
+    const double flops = static_cast<double>(positions) * flops_of_position;
+    if (!present(problem.cu_seqlens_q)) return flops;
+    // Packed sequences have fewer rows than batch * q_len. But which of them are the long ones nobody knows here: where
+    // the grid must be divided, each may be.
+    const double packed = static_cast<double>(std::min(positions, problem.query.shape[2])) * flops_of_position;
+    return packed <= caps.traits.max_dispatch_megaflops * 1e6 ? packed : flops;
 }
 
 // What merge_parts needs to know of a problem.
@@ -61,6 +70,7 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 }
 
 double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling) {
+    workgroups = std::max<uint64_t>(workgroups, 1); // none: nothing to do
     const double balanced = std::sqrt(problem.kv_len / (kCostOfPart * static_cast<double>(workgroups)));
     const auto most = static_cast<double>(divide_up(filling, workgroups));
     return problem.kv_len / std::max(std::min(balanced, most), 1.0);
@@ -74,9 +84,7 @@ uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps,
                          tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile)));
 }
 
-void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel, bool shares_grid,
-                  AttentionShape &shape) {
-    const char *name = vkattn_kernel_name(kernel);
+void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape) {
     AttentionShape::Dispatch &first = shape.dispatches[0];
     shape.parameters = parameters_of(problem);
     first.paths = paths_of(problem) | (shape.parts > 1 ? kPathParts : 0);
@@ -84,10 +92,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
         first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
         first.paths |= kPathStretches;
     }
-    shape.groups_per_dispatch = shares_grid ? groups_of_dispatch(problem, caps, shape) : first.groups[0];
-    Grid largest = first.groups;
-    largest[0] = shape.groups_per_dispatch;
-    require_fit(largest, caps, name);
+    first.flops = flops_of(problem, caps, shape.keys_per_dispatch);
     if (shape.parts > 1 || shape.keys_per_dispatch < problem.kv_len) shape.scores = states_of(problem, shape.parts);
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
@@ -95,10 +100,10 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkatt
     shape.dispatches[1] = {Module::kMergeParts,
                            constants_of(problem, merge_workgroup(problem)),
                            {problem.q_len, problem.query_heads, problem.batch},
-                           merge_paths_of(first.paths)};
+                           merge_paths_of(first.paths),
+                           kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
-    require_fit(shape.dispatches[1].groups, caps, name);
 }
 
 } // namespace vkattn

@@ -34,9 +34,7 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 // Fewer keys are not worth a part of their own.
 constexpr uint32_t kFewestKeysOfPart = 64;
 
-// What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states and merge, and what one
-// dispatch may hold. shares_grid: several dispatches may share the first axis of the grid.
-void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, vkattn_kernel kernel, bool shares_grid,
-                  AttentionShape &shape);
+// What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states, merge and operations.
+void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape);
 
 } // namespace vkattn

@@ -7,6 +7,10 @@
 namespace vkattn {
 namespace {
 
+// Without tiles, every product reads its factors anew: an operation takes as long as several of the other kernels'.
+constexpr double kCostOfUntiled = 8;
+constexpr double kPassesOfSoftmax = 3; // over the scores
+
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table))
         return "has no packed or paged sequences";
@@ -18,24 +22,31 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 10; }
 
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &) {
     const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
     const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
+    const double pairs = static_cast<double>(heads) * problem.q_len * problem.kv_len;
+    const double flops_of_dim = 2 * kCostOfUntiled * pairs;
     const gpu::AttentionConstants constants = constants_of(problem, UNFUSED_WORKGROUP_SIZE);
+    const CodePaths paths = paths_of(problem);
     AttentionShape shape{};
     shape.parameters = parameters_of(problem);
     shape.parts = 1;
     shape.dispatches = {{{Module::kQkScores,
                           constants,
-                          {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)}},
-                         {Module::kMaskedSoftmax, constants, {problem.q_len, problem.query_heads, problem.batch}},
+                          {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
+                          paths,
+                          flops_of_dim * problem.head_dim},
+                         {Module::kMaskedSoftmax,
+                          constants,
+                          {problem.q_len, problem.query_heads, problem.batch},
+                          kPathF32,
+                          kPassesOfSoftmax * kFlopsOfElement * pairs},
                          {Module::kWeightedValues,
                           constants,
-                          {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch}}}};
-    for (AttentionShape::Dispatch &dispatch : shape.dispatches) {
-        require_fit(dispatch.groups, caps, "unfused");
-        dispatch.paths = dispatch.module == Module::kMaskedSoftmax ? kPathF32 : paths_of(problem);
-    }
+                          {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch},
+                          paths,
+                          flops_of_dim * problem.v_head_dim}}};
     shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
     return shape;
 }

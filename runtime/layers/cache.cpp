@@ -311,7 +311,7 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
 void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint32_t total) {
     const bool packed = present(tokens.cu_seqlens);
     builder.barrier();
-    const gpu::AdvancePush push{{}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
+    const gpu::AdvancePush push{{}, {}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
     gpu::AdvanceConstants constants;
     constants.HAS_CU_SEQLENS = packed;
     Step &step = builder.add_step(Module::kAdvanceLengths, constants, push);

@@ -37,7 +37,7 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     constants.OUTPUT_FORMAT = format_of(output);
     constants.OUTPUT_PAIRS = rows_start_even(output);
     Step &step = builder.add_step(Module::kEmbedding, constants, push);
-    set_token_grid(builder, step, output, "embedding");
+    set_token_grid(step, output);
     bind(builder, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
     bind(builder, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));
     bind(builder, step, BINDING_EMBEDDING_OUTPUT, role_view(output, VKATTN_ROLE_OUTPUT));

@@ -11,7 +11,7 @@ uint32_t dispatches_of(Context &context, const AttentionProblem &problem, const 
     PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
     const AttentionSources sources = roles_of(problem);
     choice.kernel->emit({builder, problem, sources, choice.shape});
-    return static_cast<uint32_t>(builder.build()->steps().size());
+    return builder.build()->dispatches();
 }
 
 Explanation explain(Context &context, AttentionProblem problem, const KernelOption &option) {
@@ -22,7 +22,7 @@ Explanation explain(Context &context, AttentionProblem problem, const KernelOpti
         const AttentionChoice choice = choose_attention(problem, *context.judged_caps());
         explanation.shape = tile_text(choice);
         explanation.dispatches = dispatches_of(context, problem, choice);
-    } catch (const Error &error) { // a grid beyond the device's
+    } catch (const Error &error) { // more than the device can bind
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         explanation.obstacle = error.what();
     }

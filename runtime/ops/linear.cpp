@@ -27,6 +27,11 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     return problem;
 }
 
+double flops_of(const LinearProblem &problem) {
+    const gpu::LinearPush &push = problem.push;
+    return 2.0 * problem.groups * push.rows * push.in_features * push.out_features;
+}
+
 // What tuning found is kept in the problem.
 LinearChoice choose_untested(Context &context, LinearProblem &problem) {
     if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
@@ -47,7 +52,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
     const LinearEpilogue &epilogue = operands.epilogue;
     for (const View *view : {&operands.input, &operands.weight, &operands.output, &epilogue.bias, &epilogue.residual,
-                              &epilogue.multiplier})
+                             &epilogue.multiplier})
         allow_role(builder, *view);
     if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
     Context &context = builder.context();
@@ -63,6 +68,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
     const bool addressed = choice.shader == LinearShader::kAddresses;
     Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;
+    step.flops = flops_of(problem);
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
     bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);
     bind(builder, step, BINDING_LINEAR_BIAS, operands.epilogue.bias);

@@ -59,6 +59,8 @@ gpu::MergePush push_of(const Merge &merge) {
     push.part_stride = static_cast<uint32_t>(merge.partial_output_stride);
     push.parts = merge.parts;
     push.dims = static_cast<uint32_t>(merge.output.shape[3]);
+    push.heads = static_cast<uint32_t>(merge.output.shape[1]);
+    push.rows = static_cast<uint32_t>(merge.output.shape[2]);
     return push;
 }
 
@@ -123,7 +125,7 @@ void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
     Step &step = builder.add_step(Module::kMerge, constants, push_of(merge));
     for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
-    require_fit(step.groups, builder.context().caps(), "merge");
+    step.flops = kFlopsOfElement * merge.parts * static_cast<double>(extent_elements(merge.output));
     bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,
          region_of(merge.partial_output, merge.partial_output_stride, merge.parts, VKATTN_ROLE_PARTIAL_OUTPUT));
     bind(builder, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,

@@ -26,7 +26,7 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     constants.OUTPUT_FORMAT = format_of(output.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
     Step &step = builder.add_step(Module::kNorm, constants, push);
-    set_token_grid(builder, step, input.tensor, "norm");
+    set_token_grid(step, input.tensor);
     bind(builder, step, BINDING_NORM_INPUT, input);
     bind(builder, step, BINDING_NORM_WEIGHT, weight);
     bind(builder, step, BINDING_NORM_BIAS, bias);

@@ -146,7 +146,7 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     constants.HAS_CU_SEQLENS = packed;
     if (packed && positions.sequences == 0) return;
     Step &step = builder.add_step(Module::kRope, constants, push);
-    set_elementwise_grid(builder, step, uint64_t{push.total} * push.pairs, input.tensor, "rope");
+    set_elementwise_grid(step, uint64_t{push.total} * push.pairs, 2, input.tensor);
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);

@@ -45,9 +45,9 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
     return tensor;
 }
 
-void set_token_grid(const PlanBuilder &builder, Step &step, const vkattn_tensor &tokens, const char *op) {
+void set_token_grid(Step &step, const vkattn_tensor &tokens) {
     step.groups = {tiles(tokens.shape[1], 1), tiles(tokens.shape[0], 1), 1};
-    require_fit(step.groups, builder.context().caps(), op);
+    step.flops = kFlopsOfElement * static_cast<double>(tokens.shape[0] * tokens.shape[1] * tokens.shape[2]);
 }
 
 } // namespace vkattn

@@ -19,8 +19,7 @@ vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, 
 // The tensor, normalised; fails, naming it, unless it is absent or floats [size], contiguous.
 vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size);
 
-// The grid of a kernel that gives each token of [B,L,N] a workgroup. Fails, naming the operator, where the device's
-// workgroup counts are too small.
-void set_token_grid(const PlanBuilder &builder, Step &step, const vkattn_tensor &tokens, const char *op);
+// The grid of a kernel that gives each token of [B,L,N] a workgroup.
+void set_token_grid(Step &step, const vkattn_tensor &tokens);
 
 } // namespace vkattn

@@ -29,6 +29,8 @@ std::unique_ptr<const Plan> PlanBuilder::build() {
         step.pipeline = &context().pipelines().get(shaders_[i].module, bindings, shaders_[i].constants);
     }
     if (purpose_ == Purpose::kWarm) empty_steps();
+    divide_steps();
+    cut_pieces();
     return std::move(plan_);
 }
 
@@ -63,10 +65,45 @@ void PlanBuilder::empty_steps() {
         for (Step::Address &address : step.addresses)
             if (address.push_word != 0) address.bound = nothing;
         step.groups = {0, 0, 0};
+        step.flops = 0;
     }
     plan_->role_bytes_ = {};
     use_role(VKATTN_ROLE_WORKSPACE, kBytes);
     plan_->workspace_bytes_ = kBytes;
+}
+
+void PlanBuilder::divide_steps() {
+    constexpr double kMostDispatches = 1 << 20;
+    double dispatches = 0;
+    for (Step &step : plan_->steps_) {
+        step.groups_per_dispatch = grid_of_dispatch(step.groups, step.flops, context().caps());
+        dispatches += volume(dispatches_along(step.groups, step.groups_per_dispatch));
+    }
+    if (dispatches > kMostDispatches)
+        fail(VKATTN_ERROR_UNSUPPORTED, "plan: ", dispatches, " dispatches, expected at most ", kMostDispatches,
+             ": a smaller problem");
+    plan_->dispatches_ = static_cast<uint32_t>(dispatches);
+}
+
+// A submission takes dispatches as long as together they have no more operations than one may have.
+void PlanBuilder::cut_pieces() {
+    const double most = context().caps().traits.max_dispatch_megaflops * 1e6;
+    Plan::Position first;
+    double spent = 0;
+    for (size_t i = 0; i < plan_->steps_.size(); ++i) {
+        const Step &step = plan_->steps_[i];
+        const double flops_of_group = step.flops / std::max(volume(step.groups), 1.0);
+        for (uint32_t dispatch = 0; dispatch < dispatches_of(step); ++dispatch) {
+            const double flops = volume(part_of(step, dispatch).groups) * flops_of_group;
+            if (most > 0 && spent > 0 && spent + flops > most) {
+                plan_->pieces_.push_back({first, {i, dispatch}});
+                first = {i, dispatch};
+                spent = 0;
+            }
+            spent += flops;
+        }
+    }
+    plan_->pieces_.push_back({first, {plan_->steps_.size(), 0}});
 }
 
 Source PlanBuilder::reserve_workspace(uint64_t bytes) {
@@ -91,7 +128,7 @@ Step &PlanBuilder::new_step(Module module, std::span<const uint32_t> constants) 
     constexpr size_t kMostSteps = 1 << 16;
     std::vector<Step> &steps = plan_->steps_;
     if (steps.size() >= kMostSteps)
-        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " dispatches, expected a smaller problem");
+        fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " steps, expected a smaller problem");
     Step &step = steps.emplace_back();
     shaders_.push_back({module, {constants.begin(), constants.end()}});
     step.barrier_before = barrier_pending_;

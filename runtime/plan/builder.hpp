@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -38,11 +39,12 @@ class PlanBuilder {
     // What every run holds: what `hold` makes before it.
     void set_hold(std::function<std::unique_ptr<RunHold>()> hold) { plan_->hold_ = std::move(hold); }
 
-    // A dispatch, to be given its grid and its bindings. constants, push: structs of shaders/interface; constant id n is
+    // To be given its grid, which may have any size, its operations and its bindings. constants, push: structs of shaders/interface; constant id n is
     // the n-th member.
     template <class Constants, class Push>
     Step &add_step(Module module, const Constants &constants, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
+        static_assert(offsetof(Push, first_group) == 0 && sizeof Push::first_group == offsetof(Push, bases));
         Step &step = new_step(module, words_of(constants));
         std::ranges::copy(words_of(push), step.push.begin());
         step.push_bytes = sizeof(Push);
@@ -75,6 +77,8 @@ class PlanBuilder {
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
     void drop_steps_of_nothing();
     void empty_steps();
+    void divide_steps();
+    void cut_pieces();
 
     std::unique_ptr<Plan> plan_;
     std::vector<Shader> shaders_; // of the plan's steps

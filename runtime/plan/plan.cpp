@@ -7,6 +7,7 @@
 #include "runtime/vulkan/handles.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submissions.hpp"
+#include "shaders/interface/common.h"
 
 #include <algorithm>
 #include <bit>
@@ -118,7 +119,7 @@ Place place_of(VkBuffer buffer, uint64_t offset, uint64_t bytes, uint64_t alignm
 }
 
 void set_base(std::array<uint32_t, 32> &push, uint32_t binding, uint32_t residue) {
-    push[binding / 4] |= residue << (binding % 4 * 8);
+    push[PUSH_FIRST_GROUP_WORDS + binding / 4] |= residue << (binding % 4 * 8);
 }
 
 } // namespace
@@ -126,6 +127,22 @@ void set_base(std::array<uint32_t, 32> &push, uint32_t binding, uint32_t residue
 const char *role_name(vkattn_role role) {
     const auto index = static_cast<uint32_t>(role);
     return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
+}
+
+uint32_t dispatches_of(const Step &step) {
+    const auto [x, y, z] = dispatches_along(step.groups, step.groups_per_dispatch);
+    return x * y * z;
+}
+
+StepPart part_of(const Step &step, uint32_t dispatch) {
+    const Grid count = dispatches_along(step.groups, step.groups_per_dispatch);
+    StepPart part;
+    for (size_t axis = 0; axis < count.size(); ++axis) {
+        part.first[axis] = dispatch % count[axis] * step.groups_per_dispatch[axis];
+        part.groups[axis] = std::min(step.groups_per_dispatch[axis], step.groups[axis] - part.first[axis]);
+        dispatch /= count[axis];
+    }
+    return part;
 }
 
 Plan::~Plan() {
@@ -210,17 +227,39 @@ std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
     return sets;
 }
 
+// Records a plan piece by piece. The bindings must outlive it.
+class Plan::Recorder {
+  public:
+    Recorder(const Plan &plan, std::span<const vkattn_binding> bindings, VkDescriptorPool pool)
+        : plan_(plan), regions_(plan.match(bindings)), sets_(plan.allocate_sets(pool)) {}
+
+    void record_next(VkCommandBuffer commands) { record(commands, plan_.pieces_[next_++]); }
+    void record_all(VkCommandBuffer commands) { record(commands, {{}, {plan_.steps_.size(), 0}}); }
+
+  private:
+    void record(VkCommandBuffer commands, const Piece &piece) {
+        plan_.context_.debug_labels().begin(commands, "vkattn plan");
+        for (size_t i = piece.first.step; i < plan_.steps_.size() && i <= piece.end.step; ++i) {
+            const uint32_t first = i == piece.first.step ? piece.first.dispatch : 0;
+            const uint32_t end = i == piece.end.step ? piece.end.dispatch : dispatches_of(plan_.steps_[i]);
+            const VkDescriptorSet set = sets_.empty() ? VK_NULL_HANDLE : sets_[i];
+            if (first < end) plan_.record_step(commands, plan_.steps_[i], regions_, set, first, end);
+        }
+        plan_.context_.debug_labels().end(commands);
+    }
+
+    const Plan &plan_;
+    Regions regions_;
+    std::vector<VkDescriptorSet> sets_;
+    size_t next_ = 0;
+};
+
 void Plan::record(const vkattn_record_info &info) const {
     require(info.command_buffer != VK_NULL_HANDLE,
             "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
     require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
     require_no_extensions(info.next, "info");
-    const Regions regions = match({info.bindings, info.binding_count});
-    const std::vector<VkDescriptorSet> sets = allocate_sets(info.descriptor_pool);
-    context_.debug_labels().begin(info.command_buffer, "vkattn plan");
-    for (size_t i = 0; i < steps_.size(); ++i)
-        record_step(info.command_buffer, steps_[i], regions, sets.empty() ? VK_NULL_HANDLE : sets[i]);
-    context_.debug_labels().end(info.command_buffer);
+    Recorder(*this, {info.bindings, info.binding_count}, info.descriptor_pool).record_all(info.command_buffer);
 }
 
 Plan::Region Plan::region_of(const Step::Bound &bound, const Regions &regions) const {
@@ -262,13 +301,29 @@ void Plan::record_barrier(VkCommandBuffer commands) const {
                                        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const {
+// Dispatches of one grid take turns, so that what else the device does may come between them.
+void Plan::record_dispatches(VkCommandBuffer commands, const Step &step, uint32_t first, uint32_t end,
+                             std::array<uint32_t, 32> &push) const {
+    const Functions &vk = context_.vk();
+    for (uint32_t dispatch = first; dispatch < end; ++dispatch) {
+        const StepPart part = part_of(step, dispatch);
+        if (dispatch > first) record_barrier(commands);
+        std::ranges::copy(part.first, push.begin());
+        vk.vkCmdPushConstants(commands, step.pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes,
+                              push.data());
+        vk.vkCmdDispatch(commands, part.groups[0], part.groups[1], part.groups[2]);
+    }
+}
+
+// Its dispatches from first to end - 1.
+void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set,
+                       uint32_t first, uint32_t end) const {
     const Functions &vk = context_.vk();
     std::array<uint32_t, 32> push = step.push;
     push_addresses(step, regions, push);
     Descriptors descriptors;
     describe(step, regions, set, push, descriptors);
-    if (step.barrier_before) record_barrier(commands);
+    if (step.barrier_before && first == 0) record_barrier(commands);
     context_.debug_labels().begin(commands, module_name(step.pipeline->module));
     const VkPipelineLayout layout = step.pipeline->layout;
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
@@ -276,11 +331,11 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
         vk.vkCmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, descriptors.count,
                                      descriptors.writes.data());
     } else {
-        vk.vkUpdateDescriptorSets(context_.device(), descriptors.count, descriptors.writes.data(), 0, nullptr);
+        if (first == 0) // a set that an earlier piece has bound must not change
+            vk.vkUpdateDescriptorSets(context_.device(), descriptors.count, descriptors.writes.data(), 0, nullptr);
         vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
     }
-    vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, step.push_bytes, push.data());
-    vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+    record_dispatches(commands, step, first, end, push);
     context_.debug_labels().end(commands);
 }
 
@@ -302,10 +357,6 @@ Plan::Bindings Plan::with_workspace(std::span<const vkattn_binding> bindings) co
     return result;
 }
 
-void Plan::record_all(VkCommandBuffer commands, VkDescriptorPool pool, const Bindings &bindings) const {
-    record({commands, pool, bindings.all.data(), static_cast<uint32_t>(bindings.all.size()), nullptr});
-}
-
 // Counts what a run holds; takes it back if nothing was submitted.
 template <class Submit>
 void Plan::hold_while(Submit &&submit) const {
@@ -324,8 +375,9 @@ double Plan::run(std::span<const vkattn_binding> bindings) const {
     double milliseconds = -1.0;
     hold_while([&] {
         const TemporaryPool pool(context_, requirements());
+        Recorder recorder(*this, all.all, pool.handle());
         milliseconds = context_.submissions().run_and_time(
-            [&](VkCommandBuffer commands) { record_all(commands, pool.handle(), all); });
+            [&](VkCommandBuffer commands) { recorder.record_next(commands); }, submissions());
     });
     return milliseconds;
 }
@@ -335,7 +387,9 @@ void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *s
     hold_while([&] {
         const auto pool = std::make_shared<TemporaryPool>(context_, requirements());
         Submissions::Work work;
-        work.record = [&](VkCommandBuffer commands) { record_all(commands, pool->handle(), all); };
+        Recorder recorder(*this, all.all, pool->handle());
+        work.record = [&](VkCommandBuffer commands) { recorder.record_next(commands); };
+        work.pieces = submissions();
         work.kept = {pool, all.workspace};
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });

@@ -34,9 +34,9 @@ inline View role_view(const vkattn_tensor &tensor, vkattn_role role) { return {t
 
 inline bool present(const View &view) { return view.tensor.type != VKATTN_TYPE_NONE; }
 
-constexpr uint32_t kMostBindings = 20; // a byte of `bases` each, in the first push words
+constexpr uint32_t kMostBindings = 20; // a byte of `bases` each, in the push words after first_group
 
-// One dispatch, ready to record but for the buffers.
+// One grid, in as many dispatches as the device wants, ready to record but for the buffers.
 struct Step {
     struct Bound {
         Source source;
@@ -45,7 +45,9 @@ struct Step {
     };
     const Pipeline *pipeline = nullptr;
     Grid groups{1, 1, 1};
-    std::array<uint32_t, 32> push{}; // words; the first are the bases, filled at recording
+    double flops = 0;                // of the whole grid, at most
+    Grid groups_per_dispatch{};      // filled when the plan is built
+    std::array<uint32_t, 32> push{}; // words; the first are first_group and the bases, filled at recording
     uint32_t push_bytes = 0;
     UniformSlot uniforms; // buffer VK_NULL_HANDLE: none
     std::array<Bound, kMostBindings> bound{};
@@ -56,6 +58,13 @@ struct Step {
     std::array<Address, 2> addresses{}; // device addresses of tensors' first elements, filled at recording
     bool barrier_before = false;        // against the plan's earlier steps
 };
+
+// The dispatches of a step, and what each computes.
+struct StepPart {
+    Grid first, groups;
+};
+uint32_t dispatches_of(const Step &step);
+StepPart part_of(const Step &step, uint32_t dispatch);
 
 struct Descriptors;
 
@@ -86,6 +95,9 @@ class Plan {
     vkattn_kernel kernel() const { return kernel_; }
     const std::string &reason() const { return reason_; }
     const std::vector<Step> &steps() const { return steps_; }
+    uint32_t dispatches() const { return dispatches_; }
+    // Submissions of a run: none has more than max_dispatch_megaflops, but for a single dispatch that alone has more.
+    uint32_t submissions() const { return static_cast<uint32_t>(pieces_.size()); }
 
   private:
     friend class PlanBuilder;
@@ -98,9 +110,17 @@ class Plan {
         uint64_t bytes;
     };
 
+    // A dispatch of the plan: the dispatch-th of a step.
+    struct Position {
+        size_t step = 0;
+        uint32_t dispatch = 0;
+    };
+    struct Piece { // of a run: what one submission computes
+        Position first, end;
+    };
+    class Recorder;
     struct Bindings;
     Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
-    void record_all(VkCommandBuffer commands, VkDescriptorPool pool, const Bindings &bindings) const;
     template <class Submit>
     void hold_while(Submit &&submit) const;
     uint64_t region_bytes(const vkattn_binding &binding) const;
@@ -112,10 +132,15 @@ class Plan {
     void describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
                   Descriptors &descriptors) const;
     void record_barrier(VkCommandBuffer commands) const;
-    void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set) const;
+    void record_dispatches(VkCommandBuffer commands, const Step &step, uint32_t first, uint32_t end,
+                           std::array<uint32_t, 32> &push) const;
+    void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set,
+                     uint32_t first, uint32_t end) const;
 
     Context &context_;
     std::vector<Step> steps_;
+    std::vector<Piece> pieces_;
+    uint32_t dispatches_ = 0;
     std::vector<UniformSlot> uniforms_;
     std::bitset<VKATTN_ROLE_COUNT> roles_;                 // that may be bound
     std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it need not be bound

@@ -90,9 +90,9 @@ std::vector<std::pair<const Pipeline *, uint32_t>> pipelines_of(const Plan &plan
     for (const Step &step : plan.steps()) {
         const auto known = std::ranges::find(all, step.pipeline, &std::pair<const Pipeline *, uint32_t>::first);
         if (known == all.end())
-            all.emplace_back(step.pipeline, 1);
+            all.emplace_back(step.pipeline, dispatches_of(step));
         else
-            ++known->second;
+            known->second += dispatches_of(step);
     }
     return all;
 }

@@ -47,7 +47,7 @@ void check_waited(VkResult result) {
 
 } // namespace
 
-// One command buffer with its pool, its fence and, once it was asked for, its two timestamps.
+// Command buffers with their pool, the fence of the last and, once they were asked for, two timestamps.
 class Submissions::Submission {
   public:
     Submission(Context &context, Lane lane)
@@ -67,19 +67,10 @@ class Submissions::Submission {
 
     Lane lane() const { return lane_; }
 
-    void record(const std::function<void(VkCommandBuffer)> &record) {
-        VkCommandBufferBeginInfo begin{};
-        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-        begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-        check(vk_.vkBeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
-        // what was submitted here before
-        barrier(vk_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
-        if (record) record(commands_);
-        // what the host reads next, and what is submitted here later: command buffers of the application's, too
-        barrier(vk_, commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
-        check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
+    void record(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
+        if (commands_.size() < pieces) allocate(pieces - static_cast<uint32_t>(commands_.size()));
+        pieces_ = pieces;
+        for (const VkCommandBuffer commands : std::span(commands_).first(pieces)) record_piece(commands, record);
     }
 
     VkResult submit(const vkattn_sync *sync, bool has_timelines) {
@@ -100,11 +91,10 @@ class Submissions::Submission {
         submit.pWaitSemaphores = waits.handles.data();
         submit.pWaitDstStageMask = waits.stages.data();
         submit.commandBufferCount = 1;
-        submit.pCommandBuffers = &commands_;
         submit.signalSemaphoreCount = signals.count();
         submit.pSignalSemaphores = signals.handles.data();
         context_.lock_queue();
-        const VkResult result = vk_.vkQueueSubmit(queue_, 1, &submit, fence_);
+        const VkResult result = submit_pieces(submit, values);
         context_.unlock_queue();
         return result;
     }
@@ -122,7 +112,8 @@ class Submissions::Submission {
     // Ready to be recorded again.
     void reset() {
         check(vk_.vkResetFences(context_.device(), 1, &fence_), "vkResetFences");
-        check(vk_.vkResetCommandPool(context_.device(), pool_, 0), "vkResetCommandPool");
+        const VkCommandPoolResetFlags flags = pieces_ > 1 ? VK_COMMAND_POOL_RESET_RELEASE_RESOURCES_BIT : 0;
+        check(vk_.vkResetCommandPool(context_.device(), pool_, flags), "vkResetCommandPool");
     }
 
     void start_timer() {
@@ -136,11 +127,11 @@ class Submissions::Submission {
     }
 
     // Commands after a timestamp may start before it is written: the barriers hold them.
-    void stamp(uint32_t query) {
-        if (query == 0) vk_.vkCmdResetQueryPool(commands_, timer_, 0, 2);
-        order();
-        vk_.vkCmdWriteTimestamp(commands_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timer_, query);
-        order();
+    void stamp(VkCommandBuffer commands, uint32_t query) {
+        if (query == 0) vk_.vkCmdResetQueryPool(commands, timer_, 0, 2);
+        order(commands);
+        vk_.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timer_, query);
+        order(commands);
     }
 
     // Negative if there is no memory to tell: what was timed is done all the same.
@@ -166,21 +157,65 @@ class Submissions::Submission {
         pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
         pool.queueFamilyIndex = family_;
         make_handle(pool_, "vkCreateCommandPool", vk_.vkCreateCommandPool, context_.device(), &pool, nullptr);
+        allocate(1);
+        VkFenceCreateInfo fence{};
+        fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+        make_handle(fence_, "vkCreateFence", vk_.vkCreateFence, context_.device(), &fence, nullptr);
+    }
+
+    void allocate(uint32_t count) {
         VkCommandBufferAllocateInfo allocate{};
         allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
         allocate.commandPool = pool_;
         allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-        allocate.commandBufferCount = 1;
-        check(vk_.vkAllocateCommandBuffers(context_.device(), &allocate, &commands_), "vkAllocateCommandBuffers");
-        VkFenceCreateInfo fence{};
-        fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-        make_handle(fence_, "vkCreateFence", vk_.vkCreateFence, context_.device(), &fence, nullptr);
-        context_.debug_labels().name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkattn commands");
+        allocate.commandBufferCount = count;
+        std::vector<VkCommandBuffer> more(count);
+        commands_.reserve(commands_.size() + count);
+        check(vk_.vkAllocateCommandBuffers(context_.device(), &allocate, more.data()), "vkAllocateCommandBuffers");
+        for (const VkCommandBuffer commands : more) {
+            commands_.push_back(commands);
+            context_.debug_labels().name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, "vkattn commands");
+        }
     }
 
-    void order() {
-        vk_.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0,
-                                 0, nullptr, 0, nullptr, 0, nullptr);
+    void record_piece(VkCommandBuffer commands, const std::function<void(VkCommandBuffer)> &record) {
+        VkCommandBufferBeginInfo begin{};
+        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+        begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+        check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
+        // what was submitted here before
+        barrier(vk_, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
+        if (record) record(commands);
+        // what the host reads next, and what is submitted here later: command buffers of the application's, too
+        barrier(vk_, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
+        check(vk_.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+    }
+
+    // The first piece waits, the last signals. One call a piece: drivers join what one call submits.
+    VkResult submit_pieces(const VkSubmitInfo &whole, const VkTimelineSemaphoreSubmitInfo &values) {
+        for (uint32_t i = 0; i < pieces_; ++i) {
+            VkSubmitInfo piece = whole;
+            VkTimelineSemaphoreSubmitInfo own = values;
+            if (whole.pNext != nullptr) piece.pNext = &own;
+            piece.pCommandBuffers = &commands_[i];
+            if (i > 0) piece.waitSemaphoreCount = own.waitSemaphoreValueCount = 0;
+            const bool last = i + 1 == pieces_;
+            if (!last) piece.signalSemaphoreCount = own.signalSemaphoreValueCount = 0;
+            const VkResult result = vk_.vkQueueSubmit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
+            if (result == VK_SUCCESS) continue;
+            // nobody else would wait for what was submitted before
+            if (i > 0 && (vk_.vkQueueSubmit(queue_, 0, nullptr, fence_) != VK_SUCCESS || wait() != VK_SUCCESS))
+                context_.abandon();
+            return result;
+        }
+        return VK_SUCCESS;
+    }
+
+    void order(VkCommandBuffer commands) {
+        vk_.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, 0, 0,
+                                 nullptr, 0, nullptr, 0, nullptr);
     }
 
     void destroy() noexcept {
@@ -196,7 +231,8 @@ class Submissions::Submission {
     uint32_t family_;
     VkQueue queue_;
     VkCommandPool pool_ = VK_NULL_HANDLE;
-    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    std::vector<VkCommandBuffer> commands_;
+    uint32_t pieces_ = 0; // of commands_ that are recorded
     VkFence fence_ = VK_NULL_HANDLE;
     VkQueryPool timer_ = VK_NULL_HANDLE;
 };
@@ -282,26 +318,28 @@ void Submissions::sweep() {
     for (Owned &submission : done) finish(std::move(submission));
 }
 
-void Submissions::run(const std::function<void(VkCommandBuffer)> &record) {
+void Submissions::run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
     Owned submission = take(Lane::kCompute);
-    submission->record(record);
+    submission->record(record, pieces);
     launch(*submission, nullptr);
     check_waited(wait_for(*submission));
     give_back(std::move(submission));
 }
 
-double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &record) {
+double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
     if (context_.caps().timestamps == 0) {
-        run(record);
+        run(record, pieces);
         return -1.0;
     }
     Owned submission = take(Lane::kCompute);
     submission->start_timer();
-    submission->record([&](VkCommandBuffer commands) {
-        submission->stamp(0);
+    uint32_t recorded = 0;
+    const auto record_and_stamp = [&](VkCommandBuffer commands) {
+        if (recorded == 0) submission->stamp(commands, 0);
         record(commands);
-        submission->stamp(1);
-    });
+        if (++recorded == pieces) submission->stamp(commands, 1);
+    };
+    submission->record(record_and_stamp, pieces);
     launch(*submission, nullptr);
     check_waited(wait_for(*submission));
     double milliseconds = -1.0;
@@ -315,7 +353,7 @@ void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
     std::list<Owned> own; // made before: nothing may fail once the device has it
     own.push_back(take(lane));
     Submission &submission = *own.front();
-    submission.record(work.record);
+    submission.record(work.record, work.pieces);
     submission.work = std::move(work);
     launch(submission, sync);
     const std::lock_guard lock(mutex_);

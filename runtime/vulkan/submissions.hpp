@@ -21,20 +21,23 @@ class Submissions {
 
     // What to record, what the device needs until it is done, and what the host does then.
     struct Work {
-        std::function<void(VkCommandBuffer)> record; // called before the submission; empty: nothing
+        std::function<void(VkCommandBuffer)> record; // called before the submission, once a piece; empty: nothing
         std::vector<std::shared_ptr<void>> kept;
         std::function<void()> done; // by some later call, at the latest by wait; empty: nothing
+        // Command buffers, recorded in turn and submitted one by one: systems time each submission, and end long ones.
+        uint32_t pieces = 1;
     };
 
     // has_timelines: the device knows timeline semaphores.
     Submissions(Context &context, bool has_timelines);
     ~Submissions(); // waits
 
-    // Records, submits on the compute queue and waits.
-    void run(const std::function<void(VkCommandBuffer)> &record);
+    // Records, submits on the compute queue and waits. pieces: as in Work.
+    void run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces = 1);
     // The same, and returns the milliseconds between timestamps around what was recorded; negative without timestamps.
-    double run_and_time(const std::function<void(VkCommandBuffer)> &record);
-    // Records and submits. sync may be NULL. Nothing is submitted on failure.
+    double run_and_time(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces);
+    // Records and submits. sync may be NULL. On failure nothing is submitted; if the driver refuses a later piece, what
+    // was submitted before has ended.
     void submit(Lane lane, Work work, const vkattn_sync *sync);
     // Waits for what has been submitted, and is done with it, also where that fails.
     void wait();

@@ -69,7 +69,7 @@ struct RowTile {
 // The workgroup's tile `index` of `size` rows. Empty past the end of a sequence that is shorter than the longest.
 RowTile row_tile(uint index, const uint size) {
     uint first = index * size;
-    return RowTile(gl_WorkGroupID.z, gl_WorkGroupID.y, first, min(first + size, rows_of_kv_head(gl_WorkGroupID.z)));
+    return RowTile(workgroup().z, workgroup().y, first, min(first + size, rows_of_kv_head(workgroup().z)));
 }
 
 bool is_empty(RowTile tile) { return tile.first >= tile.end; }

@@ -120,8 +120,8 @@ uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 
 
 // The steps over the walk's keys.
 void attend_keys(KeyWalk walk, Row row) {
-    uvec2 keys = addressed_keys(gl_WorkGroupID.z, gl_WorkGroupID.y);
-    uvec2 values = addressed_values(gl_WorkGroupID.z, gl_WorkGroupID.y);
+    uvec2 keys = addressed_keys(workgroup().z, workgroup().y);
+    uvec2 values = addressed_values(workgroup().z, workgroup().y);
     // a walk that ends before addressed_begin is empty, and loads all the same
     uint key = next_seen_key(walk, max(walk.keys.begin, push.addressed_begin));
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
@@ -139,12 +139,13 @@ void attend_keys(KeyWalk walk, Row row) {
         uint next = min(key, push.addressed_end - STEP) - push.addressed_begin;
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
     } while (key < walk.keys.end);
-    sums[0].x += float(ahead & push.first_group); // 0, which the compiler does not know: it keeps the loads
+    sums[0].x += float(ahead & (push.last_key >> 31)); // 0, which the compiler does not know: it keeps the loads
 }
 
 void main() {
-    uint part = gl_WorkGroupID.x % parts();
-    uint index = from_both_ends(gl_WorkGroupID.x / parts(), gl_NumWorkGroups.x / parts());
+    uint row_tiles = (GROUP * parameters.q_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+    uint part = workgroup().x % parts();
+    uint index = from_both_ends(workgroup().x / parts(), row_tiles);
     RowTile rows = row_tile(index, WORKGROUP_SIZE);
     KeyWalk walk = begin_walk(rows, part, 1, 1);
     if (is_empty(rows)) walk.keys.end = walk.keys.begin;

@@ -50,8 +50,8 @@ void add_blocks() {
 }
 
 void main() {
-    uint first_row = gl_WorkGroupID.x * ROWS;
-    uint first_output = (gl_WorkGroupID.y * WORKGROUP_SIZE + gl_LocalInvocationID.x) * OUTPUTS;
+    uint first_row = workgroup().x * ROWS;
+    uint first_output = (workgroup().y * WORKGROUP_SIZE + gl_LocalInvocationID.x) * OUTPUTS;
     find_rows(first_row, first_output);
     [[unroll]] for (uint i = 0; i < ROWS * OUTPUTS; ++i) sums[i] = 0.0;
     uint block = 0;

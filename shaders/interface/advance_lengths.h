@@ -15,6 +15,7 @@ namespace vkattn::gpu {
 #define ADVANCE_CONSTANTS(X) X(0, HAS_CU_SEQLENS, 0)
 
 struct AdvancePush {
+    uint first_group[3];
     uint bases[4];
     uint sequences;
     uint tokens; /* of each sequence; with cu_seqlens at most */

@@ -176,12 +176,12 @@ struct AttentionParameters {
     uint parts; /* of each row's keys; read with FEATURE_PARTS */
 };
 
-/* What changes from dispatch to dispatch. bases: see base_bytes in common/push.glsl. */
+/* What changes from dispatch to dispatch. */
 struct AttentionPush {
+    uint first_group[3];
     uint bases[5];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
-    uint first_group; /* flash.comp: of the grid's first axis, where several dispatches share it; else 0 */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];

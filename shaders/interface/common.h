@@ -46,6 +46,9 @@ struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members s
 #define Q8_0_BYTES 34u
 #define Q4_0_BYTES 18u
 
+/* The first words of all push constants: first_group[3], see workgroup(); then bases, see base_bytes (common/push.glsl). */
+#define PUSH_FIRST_GROUP_WORDS 3
+
 #define ELEMENTWISE_WORKGROUP_SIZE 64 /* of rope, kv_append and advance_lengths */
 
 #endif

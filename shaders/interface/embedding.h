@@ -21,6 +21,7 @@ namespace vkattn::gpu {
     X(2, OUTPUT_PAIRS, 0)
 
 struct EmbeddingPush {
+    uint first_group[3];
     uint bases[4];
     uint rows; /* of weight */
     uint features;

@@ -49,6 +49,7 @@ namespace vkattn::gpu {
     X(10, ROTATED, 0)
 
 struct AppendPush {
+    uint first_group[3];
     uint bases[4];
     uint source_strides[4]; /* batch, head, position, element */
     uint cache_strides[4];

@@ -58,6 +58,7 @@ namespace vkattn::gpu {
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
 struct LinearPush {
+    uint first_group[3];
     uint bases[4];
     uint rows;
     uint positions; /* rows of one batch entry */

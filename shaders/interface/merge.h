@@ -24,6 +24,7 @@ namespace vkattn::gpu {
     X(4, HAS_LOG_SUM_EXP, 0)
 
 struct MergePush {
+    uint first_group[3];
     uint bases[4];
     uint partial_strides[4];      /* batch, head, position, element */
     uint partial_sums_strides[4]; /* batch, head, position, part */
@@ -31,6 +32,8 @@ struct MergePush {
     uint part_stride;
     uint parts;
     uint dims;
+    uint heads;
+    uint rows; /* of a head */
 };
 
 #ifdef __cplusplus

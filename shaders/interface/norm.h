@@ -25,6 +25,7 @@ namespace vkattn::gpu {
     X(5, OUTPUT_PAIRS, 0)
 
 struct NormPush {
+    uint first_group[3];
     uint bases[4];
     uint features;
     uint input_strides[2]; /* batch, position */

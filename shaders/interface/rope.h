@@ -21,6 +21,7 @@ namespace vkattn::gpu {
     X(2, HAS_CU_SEQLENS, 0)
 
 struct RopePush {
+    uint first_group[3];
     uint bases[4];
     uint input_strides[3]; /* batch, head, position */
     uint output_strides[3];

@@ -274,7 +274,7 @@ void leave_rows(uint part) {
 }
 
 void main() {
-    uint index = push.first_group + gl_WorkGroupID.x;
+    uint index = workgroup().x;
     uint part = index % parts();
     rows = row_tile(index / parts(), ROWS);
     if (is_empty(rows)) return; // the whole workgroup

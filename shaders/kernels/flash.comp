@@ -255,7 +255,7 @@ void finish_rows(uint part) {
 }
 
 void main() {
-    uint group = push.first_group + gl_WorkGroupID.x;
+    uint group = workgroup().x;
     uint part = group % parts();
     rows = row_tile(group / parts(), TILE_ROWS);
     if (is_empty(rows)) return; // the whole workgroup

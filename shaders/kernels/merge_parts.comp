@@ -50,7 +50,7 @@ JoinedParts join_parts(uint first, uint block) {
 }
 
 void main() {
-    Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
+    Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
     if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
     uint element = output_element(row);

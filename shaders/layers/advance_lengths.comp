@@ -18,7 +18,7 @@ ADVANCE_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = BINDING_ADVANCE_LENGTHS, std430) buffer LengthsBuffer { int lengths[]; };
 
 void main() {
-    uint sequence = gl_GlobalInvocationID.x;
+    uint sequence = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
     if (sequence >= push.sequences) return;
     uint at = base_bytes(BINDING_ADVANCE_LENGTHS) / 4 + sequence;
     uint tokens = push.tokens;

@@ -27,7 +27,7 @@ EMBEDDING_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = BINDING_EMBEDDING_TOKENS, std430) readonly buffer TokensBuffer { int tokens[]; };
 
 int token() {
-    uint element = gl_WorkGroupID.y * push.token_strides[0] + gl_WorkGroupID.x * push.token_strides[1];
+    uint element = workgroup().y * push.token_strides[0] + workgroup().x * push.token_strides[1];
     return tokens[base_bytes(BINDING_EMBEDDING_TOKENS) / 4 + element];
 }
 
@@ -35,7 +35,7 @@ void main() {
     int row = token();
     bool known = row >= 0 && uint(row) < push.rows;
     uint from = known ? uint(row) * push.row_stride : 0;
-    uint to = gl_WorkGroupID.y * push.output_strides[0] + gl_WorkGroupID.x * push.output_strides[1];
+    uint to = workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1];
     for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * EMBEDDING_WORKGROUP_SIZE) {
         float first = known ? weight_load(WEIGHT_FORMAT, from + i) : 0.0;
         if (i + 1 == push.features) {

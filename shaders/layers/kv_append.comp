@@ -132,10 +132,11 @@ uint page_of(uint batch, uint position) {
 void main() {
     const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
     const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
-    uint token = gl_GlobalInvocationID.x / items;
-    uint dim = gl_GlobalInvocationID.x % items * elements;
-    uint head = gl_WorkGroupID.y;
-    uint batch = gl_WorkGroupID.z;
+    uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
+    uint token = invocation / items;
+    uint dim = invocation % items * elements;
+    uint head = workgroup().y;
+    uint batch = workgroup().z;
     uvec2 source = uvec2(batch, push.first + token);
     if (PACKED == PACKED_SEQUENCES) {
         if (token >= push.source_total) return;

@@ -79,8 +79,8 @@ void store_tile(uint tile_row, uint tile_output, uint first_row, uint first_outp
 }
 
 void main() {
-    uint first_output = gl_WorkGroupID.x * LINEAR_TILE;
-    uint first_row = gl_WorkGroupID.y * LINEAR_TILE;
+    uint first_output = workgroup().x * LINEAR_TILE;
+    uint first_row = workgroup().y * LINEAR_TILE;
     uint tile_output = gl_LocalInvocationID.x % SIDE * LINES;
     uint tile_row = gl_LocalInvocationID.x / SIDE * LINES;
     find_lines(first_row, first_output);

@@ -127,8 +127,8 @@ void store_tiles(uint first_output, uint first_row) {
 }
 
 void main() {
-    uint first_output = gl_WorkGroupID.x * TILE_OUTPUTS;
-    uint first_row = gl_WorkGroupID.y * TILE_ROWS;
+    uint first_output = workgroup().x * TILE_OUTPUTS;
+    uint first_row = workgroup().y * TILE_ROWS;
     [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ZEROS;
     find_lines(first_output, first_row);
     for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {

@@ -40,17 +40,17 @@ LINEAR_CONSTANTS(VKATTN_CONSTANT)
 
 uint input_element(uint row, uint feature) {
     return row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1] +
-           gl_WorkGroupID.z * push.input_strides[2] + feature;
+           workgroup().z * push.input_strides[2] + feature;
 }
 
 uint weight_element(uint o, uint feature) {
-    return o * push.weight_strides[0] + feature * push.weight_strides[1] + gl_WorkGroupID.z * push.weight_strides[2];
+    return o * push.weight_strides[0] + feature * push.weight_strides[1] + workgroup().z * push.weight_strides[2];
 }
 
 uint output_element(uint row, uint o) {
     return row / push.positions * push.output_strides[0] + row % push.positions * push.output_strides[1] +
            o / push.head_dim * push.output_strides[2] + o % push.head_dim * push.output_strides[3] +
-           gl_WorkGroupID.z * push.output_strides[4];
+           workgroup().z * push.output_strides[4];
 }
 
 uint token_element(const uint strides[2], uint row, uint o) {
@@ -59,7 +59,7 @@ uint token_element(const uint strides[2], uint row, uint o) {
 
 // What becomes of a sum: bias, activation, multiplier, residual.
 float finish(float sum, uint row, uint o) {
-    if (BIAS_FORMAT != FORMAT_NONE) sum += bias_load(BIAS_FORMAT, o + gl_WorkGroupID.z * push.bias_stride);
+    if (BIAS_FORMAT != FORMAT_NONE) sum += bias_load(BIAS_FORMAT, o + workgroup().z * push.bias_stride);
     sum = activate(ACTIVATION, sum);
     if (MULTIPLIER_FORMAT != FORMAT_NONE)
         sum *= multiplier_load(MULTIPLIER_FORMAT, token_element(push.multiplier_strides, row, o));

@@ -37,7 +37,7 @@ void sum_lane(uint o, uint lane) {
 
 void main() {
     uint lane = gl_LocalInvocationID.x % LANES;
-    uint o = gl_WorkGroupID.x * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
+    uint o = workgroup().x * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
     if (o < push.out_features) sum_lane(o, lane);
     barrier(); // all sums are there
     if (lane >= ROWS || o >= push.out_features) return;

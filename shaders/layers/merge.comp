@@ -35,26 +35,25 @@ const float LOWEST = -1.0e38; // below lies -inf: not every device keeps infinit
 const float LOG2_E = 1.44269504088896340736;
 
 uint partial_element() {
-    return gl_WorkGroupID.z * push.partial_strides[0] + gl_WorkGroupID.y * push.partial_strides[1] +
-           gl_WorkGroupID.x * push.partial_strides[2];
+    return workgroup().z * push.partial_strides[0] + workgroup().y * push.partial_strides[1] +
+           workgroup().x * push.partial_strides[2];
 }
 
 uint output_element() {
-    return gl_WorkGroupID.z * push.output_strides[0] + gl_WorkGroupID.y * push.output_strides[1] +
-           gl_WorkGroupID.x * push.output_strides[2];
+    return workgroup().z * push.output_strides[0] + workgroup().y * push.output_strides[1] +
+           workgroup().x * push.output_strides[2];
 }
 
 float partial_log_sum_exp(uint part) {
     return partial_log_sum_exps[base_bytes(BINDING_MERGE_PARTIAL_LOG_SUM_EXP) / 4 +
-                                part * push.partial_sums_strides[3] + gl_WorkGroupID.z * push.partial_sums_strides[0] +
-                                gl_WorkGroupID.y * push.partial_sums_strides[1] +
-                                gl_WorkGroupID.x * push.partial_sums_strides[2]];
+                                part * push.partial_sums_strides[3] + workgroup().z * push.partial_sums_strides[0] +
+                                workgroup().y * push.partial_sums_strides[1] +
+                                workgroup().x * push.partial_sums_strides[2]];
 }
 
 uint log_sum_exp_word() {
-    uint heads = gl_NumWorkGroups.y, rows = gl_NumWorkGroups.x;
-    return base_bytes(BINDING_MERGE_LOG_SUM_EXP) / 4 + (gl_WorkGroupID.z * heads + gl_WorkGroupID.y) * rows +
-           gl_WorkGroupID.x;
+    return base_bytes(BINDING_MERGE_LOG_SUM_EXP) / 4 + (workgroup().z * push.heads + workgroup().y) * push.rows +
+           workgroup().x;
 }
 
 // exp(log_sum_exp - maximum), 0 for a set that saw no key

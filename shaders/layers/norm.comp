@@ -36,7 +36,7 @@ NORM_CONSTANTS(VKATTN_CONSTANT)
 #define REDUCE_SIZE NORM_WORKGROUP_SIZE
 #include "common/reduce.glsl"
 
-uint input_start() { return gl_WorkGroupID.y * push.input_strides[0] + gl_WorkGroupID.x * push.input_strides[1]; }
+uint input_start() { return workgroup().y * push.input_strides[0] + workgroup().x * push.input_strides[1]; }
 
 float sum_of_own(float mean, bool squared) {
     float sum = 0.0;
@@ -59,7 +59,7 @@ void main() {
     if (SUBTRACTS_MEAN != 0u) mean = reduce_sum(sum_of_own(0.0, false)) / features;
     float scale = inversesqrt(reduce_sum(sum_of_own(mean, true)) / features + push.epsilon);
 
-    uint start = gl_WorkGroupID.y * push.output_strides[0] + gl_WorkGroupID.x * push.output_strides[1];
+    uint start = workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1];
     for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE) {
         float first = normalised(i, mean, scale);
         if (i + 1 < push.features)

@@ -25,12 +25,13 @@ layout(set = 0, binding = BINDING_ROPE_PAST_LENGTHS, std430) readonly buffer Pas
 
 // row: of which batch entry, and which of its rows
 uint start_of(uint strides[3], uvec2 row) {
-    return row.x * strides[0] + gl_WorkGroupID.y * strides[1] + row.y * strides[2];
+    return row.x * strides[0] + workgroup().y * strides[1] + row.y * strides[2];
 }
 
 void main() {
-    uvec2 row = uvec2(gl_WorkGroupID.z, gl_GlobalInvocationID.x / push.pairs);
-    uint pair = gl_GlobalInvocationID.x % push.pairs;
+    uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
+    uvec2 row = uvec2(workgroup().z, invocation / push.pairs);
+    uint pair = invocation % push.pairs;
     if (row.y >= push.total) return;
     uint sequence = row.x, token = row.y;
     if (HAS_CU_SEQLENS != 0u) {

@@ -24,8 +24,9 @@ constexpr float kUntouched = 12345.0f;
 // A small problem with its plan and buffers in some context.
 class Work {
   public:
-    explicit Work(const vkattn::Context &context, vkattn_kernel kernel = VKATTN_KERNEL_FLASH, unsigned seed = 5)
-        : query(random_tensor({1, 2, 7, 16}, seed)), key(random_tensor({1, 2, 50, 16}, seed + 1)),
+    explicit Work(const vkattn::Context &context, vkattn_kernel kernel = VKATTN_KERNEL_FLASH, unsigned seed = 5,
+                  std::uint64_t queries = 7)
+        : query(random_tensor({1, 2, queries, 16}, seed)), key(random_tensor({1, 2, 50, 16}, seed + 1)),
           expected(expected_of(query, key)), plan(context.attention_plan(desc(query, key, kernel))),
           query_buffer(context.buffer(query.view())), key_buffer(context.buffer(key.view())),
           output_buffer(context.buffer(query.view())), output(query.elements(), kUntouched) {}
@@ -130,6 +131,35 @@ TEST_CASE_FIXTURE(DeviceTest,
     gate.signal(3);
     CHECK(timeline.reaches(11));
     context.wait();
+    CHECK(work.is_right());
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a plan in several submissions waits before the first and signals after the last") {
+    const Application app({.timelines = true});
+    const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE), timeline(app.device, VK_SEMAPHORE_TYPE_TIMELINE),
+        binary(app.device, VK_SEMAPHORE_TYPE_BINARY);
+    const vkattn_trait bounded = {VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS, 1};
+    vkattn_context_info info = app.context_info();
+    info.traits = &bounded;
+    info.trait_count = 1;
+    info.get_instance_proc_addr = counted_instance_function;
+    const vkattn::Context context(info);
+    Work work(context, VKATTN_KERNEL_UNFUSED, 5, 200);
+    work.query_buffer.upload(work.query.bytes(), 0, Sync(gate.at(1), timeline.at(1)));
+    work.key_buffer.upload(work.key.bytes(), 0, Sync(timeline.at(1), timeline.at(2)));
+    vulkan_calls().clear();
+    work.plan.submit(work.bindings(), Sync(timeline.at(2), binary.at()));
+    CHECK(vulkan_calls().submissions.size() > 8);
+    gate.signal(1); // before a binary semaphore is waited for, all that its signal depends on must be submitted
+    work.output_buffer.download(work.output, 0, Sync(binary.at(), timeline.at(3)));
+    CHECK(timeline.reaches(3));
+    context.wait();
+    CHECK(work.is_right());
+    vulkan_calls().clear();
+    std::ranges::fill(work.output, kUntouched);
+    work.plan.run(work.bindings());
+    CHECK(vulkan_calls().submissions.size() > 8);
+    work.output_buffer.read(work.output);
     CHECK(work.is_right());
 }
 

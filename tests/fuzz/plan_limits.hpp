@@ -30,8 +30,9 @@ inline void expect_within_limits(const vkattn::Plan &plan) {
     const std::uint64_t workspace = plan.requirements().workspace_bytes;
     for (const vkattn::Step &step : plan.steps()) {
         for (std::size_t axis = 0; axis < 3; ++axis)
-            expect(step.groups[axis] >= 1 && step.groups[axis] <= caps.max_workgroup_count[axis],
-                   "the grid fits the device");
+            expect(step.groups[axis] >= 1 && step.groups_per_dispatch[axis] >= 1 &&
+                       step.groups_per_dispatch[axis] <= caps.max_workgroup_count[axis],
+                   "each dispatch fits the device");
         for (const vkattn::Step::Bound &bound : step.bound) {
             if (bound.bytes == 0) continue;
             expect(bound.bytes <= caps.max_storage_buffer_range, "a descriptor can hold what is bound");

@@ -118,6 +118,16 @@ TEST_CASE("MoltenVK, of whatever vendor, sizes arrays from 1.3 on") {
     CHECK(traits_of({0x106b, "Apple M1 (G13G B1)", kHoneykrisp, "Mesa 25.1", kIntegrated}).specialised_arrays == 1);
 }
 
+TEST_CASE("a submission stays well below two seconds on slow GPUs, and fast ones are not kept waiting by small ones") {
+    const auto megaflops = [](VkPhysicalDeviceType type, void (*set)(vkattn_device_facts &)) -> double {
+        return traits_of({0x1234, "A GPU", kNone, "", type, set}).max_dispatch_megaflops;
+    };
+    const double slow_card = megaflops(kDiscrete, [](vkattn_device_facts &facts) { facts.shader_cores = 3; });
+    CHECK(slow_card / 0.4e6 < 0.5); // seconds of a GT 1030, which does 0.4 TFLOP/s
+    CHECK(megaflops(kIntegrated, [](vkattn_device_facts &facts) { facts.shader_cores = 4; }) / 0.02e6 <= 0.5);
+    CHECK(megaflops(kDiscrete, [](vkattn_device_facts &facts) { facts.shader_cores = 132; }) / 30e6 > 0.1);
+}
+
 TEST_CASE("versions of a driver, and what is in no row") {
     const Device newest{0x10005, "llvmpipe (LLVM 21.1.8, 256 bits)", VK_DRIVER_ID_MESA_LLVMPIPE, "Mesa 26.1.6", kCpu};
     const Device newer{0x10005, "llvmpipe (LLVM 15.0.6, 256 bits)", VK_DRIVER_ID_MESA_LLVMPIPE, "Mesa 25.0.7", kCpu};
@@ -137,7 +147,7 @@ TEST_CASE("versions of a driver, and what is in no row") {
     const vkattn::DeviceTraits unknown = traits_of({0x1234, "A new one", kNone, "", kDiscrete});
     CHECK(unknown.max_loop_iterations == 0);
     CHECK(unknown.self_test == 1);
-    CHECK(unknown.max_dispatch_megaflops > 0);
+    CHECK(unknown.max_dispatch_megaflops == 100'000);
     // in a virtual machine Venus stands between, and passes the host's name on
     const Device guest{0x10005, "Virtio-GPU Venus (llvmpipe (LLVM 15.0.6, 256 bits))", VK_DRIVER_ID_MESA_VENUS,
                        "Mesa 22.3.6", kCpu};

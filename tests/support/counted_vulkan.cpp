@@ -14,6 +14,9 @@ PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
 PFN_vkCmdPipelineBarrier next_barrier = nullptr;
 PFN_vkGetPipelineCacheData next_cache_data = nullptr;
 PFN_vkCreateComputePipelines next_create_pipelines = nullptr;
+PFN_vkBeginCommandBuffer next_begin = nullptr;
+PFN_vkCmdDispatch next_dispatch = nullptr;
+PFN_vkQueueSubmit next_submit = nullptr;
 PFN_vkSetDebugUtilsObjectNameEXT next_set_name = nullptr;
 PFN_vkCmdBeginDebugUtilsLabelEXT next_begin_label = nullptr;
 PFN_vkCmdEndDebugUtilsLabelEXT next_end_label = nullptr;
@@ -73,6 +76,32 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache
     return next_create_pipelines(device, cache, count, infos, host, pipelines);
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const VkCommandBufferBeginInfo *info) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().recorded[commands].clear();
+    }
+    return next_begin(commands, info);
+}
+
+VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer commands, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        vulkan_calls().recorded[commands].push_back(std::uint64_t{x} * y * z);
+    }
+    next_dispatch(commands, x, y, z);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo *infos, VkFence fence) {
+    {
+        const std::lock_guard lock(vulkan_calls().mutex);
+        for (std::uint32_t i = 0; i < count; ++i)
+            for (std::uint32_t c = 0; c < infos[i].commandBufferCount; ++c)
+                vulkan_calls().submissions.push_back(vulkan_calls().recorded[infos[i].pCommandBuffers[c]]);
+    }
+    return next_submit(queue, count, infos, fence);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL set_name(VkDevice device, const VkDebugUtilsObjectNameInfoEXT *info) {
     {
         const std::lock_guard lock(vulkan_calls().mutex);
@@ -114,6 +143,9 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkCmdPipelineBarrier") return counted(real, next_barrier, &barrier);
     if (name == "vkGetPipelineCacheData") return counted(real, next_cache_data, &cache_data);
     if (name == "vkCreateComputePipelines") return counted(real, next_create_pipelines, &create_pipelines);
+    if (name == "vkBeginCommandBuffer") return counted(real, next_begin, &begin_commands);
+    if (name == "vkCmdDispatch") return counted(real, next_dispatch, &dispatch);
+    if (name == "vkQueueSubmit") return counted(real, next_submit, &submit);
     if (name == "vkSetDebugUtilsObjectNameEXT") return counted(real, next_set_name, &set_name);
     if (name == "vkCmdBeginDebugUtilsLabelEXT") return counted(real, next_begin_label, &begin_label);
     if (name == "vkCmdEndDebugUtilsLabelEXT") return counted(real, next_end_label, &end_label);
@@ -130,6 +162,8 @@ void VulkanCalls::clear() {
     allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = full_subgroups = 0;
     names.clear();
     labels.clear();
+    submissions.clear();
+    recorded.clear();
 }
 
 VulkanCalls &vulkan_calls() {

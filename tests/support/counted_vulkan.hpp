@@ -4,6 +4,7 @@
 #include "application.hpp"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ struct VulkanCalls {
     static inline thread_local VkAccessFlags last_barrier_access = 0;
     std::atomic<int> padded_caches{0}; // so many calls of vkGetPipelineCacheData give kCachePadding bytes more
     static constexpr std::size_t kCachePadding = 64;
+    // vkQueueSubmit, each command buffer by itself: the workgroups of each vkCmdDispatch
+    std::vector<std::vector<std::uint64_t>> submissions;
+    std::map<VkCommandBuffer, std::vector<std::uint64_t>> recorded;
 
     void clear();
 };

@@ -44,7 +44,7 @@ void store_weights(float weight, uint index) {
 }
 
 void main() {
-    Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, gl_WorkGroupID.x);
+    Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
     uint row_start = row_index(row) * parameters.kv_len;
     uint scores_start = base_bytes(BINDING_SCORES) / 4 + row_start;
 

@@ -24,11 +24,12 @@ vec2 weighted_pair(Row row, uint weights, uint key, uint dim, bool second) {
 
 void main() {
     const uint pairs_of_row = (V_HEAD_DIM + 1) / 2;
-    uint position = gl_GlobalInvocationID.x / pairs_of_row;
+    uint pair = workgroup().x * WORKGROUP_SIZE + gl_LocalInvocationID.x;
+    uint position = pair / pairs_of_row;
     if (position >= parameters.q_len) return;
-    uint dim = gl_GlobalInvocationID.x % pairs_of_row * 2;
+    uint dim = pair % pairs_of_row * 2;
     bool second = dim + 1 < V_HEAD_DIM;
-    Row row = row_of_head(gl_WorkGroupID.z, gl_WorkGroupID.y, position);
+    Row row = row_of_head(workgroup().z, workgroup().y, position);
     uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * parameters.kv_len;
 
     vec2 sum = vec2(0);
