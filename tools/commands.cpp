@@ -84,7 +84,6 @@ vkattn_kernel kernel_of(std::string_view name) {
         const auto kernel = static_cast<vkattn_kernel>(i);
         if (kernel == VKATTN_KERNEL_COOPMAT2) continue; // reserved
         if (name == vkattn_kernel_name(kernel)) return kernel;
-        if (kernel == VKATTN_KERNEL_COOPMAT2) continue; // the library says that it is no longer there
         expected += (expected.empty() ? "" : ", ") + std::string(vkattn_kernel_name(kernel));
     }
     throw InputError("--kernel " + std::string(name), "this version has no such kernel, expected one of " + expected);

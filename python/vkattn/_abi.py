@@ -12,7 +12,7 @@ ROLES = {name: number for number, name in enumerate((
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
     "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache"))}
-KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "coopmat2": 5, "latent_decode": 6,
+KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
                "encoder": 5}  # as the header calls it
@@ -22,7 +22,7 @@ EXTENSION_ROPE_FACTORS = 1
 MLA_FORMS = {"naive": 0, "absorb": 1}
 NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
-MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY = 1, 2, 4
+MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY, SCALE_AS_GIVEN = 1, 2, 4, 8
 CACHE_PARTS = {"keys": 0, "values": 1}
 MAX_CHECKS, MAX_CANDIDATES = 128, 128
 TRAIT_COUNT = 33

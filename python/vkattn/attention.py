@@ -19,14 +19,8 @@ def _four_dimensional(array, name):
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
-def _zeros(query):
-    """A query of zeros, stored once."""
-    return numpy.broadcast_to(numpy.zeros(query.shape[-1], numpy_dtype(dtype_of(query))), query.shape)
-
-
 def _checked_scale(scale):
-    """0 where the library chooses: in Python that is None, and 0 is a scale."""
-    if scale is None:
+    if scale is None:  # the library chooses
         return 0.0
     if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
         raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
@@ -82,9 +76,8 @@ class Problem:
         set_masks(desc, is_causal, window, causal_alignment, block_size)
         if _abi.flag("keys_to_last_query", keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
-        if scale is not None and desc.scale == 0:  # which the library takes for the usual scale
-            call.inputs["query"] = _zeros(query)
-            desc.scale = 1.0
+        if scale is not None:
+            desc.mask_flags |= _abi.SCALE_AS_GIVEN
         for role, array in optional.items():
             if array is not None:
                 call.take(role, array, dtype=_FIXED_TYPES[role])
