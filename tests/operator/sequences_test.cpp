@@ -275,7 +275,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what contradicts itself is named") {
     desc.cu_seqlens_q.type = VKATTN_TYPE_F32;
     refused(desc, "cu_seqlens_q: type F32");
     desc = good;
-    desc.cu_seqlens_q.shape[0] = 1;
+    desc.cu_seqlens_q.shape[0] = 0;
     refused(desc, "expected contiguous I32 [B+1]");
     desc = good;
     desc.max_seqlen_q = 10000;

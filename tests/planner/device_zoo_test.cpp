@@ -317,8 +317,9 @@ TEST_CASE("the whole self-test is at most 1 GFLOP in 128 checks of at most 64 di
             const vkattn::AttentionShape &shape = trial->choice.shape;
             if (trial->choice.kernel == &vkattn::kUnfused) continue; // three dispatches
             const std::uint32_t stretches = (trial->problem.kv_len - 1) / shape.keys_per_dispatch + 1;
-            const std::uint32_t shares = (shape.dispatches[0].groups[0] - 1) / shape.groups_per_dispatch + 1;
-            CHECK(stretches * shares <= 64);
+            const vkattn::AttentionShape::Dispatch &first = shape.dispatches[0];
+            const vkattn::Grid part = vkattn::grid_of_dispatch(first.groups, first.flops, device.caps);
+            CHECK(stretches * vkattn::volume(vkattn::dispatches_along(first.groups, part)) <= 64);
         }
         MESSAGE(device.name << ": " << checks.size() << " checks, " << flops * 1e-6 << " MFLOP");
         CHECK(flops > 1e7);
