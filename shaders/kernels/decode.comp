@@ -211,18 +211,20 @@ void sum_seen_values() {
     }
 }
 
-// Where scores need no more than their scale there is no branch between the loads of V and its products: the compiler would
-// move the loads past it, and V would be on its way only after K has come.
+// Through subgroups, scores that need no more than their scale have no branch between the loads of V and its products: the
+// compiler would move the loads past it, and V would be on its way only after K has come. Barriers hold the loads in any case.
 void attend_tile(KeyTile tile) {
     load_keys(tile);
     load_values(tile);
     score_keys();
     join_scores();
+#ifdef SUBGROUP_SUMS
     if (!needs_finish(tile) && !has(FEATURE_DROPOUT)) {
         apply_softmax();
         sum_values();
         return;
     }
+#endif
     if (needs_finish(tile)) finish_scores(tile);
     apply_softmax();
     drop_weights(tile);

@@ -129,7 +129,7 @@ TEST_CASE_FIXTURE(DeviceTest, "devices are listed with their facts, as many as t
         CHECK(all[i].index == i);
         CHECK(std::strlen(all[i].name) > 0);
         CHECK(all[i].max_workgroup_invocations >= 128);
-        CHECK(all[i].kernel_count == VKATTN_KERNEL_COUNT - 1);
+        CHECK(all[i].kernel_count == VKATTN_KERNEL_COUNT - 2);
         for (std::uint32_t k = 0; k < all[i].kernel_count; ++k) {
             const vkattn_kernel_support &kernel = all[i].kernels[k];
             CHECK((kernel.supported != 0) == (std::strlen(kernel.reason) == 0));
@@ -288,10 +288,10 @@ TEST_CASE_FIXTURE(DeviceTest, "the functions of a context refuse NULL") {
 TEST_CASE_FIXTURE(DeviceTest, "buffers keep what is written and refuse what lies outside") {
     const vkattn_context context = test_device().context().get();
     vkattn_buffer buffer = made_up_handle<vkattn_buffer>();
-    CHECK(vkattn_buffer_create(context, 0, &buffer) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(said("bytes"));
-    CHECK(buffer == nullptr);
+    REQUIRE(vkattn_buffer_create(context, 0, &buffer) == VKATTN_SUCCESS); // a tensor without elements
+    vkattn_buffer_destroy(buffer);
     CHECK(vkattn_buffer_create(nullptr, 4, &buffer) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(buffer == nullptr);
     CHECK(vkattn_buffer_create(context, 4, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
     REQUIRE(vkattn_buffer_create(context, 10, &buffer) == VKATTN_SUCCESS);
     const char text[] = "attention";

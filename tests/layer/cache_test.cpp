@@ -311,6 +311,7 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong caches are named") {
     const vkattn::Layer layer = make_layer(layers[0]);
     const vkattn::Cache cache = make_cache(layer, 2, 8, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
     const HostTensor input = random_tokens(layers[0], 3, 1, 50);
+    std::vector<float> none;
     const auto check = [](const std::string &message, const char *expected) {
         CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
     };
@@ -320,7 +321,9 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong caches are named") {
           "cache: heads 2");
     check(message_of([&] { make_cache(layer, 2, 8, VKATTN_TYPE_Q8_0, VKATTN_TYPE_F32); }), "key_type: type Q8_0");
     check(message_of([&] { make_cache(layer, 2, 8, VKATTN_TYPE_BOOL, VKATTN_TYPE_F32); }), "key_type: type BOOL");
-    check(message_of([&] { make_cache(layer, 0, 8, VKATTN_TYPE_F32, VKATTN_TYPE_F32); }), "batch: 0");
+    check(
+        message_of([&] { make_cache(layer, 0, 8, VKATTN_TYPE_F32, VKATTN_TYPE_F32).read(VKATTN_CACHE_KEYS, 0, none); }),
+        "sequence: 0");
     check(message_of([&] { cache.rewind(2, 0); }), "sequence: 2");
     check(message_of([&] { cache.rewind(0, 1); }), "length: 1, expected at most the 0 tokens");
     std::vector<float> room(3);
