@@ -53,6 +53,9 @@ ShaderVerdict &Verdicts::verdict_of(std::string_view shader) {
 
 void Verdicts::pass(std::string_view shader, CodePaths path) {
     const std::lock_guard lock(mutex_);
+    const auto known = verdicts_.find(shader);
+    if (known != verdicts_.end() && ((known->second.passed | known->second.failed) & path) == path)
+        return; // nothing new
     ShaderVerdict &verdict = verdict_of(shader);
     verdict.passed |= path & ~verdict.failed;
 }

@@ -16,14 +16,8 @@ static_assert(std::size(kKernels) == VKATTN_KERNEL_COUNT - 2); // without AUTO a
 std::string obstacle_of_verdicts(const AttentionKernel &kernel, const AttentionProblem &problem,
                                  const DeviceCaps &caps) {
     if (!has_failures(caps)) return "";
-    try {
-        for (const ShaderUse &use : shaders_of(kernel.shape(problem, caps), problem))
-            if (const std::string_view off = why_off(caps, use.shader, use.paths); !off.empty())
-                return std::string(off);
-    } catch (const Error &error) { // a grid beyond the device's
-        if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
-        return error.what();
-    }
+    for (const ShaderUse &use : shaders_of(kernel.shape(problem, caps), problem))
+        if (const std::string_view off = why_off(caps, use.shader, use.paths); !off.empty()) return std::string(off);
     return "";
 }
 

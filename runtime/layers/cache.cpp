@@ -31,7 +31,7 @@ std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layou
     auto buffer = std::make_unique<Buffer>(context, extent_bytes(layout), name);
     // rows that no token has reached are read, under a mask: they must not hold what another program left
     context.submissions().run([&](VkCommandBuffer commands) {
-        context.vk().vkCmdFillBuffer(commands, buffer->handle(), 0, VK_WHOLE_SIZE, word);
+        context.vk().vkCmdFillBuffer(commands, buffer->handle(), 0, buffer->bytes() / 4 * 4, word);
     });
     return buffer;
 }

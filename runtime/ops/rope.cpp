@@ -102,8 +102,10 @@ void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs) {
             ", expected a finite number above 0");
     if (scaling.kind == VKATTN_ROPE_LINEAR) return;
     require(scaling.original_max_position > 0, "rope_scaling: original_max_position 0, expected at least 1");
-    require(std::isfinite(scaling.attention_factor) && scaling.attention_factor >= 0, "rope_scaling: attention_factor ",
-            scaling.attention_factor, ", expected a finite number >= 0, 0 for the kind's own");
+    require(scaling.kind == VKATTN_ROPE_LLAMA3 ||
+                (std::isfinite(scaling.attention_factor) && scaling.attention_factor >= 0),
+            "rope_scaling: attention_factor ", scaling.attention_factor,
+            ", expected a finite number >= 0, 0 for the kind's own");
     if (scaling.kind == VKATTN_ROPE_LLAMA3)
         require(scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor,
                 "rope_scaling: low_freq_factor ", scaling.low_freq_factor, ", high_freq_factor ",

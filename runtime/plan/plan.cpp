@@ -211,7 +211,7 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
 }
 
 std::vector<VkDescriptorSet> Plan::allocate_sets(VkDescriptorPool pool) const {
-    if (context_.caps().push_descriptors != 0) return {};
+    if (context_.caps().push_descriptors != 0 || steps_.empty()) return {};
     std::vector<VkDescriptorSet> sets(steps_.size(), VK_NULL_HANDLE);
     require(pool != VK_NULL_HANDLE, "descriptor_pool: VK_NULL_HANDLE, expected a pool with room for ", steps_.size(),
             " sets, since the device has no push descriptors");

@@ -3,6 +3,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
 #include "runtime/trials/shader_trials.hpp"
+#include "runtime/vulkan/submissions.hpp"
 
 #include <bit>
 #include <chrono>
@@ -93,6 +94,7 @@ void self_test_shader(Context &context, std::string_view shader, CodePaths paths
 }
 
 void self_test(Context &context, const std::function<void(const Check &)> &tell) {
+    context.submissions().require_device();
     std::set<std::string> done;
     size_t before = 0;
     do { // once more where one failed, for plans then take another

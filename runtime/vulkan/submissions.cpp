@@ -94,9 +94,16 @@ class Submissions::Submission {
         submit.signalSemaphoreCount = signals.count();
         submit.pSignalSemaphores = signals.handles.data();
         context_.lock_queue();
-        const VkResult result = submit_pieces(submit, values);
+        uint32_t submitted = 0;
+        const VkResult result = submit_pieces(submit, values, submitted);
+        const bool is_cut = result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST && submitted > 0;
+        VkResult end = is_cut ? vk_.vkQueueSubmit(queue_, 0, nullptr, fence_) : VK_SUCCESS;
         context_.unlock_queue();
-        return result;
+        // nobody else would wait for the pieces before the one that was refused
+        if (is_cut && end == VK_SUCCESS) end = wait();
+        if (end == VK_SUCCESS) return result;
+        if (end != VK_ERROR_DEVICE_LOST) context_.abandon();
+        return VK_ERROR_DEVICE_LOST;
     }
 
     bool is_done() const { return vk_.vkGetFenceStatus(context_.device(), fence_) == VK_SUCCESS; }
@@ -194,8 +201,9 @@ class Submissions::Submission {
     }
 
     // The first piece waits, the last signals. One call a piece: drivers join what one call submits.
-    VkResult submit_pieces(const VkSubmitInfo &whole, const VkTimelineSemaphoreSubmitInfo &values) {
-        for (uint32_t i = 0; i < pieces_; ++i) {
+    VkResult submit_pieces(const VkSubmitInfo &whole, const VkTimelineSemaphoreSubmitInfo &values,
+                           uint32_t &submitted) {
+        for (uint32_t i = 0; i < pieces_; ++i, ++submitted) {
             VkSubmitInfo piece = whole;
             VkTimelineSemaphoreSubmitInfo own = values;
             if (whole.pNext != nullptr) piece.pNext = &own;
@@ -204,11 +212,7 @@ class Submissions::Submission {
             const bool last = i + 1 == pieces_;
             if (!last) piece.signalSemaphoreCount = own.signalSemaphoreValueCount = 0;
             const VkResult result = vk_.vkQueueSubmit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
-            if (result == VK_SUCCESS) continue;
-            // nobody else would wait for what was submitted before
-            if (i > 0 && (vk_.vkQueueSubmit(queue_, 0, nullptr, fence_) != VK_SUCCESS || wait() != VK_SUCCESS))
-                context_.abandon();
-            return result;
+            if (result != VK_SUCCESS) return result;
         }
         return VK_SUCCESS;
     }

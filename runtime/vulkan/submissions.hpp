@@ -41,12 +41,13 @@ class Submissions {
     void submit(Lane lane, Work work, const vkattn_sync *sync);
     // Waits for what has been submitted, and is done with it, also where that fails.
     void wait();
+    // Fails once the device is lost.
+    void require_device() const;
 
   private:
     class Submission;
     using Owned = std::unique_ptr<Submission>;
 
-    void require_device() const;
     void check_device(VkResult result, const char *call);
     Owned take(Lane lane);
     Owned take_free(Lane lane);
