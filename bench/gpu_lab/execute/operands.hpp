@@ -87,6 +87,7 @@ void on_f32(Wave &wave, const Instruction &instruction) {
 
 template <auto function>
 void on_f16(Wave &wave, const Instruction &instruction) {
+    wave.require_nearest();
     Lanes result;
     map_lanes<function, float, read_f16>(wave, instruction, result, [&](auto value) {
         if (instruction.output_scale || instruction.clamps)

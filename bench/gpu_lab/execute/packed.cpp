@@ -39,6 +39,7 @@ void write_halves(Wave &wave, const Instruction &instruction, Half half) { // ha
 
 template <auto f>
 void on_f16_pairs(Wave &wave, const Instruction &instruction) {
+    wave.require_nearest();
     constexpr int count = sources<f, float>();
     write_halves(wave, instruction, [&](int lane, bool high) {
         float values[3] = {};
@@ -89,6 +90,7 @@ void fma_mix(Wave &wave, const Instruction &instruction) {
 
 template <bool high>
 void fma_mix_half(Wave &wave, const Instruction &instruction) {
+    wave.require_nearest();
     Lanes result;
     const uint32_t *old = wave.vectors[instruction.operands[0].index];
     for (int lane = 0; lane < kMostLanes; lane++) {

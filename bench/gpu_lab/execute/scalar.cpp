@@ -151,6 +151,13 @@ void move_constant(Wave &wave, const Instruction &instruction) {
     write_scalar(wave, instruction.operands[0], U(int16_t(word(wave, instruction, 1))));
 }
 
+void set_round_mode(Wave &wave, const Instruction &instruction) {
+    const U mode = word(wave, instruction, 0) & 15;
+    if (mode != 0 && mode != 12)
+        stop("s_round_mode " + std::to_string(mode) + ", expected f32 to nearest, f16 to nearest or zero");
+    wave.halves_toward_zero = mode == 12;
+}
+
 template <bool value>
 void set_bit(Wave &wave, const Instruction &instruction) {
     const U bit = 1u << (word(wave, instruction, 1) & 31), old = word(wave, instruction, 0);
@@ -253,6 +260,7 @@ constexpr Entry kEntries[] = {
     {"s_mov_b32", on_words<[](U a) { return a; }, Scc::keep>},
     {"s_mov_b64", on_wide<[](L a) { return a; }, Scc::keep>},
     {"s_movk_i32", move_constant},
+    {"s_round_mode", set_round_mode},
     {"s_cmov_b32", move_if},
     {"s_cmov_b64", move_wide_if},
     {"s_not_b32", on_words<[](U a) { return ~a; }, Scc::nonzero>},

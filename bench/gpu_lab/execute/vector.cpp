@@ -100,8 +100,9 @@ void half_to_single(Wave &wave, const Instruction &instruction) {
 
 void single_to_half(Wave &wave, const Instruction &instruction) {
     Lanes result;
+    const auto convert = wave.halves_toward_zero ? float_to_half_toward_zero : float_to_half;
     map_lanes<[](F a) { return a; }, float, read_f32>(
-        wave, instruction, result, [&](float value) { return uint32_t(float_to_half(scaled(instruction, value))); });
+        wave, instruction, result, [&](float value) { return uint32_t(convert(scaled(instruction, value))); });
     write_u16(wave, instruction, result);
 }
 

@@ -12,7 +12,7 @@ void Wave::reset(bool poison) {
     std::fill(&vectors[0][0], &vectors[0][0] + sizeof vectors / sizeof(uint32_t), value);
     scalars[kNull] = 0;
     scc = 0;
-    done = waits_at_barrier = false;
+    done = waits_at_barrier = halves_toward_zero = false;
     executed = 0;
     for (auto &queue : pending) queue.clear();
     pending_registers = 0;

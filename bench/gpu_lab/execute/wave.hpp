@@ -1,5 +1,6 @@
 // What a wave and its workgroup hold.
 #pragma once
+#include "findings.hpp"
 #include "instruction.hpp"
 
 #include <cstring>
@@ -47,6 +48,7 @@ struct Wave {
     Workgroup *workgroup = nullptr;
     int id = 0;
     bool done = false, waits_at_barrier = false;
+    bool halves_toward_zero = false; // how f16 results are rounded; else to nearest
     uint64_t executed = 0;
     uint8_t *scratch = nullptr;
     uint32_t scratch_bytes = 0;
@@ -69,6 +71,9 @@ struct Wave {
             scalars[index] = uint32_t(value);
     }
     uint64_t exec() const { return mask(kExec); }
+    void require_nearest() const {
+        if (halves_toward_zero) stop("f16 results are rounded toward zero, which is known of v_cvt_f16_f32 alone");
+    }
 
     void reset(bool poison);
     void wait(const Instruction &instruction);

@@ -183,6 +183,16 @@ def test_conversions_of_halves(executor):
     hold(executor, f"{name} v3, v0, v1", values, 2, expected)
 
 
+@pytest.mark.parametrize("mode, toward_zero", [("0x0", False), ("0xc", True)])
+def test_the_mode_rounds_halves(executor, mode, toward_zero):
+    if executor.generation < 10:
+        return
+    name = "v_cvt_f16_f32 v3" + (".l" if executor.generation >= 11 else "")
+    values = [x for x in FLOATS if not is_nan32(x) and flushed(x) == x] + [0x477FF000, 0x387FC001, 0x3F801800, 0xBF801FFF]
+    hold(executor, f"s_round_mode {mode}\n{name}, v0", values, 1, lambda a, b, c: f16(to_float(a), toward_zero),
+         lambda got, want: got & 0xFFFF == want)
+
+
 PACKED = {
     "v_pk_add_f16": (2, lambda a, b, c: product_sum(a, 1.0, b)),
     "v_pk_mul_f16": (2, lambda a, b, c: product_sum(a, b, math.copysign(0.0, -1.0 if (math.copysign(1, a) * math.copysign(1, b)) < 0 else 1.0))),
