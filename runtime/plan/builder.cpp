@@ -45,7 +45,7 @@ void PlanBuilder::drop_steps_of_nothing() {
         steps[i].barrier_before = barrier && kept > 0;
         barrier = false;
         if (kept != i) {
-            steps[kept] = std::move(steps[i]);
+            steps[kept] = steps[i];
             shaders_[kept] = std::move(shaders_[i]);
         }
         ++kept;

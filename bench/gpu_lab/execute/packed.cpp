@@ -90,11 +90,11 @@ void fma_mix(Wave &wave, const Instruction &instruction) {
 
 template <bool high>
 void fma_mix_half(Wave &wave, const Instruction &instruction) {
-    wave.require_nearest();
     Lanes result;
+    const auto convert = wave.halves_toward_zero ? float_to_half_toward_zero : float_to_half;
     const uint32_t *old = wave.vectors[instruction.operands[0].index];
     for (int lane = 0; lane < kMostLanes; lane++) {
-        const U half = float_to_half(scaled(instruction, mixed_product(wave, instruction, lane)));
+        const U half = convert(scaled(instruction, mixed_product(wave, instruction, lane)));
         result[lane] = high ? (old[lane] & 0xffff) | half << 16 : (old[lane] & 0xffff0000) | half;
     }
     write_bits(wave, instruction, result);

@@ -72,7 +72,8 @@ struct Wave {
     }
     uint64_t exec() const { return mask(kExec); }
     void require_nearest() const {
-        if (halves_toward_zero) stop("f16 results are rounded toward zero, which is known of v_cvt_f16_f32 alone");
+        if (halves_toward_zero)
+            stop("f16 results are rounded toward zero, which is known of conversions and of v_fma_mix alone");
     }
 
     void reset(bool poison);
