@@ -242,8 +242,7 @@ std::optional<std::pair<vkattn_type, vkattn_type>> copy_of(CodePaths paths) {
     constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
                                       VKATTN_TYPE_Q4_0};
     if ((paths & ~kPathTypes) != 0 || paths == 0 || std::popcount(paths) > 2) return std::nullopt;
-    const auto type_of = [&](int bit) { return kTypes[bit]; };
-    return std::pair(type_of(std::countr_zero(paths)), type_of(std::bit_width(paths) - 1));
+    return std::pair(kTypes[std::countr_zero(paths)], kTypes[static_cast<int>(std::bit_width(paths)) - 1]);
 }
 
 // There and back.

@@ -172,7 +172,7 @@ std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePa
     if (kernel == nullptr) return std::nullopt;
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, *kernel, caps);
     for (const uint64_t head_dim : {256, 192, 160, 136}) // the largest that finds room in shared memory
-        if (const auto trial = trial_of(shader, paths, head_dim, *kernel, caps)) return trial;
+        if (auto trial = trial_of(shader, paths, head_dim, *kernel, caps)) return trial;
     return std::nullopt;
 }
 
