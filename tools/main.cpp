@@ -340,7 +340,8 @@ int parse_and_run(int argc, char **argv) {
                               print_manual_page(std::cout, app);
                               throw CLI::Success();
                           })
-        ->group(""); // not in the help
+        ->trigger_on_parse() // before a sub-command is asked for
+        ->group("");         // not in the help
     if (argc < 2) {
         std::cout << app.help();
         return kExitSuccess;
