@@ -56,10 +56,15 @@ struct Sizes {
     uint64_t heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
 };
 
+constexpr uint64_t kElementsOfBlock = 32; // of quantised types
+
+bool has_blocks(CodePaths paths) { return (paths & (kPathQ8 | kPathQ4)) != 0; }
+
 // Prefill in a few tiles with ends that fill none, or one query over keys in parts. Latents are longer than values.
 Sizes sizes_of(bool one_query, CodePaths paths, uint64_t head_dim) {
     const bool latent = (paths & kPathLatent) != 0;
-    const uint64_t key_dim = latent ? head_dim + 8 : head_dim;
+    const uint64_t more_dims = has_blocks(paths) ? kElementsOfBlock : 8;
+    const uint64_t key_dim = latent ? head_dim + more_dims : head_dim;
     if (one_query) return {4, 1, 1, 521, key_dim, head_dim};
     const bool parts = (paths & kPathParts) != 0, stretches = (paths & kPathStretches) != 0;
     return {4, 2, 19, parts ? 521u : stretches ? 301u : 75u, key_dim, head_dim};
@@ -171,8 +176,10 @@ std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePa
     const AttentionKernel *kernel = kernel_of(shader.module, paths);
     if (kernel == nullptr) return std::nullopt;
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, *kernel, caps);
-    for (const uint64_t head_dim : {256, 192, 160, 136}) // the largest that finds room in shared memory
+    for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
+        if (has_blocks(paths) && head_dim % kElementsOfBlock != 0) continue;
         if (auto trial = trial_of(shader, paths, head_dim, *kernel, caps)) return trial;
+    }
     return std::nullopt;
 }
 

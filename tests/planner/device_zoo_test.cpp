@@ -301,6 +301,22 @@ TEST_CASE("the self-test can judge every shader and path that a plan takes, also
     }
 }
 
+TEST_CASE("each type and each path of each shader can be asked for together") {
+    using namespace vkattn;
+    std::size_t tried = 0;
+    for (const ZooDevice &device : device_zoo())
+        for (const TestedShader &shader : tested_shaders(device.caps))
+            for (const CodePaths type : {kPathF32, kPathF16, kPathBf16, kPathQ8, kPathQ4})
+                for (const CodePaths others :
+                     {CodePaths{0}, kPathLatent, kPathLargeHeads, kPathPages, kPathParts, kPathStretches,
+                      kPathLatent | kPathLargeHeads, kPathLatent | kPathPages | kPathParts}) {
+                    INFO("device ", device.name, ", ", shader_name(shader, device.caps), ", ",
+                         path_names(type | others));
+                    CHECK_NOTHROW(tried += attention_trial(shader, type | others, device.caps).has_value() ? 1 : 0);
+                }
+    CHECK(tried > 1000);
+}
+
 // 1 GFLOP is 10 ms of the slowest GPU that Vulkan 1.1 has, of some 100 GFLOP/s, and a submission some tenths of one.
 TEST_CASE("the whole self-test is at most 1 GFLOP in 128 checks of at most 64 dispatches, on every device") {
     for (const ZooDevice &device : device_zoo()) {
