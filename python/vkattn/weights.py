@@ -7,7 +7,7 @@ from .arrays import FLOATS, as_array
 from .device_array import Array
 
 _MHA = {  # a part of a name, from its beginning to .weight or .bias: the layer's own
-    "o_proj": "out_proj",                                                        # Llama and its kin
+    "o_proj": "out_proj",                                                        # Llama and models like it
     "query": "q_proj", "key": "k_proj", "value": "v_proj", "dense": "out_proj",  # BERT's attention.self, attention.output
 }
 _SELF_ATTENTION = {f"self_attn.{other}": f"self_attn.{own}" for other, own in _MHA.items()}
@@ -36,7 +36,7 @@ def layer_weights(kind, weights, prefix=""):
 
     kind     the layer's: of mha, encoder_layer and mla other names are known, of the rest only their own
     weights  arrays by name, perhaps a state_dict: of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, or of
-             the attention of Llama and its kin (mha), a layer of BERT or of BART's encoder (encoder_layer), the attention of
+             the attention of Llama and models like it (mha), a layer of BERT or of BART's encoder (encoder_layer), the attention of
              DeepSeek (mla) as Hugging Face's transformers name them
     prefix   only the weights whose names begin with it are taken, without it: "model.layers.0.self_attn." of a whole model
     Raises ValueError for what is no part of the layer, and TypeError for types that the library has not.
