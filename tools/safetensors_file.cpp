@@ -56,20 +56,19 @@ Json SafetensorsFile::read_header() {
     std::uint64_t length = 0;
     stream_.read(reinterpret_cast<char *>(&length), kLengthBytes);
     if (!stream_) fail("cannot be read, expected 8 bytes (the header's length)");
-    const auto refuse_foreign = [&] {
+    const auto refuse = [&](const std::string &reason) {
         const std::string_view foreign = foreign_format({reinterpret_cast<const char *>(&length), kLengthBytes});
-        if (!foreign.empty())
-            fail("is " + std::string(foreign) + ": a format that is not read, expected a safetensors file");
+        fail(foreign.empty()
+                 ? reason
+                 : "is " + std::string(foreign) + ": a format that is not read, expected a safetensors file");
     };
     const std::uint64_t room = std::min(file_size_ - kLengthBytes, kMaxHeaderBytes);
-    if (length > room) refuse_foreign();
     if (length > room)
-        fail("claims a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(room));
+        refuse("claims a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(room));
     std::string text(length, '\0');
     stream_.read(text.data(), static_cast<std::streamsize>(length));
     if (!stream_) fail("ends inside its header, expected " + std::to_string(length) + " bytes of it");
-    if (!text.starts_with('{')) refuse_foreign();
-    if (!text.starts_with('{')) fail("has a header that is not JSON at byte 1, expected a JSON object");
+    if (!text.starts_with('{')) refuse("has a header that is not JSON at byte 1, expected a JSON object");
     data_size_ = file_size_ - kLengthBytes - length;
     return parse_strict_json(text, source_, "header", kHeaderDepth);
 }
