@@ -9,7 +9,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
 
-#include "text_file.hpp"
+#include "tools/io/text_file.hpp"
 
 #include <doctest/doctest.h>
 

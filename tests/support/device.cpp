@@ -1,9 +1,9 @@
 #include "device.hpp"
 
 #include "compare.hpp"
-#include "device_traits.hpp"
 #include "guarded_vulkan.hpp"
 #include "skips.hpp"
+#include "tools/devices/device_traits.hpp"
 
 #include <doctest/doctest.h>
 

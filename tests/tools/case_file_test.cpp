@@ -1,12 +1,12 @@
 // What a case file says, and how it becomes a problem of the library; no device is needed.
-#include "case_file.hpp"
-#include "case_problem.hpp"
-#include "comparison.hpp"
-#include "input_error.hpp"
+#include "tools/cases/case_file.hpp"
+#include "tools/cases/case_problem.hpp"
+#include "tools/cases/comparison.hpp"
+#include "tools/io/input_error.hpp"
 
 #include "host_tensor.hpp"
-#include "quantise.hpp"
 #include "temporary_folder.hpp"
+#include "tools/tensors/quantise.hpp"
 
 #include <doctest/doctest.h>
 
