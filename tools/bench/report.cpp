@@ -1,7 +1,8 @@
 #include "tools/bench/report.hpp"
 
-#include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
 #include "tools/io/csv.hpp"
+#include "tools/io/text.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -2,8 +2,10 @@
 #include "tools/bench/attention_shape.hpp"
 #include "tools/bench/measure.hpp"
 #include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
+#include "tools/io/text.hpp"
 
 #include <nlohmann/json.hpp>
 #include <vkattn/estimate.h>

@@ -2,6 +2,7 @@
 #include "tools/cases/comparison.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/io/text.hpp"
 
 #include <nlohmann/json.hpp>
 

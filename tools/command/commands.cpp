@@ -5,7 +5,6 @@
 #include "tools/io/output_file.hpp"
 #include "tools/io/text_file.hpp"
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -27,12 +26,6 @@ std::string read_saved(const CommonOptions &common) {
                                "--saved wrote, or a new name");
     if (common.writes_saved) OutputFile::check(file);
     return saved;
-}
-
-std::string print_number(const char *format, int digits, double value) {
-    std::array<char, 400> text{}; // the longest double has 309 digits before the point
-    std::snprintf(text.data(), text.size(), format, digits, value);
-    return text.data();
 }
 
 } // namespace
@@ -90,23 +83,5 @@ vkattn_kernel kernel_of(std::string_view name) {
 }
 
 void print_error(std::string_view message) { std::fprintf(stderr, "vkattn: error: %s\n", clean_line(message).c_str()); }
-
-std::string significant(double value, int digits) { return print_number("%.*g", digits, value); }
-std::string decimals(double value, int digits) { return print_number("%.*f", digits, value); }
-
-std::string padded(std::string text, std::size_t width) {
-    if (text.size() < width) text.append(width - text.size(), ' ');
-    return text;
-}
-
-std::string kernel_text(const std::string &kernel, const std::string &reason) {
-    return reason.starts_with(kernel) ? reason : kernel + ": " + reason;
-}
-
-std::string driver_text(const vkattn_device_facts &facts) {
-    std::string text = facts.driver_name;
-    if (facts.driver_info[0] != '\0') text += (text.empty() ? "" : " ") + std::string(facts.driver_info);
-    return text.empty() ? "version " + std::to_string(facts.driver_version) : text;
-}
 
 } // namespace vkattn::tools

@@ -137,17 +137,4 @@ vkattn_kernel kernel_of(std::string_view name);
 // Prints "vkattn: error: MESSAGE" as one line on stderr.
 void print_error(std::string_view message);
 
-// Return numbers as text: significant digits, digits after the point.
-std::string significant(double value, int digits);
-std::string decimals(double value, int digits);
-
-// Returns text with spaces up to a width.
-std::string padded(std::string text, std::size_t width);
-
-// Returns "KERNEL: why", without the name twice.
-std::string kernel_text(const std::string &kernel, const std::string &reason);
-
-// Returns for instance "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)".
-std::string driver_text(const vkattn_device_facts &facts);
-
 } // namespace vkattn::tools

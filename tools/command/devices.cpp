@@ -1,6 +1,7 @@
 #include "tools/command/commands.hpp"
 #include "tools/devices/device_words.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/io/text.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,9 @@
 #include "tools/cases/case_runner.hpp"
 #include "tools/cases/run_output.hpp"
 #include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/io/text.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,10 @@
 #include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
 #include "tools/devices/shader_json.hpp"
 #include "tools/io/csv.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
+#include "tools/io/text.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,8 +1,10 @@
 #include "tools/cases/case_runner.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/command/weights_map.hpp"
+#include "tools/devices/device_words.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/terminal.hpp"
+#include "tools/io/text.hpp"
 #include "tools/io/text_file.hpp"
 
 #include <nlohmann/json.hpp>

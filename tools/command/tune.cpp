@@ -3,6 +3,7 @@
 #include "tools/io/input_error.hpp"
 #include "tools/io/output_file.hpp"
 #include "tools/io/progress.hpp"
+#include "tools/io/text.hpp"
 #include "tools/io/text_file.hpp"
 
 #include <nlohmann/json.hpp>

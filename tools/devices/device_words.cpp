@@ -44,6 +44,16 @@ std::string hex_text(std::span<const std::uint8_t> bytes) {
 
 } // namespace
 
+std::string driver_text(const vkattn_device_facts &facts) {
+    std::string text = facts.driver_name;
+    if (facts.driver_info[0] != '\0') text += (text.empty() ? "" : " ") + std::string(facts.driver_info);
+    return text.empty() ? "version " + std::to_string(facts.driver_version) : text;
+}
+
+std::string kernel_text(const std::string &kernel, const std::string &reason) {
+    return reason.starts_with(kernel) ? reason : kernel + ": " + reason;
+}
+
 std::vector<std::string> features(const vkattn_device_facts &facts, bool present) {
     std::vector<std::string> names;
     for (const NamedFlag &feature : kFeatures)

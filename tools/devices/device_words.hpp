@@ -16,6 +16,12 @@ const char *device_type_name(VkPhysicalDeviceType type);
 // "1.3.275".
 std::string version_text(std::uint32_t version);
 
+// "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)".
+std::string driver_text(const vkattn_device_facts &facts);
+
+// "KERNEL: why", without the name twice.
+std::string kernel_text(const std::string &kernel, const std::string &reason);
+
 // The names of the features that the device has, or has not.
 std::vector<std::string> features(const vkattn_device_facts &facts, bool present);
 
