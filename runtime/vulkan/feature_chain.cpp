@@ -1,4 +1,4 @@
-#include "runtime/vulkan/device_features.hpp"
+#include "runtime/vulkan/feature_chain.hpp"
 
 #include <algorithm>
 
@@ -18,81 +18,105 @@ const Structure &as(const VkBaseInStructure &structure) {
     return reinterpret_cast<const Structure &>(structure);
 }
 
-// Takes over what one structure of a chain says; structures of other types are passed by.
+// Each takes over what one structure of a chain says.
+void take(DeviceFeatures &features, const VkPhysicalDeviceBufferDeviceAddressFeatures &given) {
+    features.buffer_device_address |= given.bufferDeviceAddress != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceVulkanMemoryModelFeatures &given) {
+    features.vulkan_memory_model |= given.vulkanMemoryModel != 0 && given.vulkanMemoryModelDeviceScope != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceShaderFloat16Int8Features &given) {
+    features.shader_float16 |= given.shaderFloat16 != 0;
+    features.shader_int8 |= given.shaderInt8 != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDevice16BitStorageFeatures &given) {
+    features.storage_16bit |= given.storageBuffer16BitAccess != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDevice8BitStorageFeatures &given) {
+    features.storage_8bit |= given.storageBuffer8BitAccess != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceShaderIntegerDotProductFeatures &given) {
+    features.integer_dot_product |= given.shaderIntegerDotProduct != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceMaintenance4Features &given) {
+    features.maintenance4 |= given.maintenance4 != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceSubgroupSizeControlFeatures &given) {
+    features.subgroup_size_control |= given.subgroupSizeControl != 0;
+    features.full_subgroups |= given.computeFullSubgroups != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR &given) {
+    features.pipeline_executable_info |= given.pipelineExecutableInfo != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceVulkan12Features &given) {
+    features.buffer_device_address |= given.bufferDeviceAddress != 0;
+    features.vulkan_memory_model |= given.vulkanMemoryModel != 0 && given.vulkanMemoryModelDeviceScope != 0;
+    features.shader_float16 |= given.shaderFloat16 != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceVulkan13Features &given) {
+    features.maintenance4 |= given.maintenance4 != 0;
+    features.subgroup_size_control |= given.subgroupSizeControl != 0;
+    features.full_subgroups |= given.computeFullSubgroups != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceCooperativeMatrixFeaturesKHR &given) {
+    features.cooperative_matrix |= given.cooperativeMatrix != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceCooperativeMatrix2FeaturesNV &given) {
+    features.cooperative_matrix_reductions |= given.cooperativeMatrixReductions != 0 &&
+                                              given.cooperativeMatrixConversions != 0 &&
+                                              given.cooperativeMatrixPerElementOperations != 0;
+    features.flexible_matrices |= given.cooperativeMatrixFlexibleDimensions != 0;
+}
+
+void take(DeviceFeatures &features, const VkPhysicalDeviceShaderBfloat16FeaturesKHR &given) {
+    features.bfloat16_cooperative_matrix |= given.shaderBFloat16Type != 0 && given.shaderBFloat16CooperativeMatrix != 0;
+}
+
+// Structures of other types are passed by.
 void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
     switch (static_cast<int>(structure.sType)) {
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES:
-        features.buffer_device_address |=
-            as<VkPhysicalDeviceBufferDeviceAddressFeatures>(structure).bufferDeviceAddress != 0;
-        break;
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES: {
-        const auto &model = as<VkPhysicalDeviceVulkanMemoryModelFeatures>(structure);
-        features.vulkan_memory_model |= model.vulkanMemoryModel != 0 && model.vulkanMemoryModelDeviceScope != 0;
-        break;
-    }
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES: {
-        const auto &float16 = as<VkPhysicalDeviceShaderFloat16Int8Features>(structure);
-        features.shader_float16 |= float16.shaderFloat16 != 0;
-        features.shader_int8 |= float16.shaderInt8 != 0;
-        break;
-    }
+        return take(features, as<VkPhysicalDeviceBufferDeviceAddressFeatures>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES:
+        return take(features, as<VkPhysicalDeviceVulkanMemoryModelFeatures>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
+        return take(features, as<VkPhysicalDeviceShaderFloat16Int8Features>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES:
-        features.storage_16bit |= as<VkPhysicalDevice16BitStorageFeatures>(structure).storageBuffer16BitAccess != 0;
-        break;
+        return take(features, as<VkPhysicalDevice16BitStorageFeatures>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES:
-        features.storage_8bit |= as<VkPhysicalDevice8BitStorageFeatures>(structure).storageBuffer8BitAccess != 0;
-        break;
+        return take(features, as<VkPhysicalDevice8BitStorageFeatures>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES:
-        features.integer_dot_product |=
-            as<VkPhysicalDeviceShaderIntegerDotProductFeatures>(structure).shaderIntegerDotProduct != 0;
-        break;
+        return take(features, as<VkPhysicalDeviceShaderIntegerDotProductFeatures>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES:
-        features.maintenance4 |= as<VkPhysicalDeviceMaintenance4Features>(structure).maintenance4 != 0;
-        break;
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES: {
-        const auto &size = as<VkPhysicalDeviceSubgroupSizeControlFeatures>(structure);
-        features.subgroup_size_control |= size.subgroupSizeControl != 0;
-        features.full_subgroups |= size.computeFullSubgroups != 0;
-        break;
-    }
+        return take(features, as<VkPhysicalDeviceMaintenance4Features>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES:
+        return take(features, as<VkPhysicalDeviceSubgroupSizeControlFeatures>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR:
-        features.pipeline_executable_info |=
-            as<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(structure).pipelineExecutableInfo != 0;
-        break;
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
-        const auto &vulkan12 = as<VkPhysicalDeviceVulkan12Features>(structure);
-        features.buffer_device_address |= vulkan12.bufferDeviceAddress != 0;
-        features.vulkan_memory_model |= vulkan12.vulkanMemoryModel != 0 && vulkan12.vulkanMemoryModelDeviceScope != 0;
-        features.shader_float16 |= vulkan12.shaderFloat16 != 0;
-        break;
-    }
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
-        const auto &vulkan13 = as<VkPhysicalDeviceVulkan13Features>(structure);
-        features.maintenance4 |= vulkan13.maintenance4 != 0;
-        features.subgroup_size_control |= vulkan13.subgroupSizeControl != 0;
-        features.full_subgroups |= vulkan13.computeFullSubgroups != 0;
-        break;
-    }
+        return take(features, as<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
+        return take(features, as<VkPhysicalDeviceVulkan12Features>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
+        return take(features, as<VkPhysicalDeviceVulkan13Features>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR:
-        features.cooperative_matrix |=
-            as<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(structure).cooperativeMatrix != 0;
-        break;
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV: {
-        const auto &matrix2 = as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(structure);
-        features.cooperative_matrix_reductions |= matrix2.cooperativeMatrixReductions != 0 &&
-                                                  matrix2.cooperativeMatrixConversions != 0 &&
-                                                  matrix2.cooperativeMatrixPerElementOperations != 0;
-        features.flexible_matrices |= matrix2.cooperativeMatrixFlexibleDimensions != 0;
-        break;
-    }
-    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR: {
-        const auto &bfloat16 = as<VkPhysicalDeviceShaderBfloat16FeaturesKHR>(structure);
-        features.bfloat16_cooperative_matrix |=
-            bfloat16.shaderBFloat16Type != 0 && bfloat16.shaderBFloat16CooperativeMatrix != 0;
-        break;
-    }
+        return take(features, as<VkPhysicalDeviceCooperativeMatrixFeaturesKHR>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV:
+        return take(features, as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR:
+        return take(features, as<VkPhysicalDeviceShaderBfloat16FeaturesKHR>(structure));
     default:
-        break;
+        return;
     }
 }
 
