@@ -58,7 +58,7 @@ bool has_queries(const AttentionProblem &problem);
 // Whether there is any memory of keys.
 bool has_keys(const AttentionProblem &problem);
 
-// The same answers of a problem with queries, with memory behind every tensor that kernels look up. In place of no keys:
+// The same answers of a problem with queries, with memory for every tensor that kernels read. In place of no keys:
 // one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);

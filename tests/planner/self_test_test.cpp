@@ -102,10 +102,10 @@ void check_takes_over(const Case &c) {
     // nobody has asked for f32, which coopmat does not serve
     CHECK(support_of(facts, c.kernel)->supported == (c.kernel == VKATTN_KERNEL_COOPMAT ? 0u : 1u));
     CHECK(names_failure(support_of(facts, c.kernel)->reason));
-    vkattn_attention_desc insisted = asked.desc;
-    insisted.kernel = c.kernel;
+    vkattn_attention_desc requested = asked.desc;
+    requested.kernel = c.kernel;
     try {
-        device.context().attention_plan(insisted);
+        device.context().attention_plan(requested);
         FAIL("accepted");
     } catch (const vkattn::Error &error) {
         CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);

@@ -120,7 +120,7 @@ TEST_CASE("what is no case is refused before its tensors are read") {
     const std::uint64_t length = header.size();
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char *>(&length), sizeof length) << header;
-    file.seekp(static_cast<std::streamoff>(kBytes - 1), std::ios::cur).put('\0'); // behind a hole
+    file.seekp(static_cast<std::streamoff>(kBytes - 1), std::ios::cur).put('\0'); // after a hole
     file.close();
     REQUIRE(file);
     CHECK_THROWS_WITH_AS(read_case(path),
