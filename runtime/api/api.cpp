@@ -37,8 +37,8 @@ using namespace vkattn;
 
 namespace {
 
-// What calls have found, whose texts stay until the thread's next such call; of each thread that has called, until the context
-// is destroyed. It is no thread_local: on mingw the memory of one is freed before its destructor runs.
+// The results of each thread's last call. Their texts stay until the thread's next such call, or until the context is
+// destroyed. This is no thread_local: on mingw the memory of one is freed before its destructor runs.
 template <class Result>
 class LastResults {
   public:
@@ -65,7 +65,7 @@ struct vkattn_context_opaque {
     LastResults<Explanation> options;
 };
 
-// What is made with a context uses it until it is destroyed.
+// Objects that are made with a context use it until they are destroyed.
 struct vkattn_buffer_opaque {
     vkattn_buffer_opaque(vkattn_context in, uint64_t bytes)
         : context(in->usage), buffer(in->context, bytes, "vkattn buffer") {}

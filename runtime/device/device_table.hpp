@@ -11,7 +11,7 @@ enum class GpuClass : uint32_t { kOther, kRdna, kGcn, kApple, kAdreno, kMali, kI
 constexpr uint32_t kWorkgroupsOfCore = 4;
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
-// Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
+// All are numbers, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses,

@@ -49,7 +49,7 @@ struct AttentionProblem {
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
-// most_positions: of a sequence in pages, where its last page is not all in use.
+// most_positions: of a sequence in pages, where only a part of its last page is in use.
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions = kLargestSize);
 
 // Whether there is anything to write.

@@ -5,7 +5,7 @@
 namespace vkattn {
 
 // How a kernel divides attention among invocations; what tuning chooses. 0 in a member leaves it to the planner's rule.
-// What is impossible for a problem or a device is, too, for saved choices may come from anywhere.
+// The rule also decides what is impossible for a problem or a device: saved choices may come from anywhere.
 struct AttentionTile {
     uint32_t kernel = 0;       // vkattn_kernel that the rest is meant for; VKATTN_KERNEL_AUTO: none, all is the rule's
     uint32_t rows = 0;         // flash, decode: query rows of an invocation; coopmat: subgroups along the rows

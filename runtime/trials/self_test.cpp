@@ -30,7 +30,7 @@ bool company_is_right(Context &context, const TestedShader &shader, CodePaths pa
     return true;
 }
 
-// Checks paths together. What loses the device is off, too, for the next context, which starts from what this one saves.
+// Checks paths together. Paths that lose the device are off for the next context, too: it starts from what this one saves.
 // Where memory runs out, there is no verdict.
 Findings check(Context &context, const TestedShader &shader, CodePaths paths) {
     if (!company_is_right(context, shader, paths)) return {};
