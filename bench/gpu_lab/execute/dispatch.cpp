@@ -202,6 +202,8 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
 }
 
 void run(const Dispatch &dispatch) {
+    static uint64_t number = 0;
+    if (++number < settings().first) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
     set_current_program(name);

@@ -62,6 +62,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.skip_barrier = number(name, value);
     else if (name == "skip_wait")
         result.skip_wait = number(name, value);
+    else if (name == "first")
+        result.first = uint64_t(number(name, value));
     else if (name == "counters")
         result.counters = value;
     else if (name == "model")
@@ -73,7 +75,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, skip_barrier, skip_wait, counters, model, instructions, log");
+             "bounds, waits, skip_barrier, skip_wait, first, counters, model, instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

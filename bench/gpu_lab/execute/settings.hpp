@@ -19,6 +19,7 @@ struct Settings {
     bool waits = true;            // waits: registers used before their load has arrived
     int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
     int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
+    uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)
     std::string instructions;     // instructions: a file for counters by instruction, a line of JSON a dispatch
