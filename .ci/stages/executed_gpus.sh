@@ -12,6 +12,7 @@ for target in gpu_lab_execute vkattn_command vkattn_tests; do compile_in_testing
 scripts/modern-root install python3-pytest >/dev/null &&
     VKATTN_EXECUTE_INSTRUCTIONS=build-modern/bench/gpu_lab/execute/execute_instructions scripts/modern-root run \
         python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/execute/tests || status=$?
+VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/tests/test_profile.py || status=$?
 export VKATTN_EXECUTE=order=random,switch=60
 for gpu in navi31 gfx1201 vega10; do
     echo "selftest-$gpu scripts/gpu-lab execute amd-$gpu build-modern/tools/vkattn selftest"
