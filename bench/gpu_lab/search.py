@@ -18,7 +18,7 @@ MOST_ROUNDS = 3
 
 # Occupancy that hides half of what a subgroup waits for arithmetic and shared memory: a model, and no measurement. In the units
 # of figures.OCCUPANCY. WAITS: so many times as much where each step waits for memory.
-HALF_HIDDEN = {"amd": 1.5, "nvidia": 6, "apple": 192, "qualcomm": 1.5, "intel": 4, "arm": 16}
+HALF_HIDDEN = {"amd": 1.5, "nvidia": 6, "apple": 192, "qualcomm": 1.5, "intel": 4, "arm": 0.3}
 WAITS = {"flash": 1, "decode": 4}
 
 
