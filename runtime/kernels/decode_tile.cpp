@@ -22,6 +22,7 @@ struct Liking {
     bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
     uint32_t registers = 96;  // numbers that an invocation holds, at most
     uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
+    uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
 };
 
 constexpr Liking liking_of(GpuClass gpu) {
@@ -39,7 +40,7 @@ constexpr Liking liking_of(GpuClass gpu) {
     case GpuClass::kIntel: // its compiler takes subgroups of 8 here
         return {false, 4, 2, 2, true};
     case GpuClass::kMali: // an invocation has 64 registers at most, and addresses in shared memory take two
-        return {false, 4, 2, 2, true, 40, 2};
+        return {false, 4, 2, 2, true, 40, 2, 12};
     default:
         return {false, 2, 2, 2, true};
     }
@@ -159,7 +160,8 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
     if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
     const bool is_tuned = problem.tile.rows + problem.tile.keys != 0;
-    fit(problem, caps, halves, is_tuned ? UINT32_MAX : liking.registers, tile);
+    const uint32_t registers = liking.registers - (present(problem.block_table) ? liking.of_pages : 0);
+    fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
     return tile;
 }
 
