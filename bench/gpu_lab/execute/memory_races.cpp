@@ -5,6 +5,8 @@
 #include "settings.hpp"
 #include "wave.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
@@ -64,8 +66,9 @@ void find_race(const Wave &wave, const Instruction &instruction, const char *wha
     find(wave, instruction, what, index * 4, place_of(access));
 }
 
-void write_word(const Wave &wave, const Instruction &instruction, Word &word, uint64_t index) {
-    if (!is_ordered(word.write, wave))
+// Two that write the same are no race: those of a driver's own copies overlap at the end.
+void write_word(const Wave &wave, const Instruction &instruction, Word &word, uint64_t index, bool changes) {
+    if (changes && !is_ordered(word.write, wave))
         find_race(wave, instruction, "memory race: written twice, unordered, at", index, word.write);
     const Access &read = word.read;
     const bool has_others = read.is_of_groups || (read.is_of_waves && read.epoch == wave.workgroup->epoch);
@@ -94,15 +97,18 @@ void begin_dispatch_for_races() { first_workgroup = last_workgroup + 1; }
 uint32_t number_of_next_workgroup() { return ++last_workgroup; }
 void note_barrier_between_dispatches() { done_workgroups = last_workgroup; }
 
-void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, bool is_write) {
+void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, Store store) {
     if (bytes < 4 || !settings().memory) return; // smaller accesses of neighbours share a word
     address = MemoryMap::canonical(address);
+    const auto *written = static_cast<const uint8_t *>(store.written);
     for (uint64_t index = address / 4; index < (address + bytes + 3) / 4; index++) {
         Word &word = page_at(index / kPageWords)[index % kPageWords];
-        if (is_write)
-            write_word(wave, instruction, word, index);
-        else
+        if (!written) {
             read_word(wave, instruction, word, index);
+            continue;
+        }
+        const uint64_t at = (index - address / 4) * 4, size = std::min<uint64_t>(4, bytes - at);
+        write_word(wave, instruction, word, index, memcmp(store.host + at, written + at, size) != 0);
     }
 }
 
