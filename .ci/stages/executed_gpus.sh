@@ -15,8 +15,10 @@ scripts/modern-root install python3-pytest >/dev/null &&
 VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/tests/test_profile.py || status=$?
 export VKATTN_EXECUTE=order=random,switch=60
 for gpu in navi31 gfx1201 vega10; do
-    echo "selftest-$gpu scripts/gpu-lab execute amd-$gpu build-modern/tools/vkattn selftest"
-    echo "cases-$gpu scripts/gpu-lab execute amd-$gpu build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
-    echo "suites-$gpu scripts/gpu-lab execute amd-$gpu build-modern/tests/vkattn_tests --test-suite=kv_append,operators"
+    execute="scripts/gpu-lab execute amd-$gpu"
+    echo "attention-$gpu $execute build-modern/tests/vkattn_tests --test-suite=attention.numbers,self_test,sequences"
+    echo "layers-$gpu $execute build-modern/tests/vkattn_tests --test-suite=caches,kv_append,layers,merge,operators,submit"
+    echo "selftest-$gpu $execute build-modern/tools/vkattn selftest"
+    echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
 done | try_devices env || status=$?
 exit $status
