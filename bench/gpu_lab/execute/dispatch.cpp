@@ -106,6 +106,8 @@ class WorkgroupRun {
         wave.reset(settings().poison);
         wave.lanes = dispatch_.lanes;
         wave.generation = settings().generation;
+        wave.first_shared = int(dispatch_.vector_registers());
+        wave.shared_registers = int(dispatch_.shared_registers());
         wave.workgroup = &group_;
         wave.id = int(id);
         wave.pc = dispatch_.code;
@@ -115,7 +117,7 @@ class WorkgroupRun {
         set_thread_ids(wave, id * uint32_t(wave.lanes), threads);
     }
 
-    // User data, then what COMPUTE_PGM_RSRC2 asks for; RDNA 4 has the workgroup's place in trap registers.
+    // User data, then what COMPUTE_PGM_RSRC2 asks for; RDNA 4 has the workgroup's and the wave's places in trap registers.
     void set_scalars(Wave &wave, uint32_t id, uint32_t waves) {
         uint32_t next = 0;
         for (; next < dispatch_.user_scalars(); next++) wave.scalars[next] = dispatch_.user_data[next];
@@ -124,12 +126,14 @@ class WorkgroupRun {
             wave.scalars[kTrap + 9] = place[0];
             wave.scalars[kTrap + 7] = (place[1] & 0xffff) | place[2] << 16;
             wave.scalars[kTrap + 8] = id << 25;
-            return;
+        } else {
+            for (uint32_t k = 0; k < 3; k++)
+                if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
         }
-        for (uint32_t k = 0; k < 3; k++)
-            if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
-        if (dispatch_.resources[1] >> 10 & 1)
+        if (dispatch_.resources[1] >> 10 & 1) // the workgroup's size in waves
             wave.scalars[next++] = waves | (wave.generation >= kRdna2 ? id << 20 : id << 6) | (id == 0 ? 1u << 31 : 0);
+        if (dispatch_.has_scratch() && wave.generation < kRdna3) // workgroups run one after the other
+            wave.scalars[next++] = id * dispatch_.scratch_bytes_of_wave();
     }
 
     void set_thread_ids(Wave &wave, uint32_t first, uint32_t threads) {
@@ -193,6 +197,7 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
             execute_dual(wave, instruction);
         else
             instruction.execute(wave, instruction);
+        if (wave.shared_registers) wave.share_result(instruction);
         if (instruction.ends) wave.done = true;
         if (instruction.is_barrier) wave.waits_at_barrier = true;
         if (instruction.ends || instruction.is_barrier || n == most_instructions) return;

@@ -58,6 +58,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.bounds = flag(name, value);
     else if (name == "waits")
         result.waits = flag(name, value);
+    else if (name == "fail")
+        result.fail = flag(name, value);
     else if (name == "skip_barrier")
         result.skip_barrier = number(name, value);
     else if (name == "skip_wait")
@@ -69,7 +71,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, skip_barrier, skip_wait, counters, log");
+             "bounds, waits, fail, skip_barrier, skip_wait, counters, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

@@ -43,8 +43,9 @@ struct BufferSpace {
                      offset);
             return nullptr;
         }
-        return mapped(wave, instruction, buffer.base + scalar_offset + offset + uint64_t(index) * buffer.stride, bytes,
-                      is_write);
+        const uint64_t place = buffer.base + scalar_offset + buffer.place(wave.generation, index, offset, lane);
+        if (buffer.is_swizzled(wave.generation)) return memory().at(place, bytes); // a wave's own
+        return mapped(wave, instruction, place, bytes, is_write);
     }
 };
 
