@@ -86,6 +86,7 @@ class WorkgroupRun {
             group_.id[k] = dispatch_.first_group[k] + place[k];
             size_[k] = place[k] + 1 == groups[k] ? dispatch_.last_size[k] : dispatch_.group_size[k];
         }
+        counters().begin_workgroup();
         group_.number = ++number_;
         group_.epoch = 1;
         for (size_t k = 0; settings().poison && k + 4 <= group_.lds.size(); k += 4) memcpy(&group_.lds[k], &kPoison, 4);

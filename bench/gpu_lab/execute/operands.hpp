@@ -12,6 +12,7 @@ using Lanes = uint32_t[kMostLanes];
 
 uint32_t read_scalar(const Wave &wave, const Operand &operand);
 uint64_t read_scalar_pair(const Wave &wave, const Operand &operand);
+int64_t scalar_load_offset(const Wave &wave, const Instruction &instruction); // in bytes, from its base
 void write_scalar(Wave &wave, const Operand &operand, uint32_t value);
 void write_scalar_pair(Wave &wave, const Operand &operand, uint64_t value);
 uint32_t with_sign(uint32_t bits, const Operand &operand); // an f32's negation and absolute value

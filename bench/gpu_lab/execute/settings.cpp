@@ -66,18 +66,23 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.skip_wait = number(name, value);
     else if (name == "counters")
         result.counters = value;
+    else if (name == "model")
+        result.model = flag(name, value);
+    else if (name == "instructions")
+        result.instructions = value;
     else if (name == "log")
         result.log = flag(name, value);
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, fail, skip_barrier, skip_wait, counters, log");
+             "bounds, waits, fail, skip_barrier, skip_wait, counters, model, instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
     std::string names;
     for (const Gpu &known : kGpus) {
         if (gpu == known.name) {
+            result.gpu = known.name;
             result.processor = known.processor;
             result.generation = known.generation;
             return;

@@ -49,7 +49,7 @@ struct Wave {
     int id = 0;
     bool done = false, waits_at_barrier = false;
     int first_shared = 0, shared_registers = 0; // RDNA 1 and 2, waves of 64: registers that both halves have together
-    bool halves_toward_zero = false; // how f16 results are rounded; else to nearest
+    bool halves_toward_zero = false;            // how f16 results are rounded; else to nearest
     uint64_t executed = 0;
     uint8_t *scratch = nullptr;
     uint32_t scratch_bytes = 0;
