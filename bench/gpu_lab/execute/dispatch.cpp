@@ -181,6 +181,16 @@ class WorkgroupRun {
     static inline uint32_t number_ = 0;
 };
 
+// Of the first submissions that have dispatches: a benchmark's warm-ups.
+bool is_skipped() {
+    static uint64_t last = 0;
+    static int64_t with_dispatches = 0;
+    const uint64_t submission = counters().submission();
+    with_dispatches += submission != last;
+    last = submission;
+    return with_dispatches <= settings().skip_submissions;
+}
+
 } // namespace
 
 void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
@@ -207,6 +217,7 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
 }
 
 void run(const Dispatch &dispatch) {
+    if (is_skipped()) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
     set_current_program(name);

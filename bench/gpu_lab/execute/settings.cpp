@@ -64,6 +64,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.skip_barrier = number(name, value);
     else if (name == "skip_wait")
         result.skip_wait = number(name, value);
+    else if (name == "skip_submissions")
+        result.skip_submissions = number(name, value);
     else if (name == "counters")
         result.counters = value;
     else if (name == "model")
@@ -75,7 +77,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, fail, skip_barrier, skip_wait, counters, model, instructions, log");
+             "bounds, waits, fail, skip_barrier, skip_wait, skip_submissions, counters, model, instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

@@ -20,6 +20,7 @@ struct Settings {
     bool fail = true;             // fail: what is found fails the program at its end; 0: it is only told
     int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
     int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
+    int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)
     std::string instructions;     // instructions: a file for counters by instruction, a line of JSON a dispatch
