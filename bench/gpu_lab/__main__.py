@@ -123,8 +123,7 @@ def compare_with_ggml(arguments):
     if wrong:
         sys.exit(f"scripts/gpu-lab: compare: GPU '{wrong[0]}' is not executed here, expected one of {', '.join(compare.GPUS)}")
     if arguments.ours:
-        kept = {key: row for key, row in compare.read(compare.TABLE).items() if row.side == "ggml"}
-        compare.write(compare.TABLE, kept)
+        compare.begin_anew(compare.TABLE)
     compare.fill(compare.TABLE, arguments.gpus or compare.GPUS, arguments.shapes, lambda line: print(line, flush=True))
     compare_page.write()
 
@@ -144,7 +143,7 @@ def main():
         if name == "report":
             command.add_argument("--ours", action="store_true", help="ggml's figures stay as the tables have them")
         if name == "compare":
-            command.add_argument("--ours", action="store_true", help="vkattn's rows anew, ggml's stay")
+            command.add_argument("--ours", action="store_true", help="vkattn's rows anew, beside what they were; ggml's stay")
             command.add_argument("--shapes", default="", help="only shapes whose names match this regular expression")
         if name == "search":
             command.add_argument("--kernel", action="append", choices=search.SPACES, help="what to search; none: all")

@@ -1,7 +1,6 @@
 """vkattn beside ggml on AMD GPUs whose machine code is executed: the same shapes, counted alike, with a modelled time."""
 import csv
 import dataclasses
-import datetime
 import json
 import os
 import re
@@ -17,7 +16,7 @@ GPUS = ("amd-navi31", "amd-vega10", "amd-navi21", "amd-gfx1201")
 TABLE = lab.ROOT / "bench/results/gpu-lab/ggml.csv"
 LONGEST_SECONDS = 900
 CHECKS_OFF = ",".join(f"{name}=0" for name in ("poison", "poison_buffers", "lds", "memory", "bounds", "waits", "fail"))
-WARM_UPS = 3  # submissions of `vkattn bench` before the one that is timed
+WARM_UPS = 3  # runs of `vkattn bench` before the one that is timed: a submission each, after those that make its inputs
 
 
 def name_of(count):
@@ -58,9 +57,18 @@ def shapes():
             *prefills(2048), *latents([16384], 32)]
 
 
+def in_order():
+    """The same as a table has them: by kind, then by length."""
+    kinds = ("decode f16", "decode q8_0", "MLA", "prefill", "linear")
+    return sorted(shapes(), key=lambda shape: [next(k for k, kind in enumerate(kinds) if shape.name.startswith(kind)),
+                                               getattr(shape, "q_len", 0), getattr(shape, "kv_len", 0),
+                                               getattr(shape, "heads", 0), getattr(shape, "head_dim", 0),
+                                               getattr(shape, "rows", 0)])
+
+
 @dataclasses.dataclass
 class Row:
-    """One run of one side. us_dram_300 and us_dram_800: the modelled time if memory answers sooner or later. what: vkattn's
+    """One run of one side: vkattn, ggml, or before, which is vkattn as it was. us_dram_300 and us_dram_800: the modelled time if memory answers sooner or later. what: vkattn's
     kernel; ggml's verdict on its own numbers."""
     gpu: str
     shape: str
@@ -103,17 +111,21 @@ def of_longest_submission(dispatches):
 def run_ours(gpu, shape):
     command = [lab.BUILD / "tools/vkattn", "bench", *shape.options(), "--repeat", 1, "--input-sets", 1]
     output, dispatches = execute(gpu, f",skip_submissions={WARM_UPS}", *command)
-    if len({dispatch["submission"] for dispatch in dispatches}) > 1:  # a run is more than one submission
-        output, dispatches = execute(gpu, "", *command)
-        dispatches = dispatches[-(len(dispatches) // (WARM_UPS + 1)):]
+    last = [dispatch for dispatch in dispatches if dispatch["submission"] == dispatches[-1]["submission"]]
     kernel = re.search(r"^kernel\s+([^:\n]+)", output, re.MULTILINE)
-    return kernel[1].strip() if kernel else output.strip().splitlines()[-1:], dispatches
+    return kernel[1].strip() if kernel else output.strip()[-200:], last
+
+
+def line_of(shape):
+    """By default ggml sums in f16. Not with K of q8_0: it multiplies integers there, which overflow f16 (and its tests do not try it)."""
+    if isinstance(shape, LinearShape):
+        return ggml_attention.linear_case(shape)
+    return ggml_attention.case(shape, ggml_attention.PRECISION_F32 if shape.kv_type == "q8_0" else ggml_attention.PRECISION_DEFAULT)
 
 
 def run_theirs(gpu, shape):
     program = ggml_attention.command(str(lab.ROOT / "scripts/modern-root"), "run")[0]
-    line = (ggml_attention.linear_case(shape) if isinstance(shape, LinearShape)
-            else ggml_attention.case(shape, ggml_attention.PRECISION_DEFAULT))
+    line = line_of(shape)
     with ggml_attention.case_file(shape, lab.BUILD, line) as cases:
         output, dispatches = execute(gpu, "", program, "test", "-b", "Vulkan0", "--test-file", cases)
     return "right" if "1/1 tests passed" in output else "wrong", of_longest_submission(dispatches)
@@ -154,13 +166,23 @@ def read(path):
 
 def write(path, rows):
     """In the order of the shapes."""
-    order = [shape.name for shape in shapes()]
+    order = [shape.name for shape in in_order()]
     names = [field.name for field in dataclasses.fields(Row)]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         for row in sorted(rows.values(), key=lambda row: (GPUS.index(row.gpu), order.index(row.shape), row.side)):
             writer.writerow(dataclasses.asdict(row))
+
+
+def begin_anew(path):
+    """vkattn's rows become those of before, as the page then says; ggml's stay."""
+    rows = read(path)
+    kept = {key: row for key, row in rows.items() if row.side == "ggml"}
+    for (gpu, shape, side), row in rows.items():
+        if side == "vkattn":
+            kept[gpu, shape, "before"] = dataclasses.replace(row, side="before")
+    write(path, kept)
 
 
 def fill(path, gpus, pattern, tell):
