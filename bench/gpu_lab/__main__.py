@@ -1,6 +1,7 @@
 """What scripts/gpu-lab calls: report, check, budgets."""
 import argparse
 import concurrent.futures
+import json
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ import compare
 import compare_page
 import lab
 import pages
+import profile_shape
 import search
 from problems import problems
 
@@ -128,6 +130,19 @@ def compare_with_ggml(arguments):
     compare_page.write()
 
 
+def profile(arguments):
+    if not arguments.shape:
+        sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
+    _, [gpu] = selected([arguments.gpu])
+    if gpu.vendor != "amd":
+        sys.exit(f"scripts/gpu-lab: profile: {gpu.name} is of {gpu.vendor}, expected a GPU of AMD")
+    found = profile_shape.profile(gpu.name, profile_shape.options_of(arguments.shape))
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        profile_shape.print_profile(found, arguments.top)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/gpu-lab", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -150,6 +165,13 @@ def main():
         if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         command.set_defaults(run=function)
+    text = "execute a shape on an AMD GPU, and say what its modelled time is made of"
+    command = commands.add_parser("profile", help=text, description=text)
+    command.add_argument("--json", action="store_true", help="everything, as a JSON object")
+    command.add_argument("--top", type=int, default=12, help="how many instructions and source lines of a dispatch (12)")
+    command.add_argument("gpu", help="the name of a GPU")
+    command.add_argument("shape", nargs=argparse.REMAINDER, help="options of vkattn bench, or the name of a problem of the lab")
+    command.set_defaults(run=profile)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

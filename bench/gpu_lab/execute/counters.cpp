@@ -19,6 +19,25 @@ FILE *open(const std::string &name, const char *what) {
     return file;
 }
 
+std::string text_of(const Instruction &instruction) {
+    std::string text = instruction.text.substr(instruction.text.find_first_not_of(" \t"));
+    std::replace(text.begin(), text.end(), '\t', ' ');
+    return text;
+}
+
+// Words in hexadecimal, by spaces.
+std::string code_of(const Instruction &instruction) {
+    std::string result;
+    for (size_t k = 0; k < instruction.length; k += 4) {
+        uint32_t word;
+        char text[16];
+        memcpy(&word, &instruction.code[k], sizeof word);
+        snprintf(text, sizeof text, "%s%08x", k ? " " : "", word);
+        result += text;
+    }
+    return result;
+}
+
 } // namespace
 
 Counters &counters() {
@@ -136,17 +155,14 @@ void Counters::write_instructions() {
     const char *separator = "";
     for (const InstructionCounts &counts : counts_) {
         if (!counts.instruction) continue;
-        const std::string &text = counts.instruction->text;
-        const size_t first = text.find_first_not_of(" \t");
-        std::string line = first == std::string::npos ? "" : text.substr(first);
-        std::replace(line.begin(), line.end(), '\t', ' ');
+        const Instruction &instruction = *counts.instruction;
         fprintf(instructions_file_,
-                "%s{\"offset\": %" PRIu64 ", \"text\": \"%s\", \"kind\": \"%s\", \"count\": %" PRIu64
+                "%s{\"offset\": %" PRIu64 ", \"code\": \"%s\", \"text\": \"%s\", \"kind\": \"%s\", \"count\": %" PRIu64
                 ", \"stall_cycles\": %" PRIu64 ", \"lds_cycles\": %" PRIu64 ", \"lds_fewest_cycles\": %" PRIu64
                 ", \"lines\": %" PRIu64 "}",
-                separator, counts.instruction->address - dispatch_.code, line.c_str(),
-                kind_name(counts.instruction->kind), counts.count, counts.stall_cycles, counts.lds_cycles,
-                counts.lds_fewest_cycles, counts.lines);
+                separator, instruction.address - dispatch_.code, code_of(instruction).c_str(),
+                text_of(instruction).c_str(), kind_name(instruction.kind), counts.count, counts.stall_cycles,
+                counts.lds_cycles, counts.lds_fewest_cycles, counts.lines);
         separator = ", ";
     }
     fprintf(instructions_file_, "]}\n");

@@ -55,13 +55,15 @@ Level MemoryLines::touch(uint64_t line, bool is_write) {
     return is_near ? Level::last_level : Level::dram;
 }
 
+// What it wrote was touched after what it only read: results come last.
 Traffic MemoryLines::end_dispatch() {
-    for (const uint64_t line : order_) {
-        const bool is_written = lines_.at(line).is_written;
-        uint64_t &below_l2 = has_last_level_ ? traffic_.last_level : traffic_.dram;
-        below_l2 += l2_.add(line, is_written) * kLineBytes;
-        traffic_.dram += last_level_.add(line, is_written) * kLineBytes;
-    }
+    for (const bool is_written : {false, true})
+        for (const uint64_t line : order_) {
+            if (lines_.at(line).is_written != is_written) continue;
+            uint64_t &below_l2 = has_last_level_ ? traffic_.last_level : traffic_.dram;
+            below_l2 += l2_.add(line, is_written) * kLineBytes;
+            traffic_.dram += last_level_.add(line, is_written) * kLineBytes;
+        }
     return traffic_;
 }
 
