@@ -133,10 +133,12 @@ def compare_with_ggml(arguments):
 def profile(arguments):
     if not arguments.shape:
         sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
-    _, [gpu] = selected([arguments.gpu])
-    if gpu.vendor != "amd":
+    gpu = next((gpu for gpu in collect.gpus() if gpu.name == arguments.gpu), None)
+    if gpu and gpu.vendor != "amd":
         sys.exit(f"scripts/gpu-lab: profile: {gpu.name} is of {gpu.vendor}, expected a GPU of AMD")
-    found = profile_shape.profile(gpu.name, profile_shape.options_of(arguments.shape))
+    options = profile_shape.options_of(arguments.shape)
+    selected([arguments.gpu])
+    found = profile_shape.profile(gpu.name, options)
     if arguments.json:
         print(json.dumps(found))
     else:

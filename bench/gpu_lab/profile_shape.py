@@ -39,9 +39,8 @@ def profile(gpu, options):
     with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
         with_lines, instructions = run_with_lines(gpu, options, folder, report["dispatches"])
         source_lines.decompress(folder)
-        modules = [module for shader in report["shaders"] for module in [shader]]
         for dispatch, counted, named in zip(dispatches, with_lines, instructions):
-            dispatch["module"] = module_of(named, modules)
+            dispatch["module"] = module_of(named, report["shaders"])
             dispatch["instructions_modelled_us"] = counted["modelled"]["us"]
             dispatch["no_lines"] = source_lines.add_lines(named, dispatch["module"].split(" ")[0], pathlib.Path(folder))
             dispatch["executed"] = named
@@ -145,20 +144,25 @@ def print_hottest(dispatch, most):
     print(f"   hottest of its instructions (compiled with lines: modelled {dispatch['instructions_modelled_us']:.2f} us); "
           "cycles of all waves together:")
     print("   " + " ".join(f"{name:>9}" for name in HEADER) + "  instruction, source")
+    by_offset = {instruction["offset"]: instruction for instruction in executed}
     for instruction in sorted(executed, key=heat, reverse=True)[:most]:
-        print(f"   {figures(instruction)}  {instruction['offset']:#x} {instruction['text'].split(' ;')[0]}  "
-              f"{instruction.get('source', '')}")
-    by_line = collections.defaultdict(collections.Counter)
-    for instruction in executed:
-        by_line[instruction.get("source") or "no line"].update({name: instruction[name] for name in FIGURES})
+        awaited = by_offset.get(instruction.get("waits_for"))
+        print(f"   {figures(instruction)}  {named(instruction)}" + (f" for {named(awaited)}" if awaited else ""))
     if dispatch["no_lines"]:
         return
+    by_line = collections.defaultdict(collections.Counter)
+    for instruction in executed:
+        by_line[(instruction["source"] or "no line").removeprefix("after ")].update({name: instruction[name] for name in FIGURES})
     print("   hottest source lines:")
     for line, sums in sorted(by_line.items(), key=lambda item: heat(item[1]), reverse=True)[:most]:
         print(f"   {figures(sums)}  {line}  {text_of(line)}")
 
 
 FIGURES = ("count", "stall_cycles", "lds_cycles", "lds_fewest_cycles", "lines")
+
+
+def named(instruction):
+    return f"{instruction['offset']:#x} {instruction['text']}  [{instruction.get('source') or 'no line'}]"
 
 
 def figures(counts):

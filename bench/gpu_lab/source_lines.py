@@ -9,6 +9,7 @@ import lab
 ENVIRONMENT = {"RADV_DEBUG": "nirdebuginfo"}
 SPIRV = lab.BUILD / "generated/spirv"
 RECORD = struct.Struct("<IxxxxQIIIxxxxIxxxx")  # ac_shader_debug_info: type, file, line, column, offset in SPIR-V, in code
+MOST_COLUMNS = 1 << 16
 OP_STRING, OP_LINE, OP_NO_LINE, OP_FUNCTION_END = 7, 8, 317, 56
 
 # In the modern root, whose Python knows the compression: replaces each file by what is compressed in it.
@@ -40,15 +41,16 @@ def code_bytes(instructions):
 
 
 def table_of(shader):
-    """(offset in the code, offset in SPIR-V) of a decompressed shader of the cache, by rising offset in the code."""
+    """(offset in the code, offset in SPIR-V or None) of a decompressed shader of the cache, by rising offset in the code. The
+    table is the file's end, in the order of the source; where it begins is told by what cannot be of it."""
     found, end = [], len(shader)
     while end >= RECORD.size:
-        kind, _, _, _, spirv, code = RECORD.unpack(shader[end - RECORD.size:end])
-        if kind != 0 or spirv % 4 or (found and code > found[-1][0]):
+        kind, _, _, column, spirv, code = RECORD.unpack(shader[end - RECORD.size:end])
+        if kind != 0 or spirv % 4 or code % 4 or code > len(shader) or column > MOST_COLUMNS:
             break
-        found.append((code, spirv))
+        found.append((code, spirv or None))
         end -= RECORD.size
-    return found[::-1]
+    return sorted(reversed(found), key=lambda pair: pair[0])
 
 
 def lines_of_module(words):
@@ -83,8 +85,9 @@ def read_module(name):
 
 
 def add_lines(instructions, module, folder):
-    """Gives each instruction of a dispatch "source", "file:line" or "". folder: a decompressed cache. Returns why there are no
-    lines, or ""."""
+    """Gives each instruction of a dispatch "source": "file:line", or "after file:line" of what the compiler made without a line
+    of its own, most loads and stores of memory among it, by the last line before it in the code. folder: a decompressed cache.
+    Returns why there are no lines, or ""."""
     code = code_bytes(instructions)
     shader = next((data for data in (file.read_bytes() for file in folder.glob("*/*/*")) if code and code in data), None)
     if shader is None:
@@ -93,10 +96,12 @@ def add_lines(instructions, module, folder):
     if not table or words is None:
         return "the driver wrote no table of lines" if words else f"no SPIR-V of {module} in {SPIRV}"
     changes = lines_of_module(words)
+    last = ""
     for instruction in instructions:
         spirv = last_before(table, instruction["offset"])
         line = last_before(changes, spirv) if spirv is not None else None
-        instruction["source"] = f"{shorten(line[0])}:{line[1]}" if line else ""
+        last = f"{shorten(line[0])}:{line[1]}" if line else last
+        instruction["source"] = last if line else last and f"after {last}"
     return "" if any(instruction["source"] for instruction in instructions) else "the module has no lines"
 
 

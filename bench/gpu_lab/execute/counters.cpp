@@ -94,17 +94,18 @@ void Counters::count(const Wave &wave, const Instruction &instruction) {
         requested_lines_ += access_.lines.size();
         lines_.insert(access_.lines.begin(), access_.lines.end());
     }
-    const uint32_t stall_cycles = model_ ? model_->count(wave, instruction, access_) : 0;
-    if (instructions_file_) add(instruction, stall_cycles);
+    const Stall stall = model_ ? model_->count(wave, instruction, access_) : Stall{};
+    if (instructions_file_) add(instruction, stall);
 }
 
-void Counters::add(const Instruction &instruction, uint32_t stall_cycles) {
+void Counters::add(const Instruction &instruction, const Stall &stall) {
     const size_t place = (instruction.address - dispatch_.code) / 4;
     if (place >= counts_.size()) counts_.resize(place + 256);
     InstructionCounts &counts = counts_[place];
     counts.instruction = &instruction;
     counts.count++;
-    counts.stall_cycles += stall_cycles;
+    counts.stall_cycles += stall.cycles;
+    if (stall.access) counts.stalls[stall.access] += stall.cycles;
     counts.lds_cycles += access_.lds_cycles;
     counts.lds_fewest_cycles += access_.lds_fewest_cycles;
     counts.lines += access_.lines.size();
@@ -156,13 +157,19 @@ void Counters::write_instructions() {
     for (const InstructionCounts &counts : counts_) {
         if (!counts.instruction) continue;
         const Instruction &instruction = *counts.instruction;
+        const auto longest = std::max_element(counts.stalls.begin(), counts.stalls.end(),
+                                              [](const auto &a, const auto &b) { return a.second < b.second; });
+        const std::string waits_for =
+            longest == counts.stalls.end()
+                ? ""
+                : ", \"waits_for\": " + std::to_string(longest->first->address - dispatch_.code);
         fprintf(instructions_file_,
                 "%s{\"offset\": %" PRIu64 ", \"code\": \"%s\", \"text\": \"%s\", \"kind\": \"%s\", \"count\": %" PRIu64
                 ", \"stall_cycles\": %" PRIu64 ", \"lds_cycles\": %" PRIu64 ", \"lds_fewest_cycles\": %" PRIu64
-                ", \"lines\": %" PRIu64 "}",
+                ", \"lines\": %" PRIu64 "%s}",
                 separator, instruction.address - dispatch_.code, code_of(instruction).c_str(),
                 text_of(instruction).c_str(), kind_name(instruction.kind), counts.count, counts.stall_cycles,
-                counts.lds_cycles, counts.lds_fewest_cycles, counts.lines);
+                counts.lds_cycles, counts.lds_fewest_cycles, counts.lines, waits_for.c_str());
         separator = ", ";
     }
     fprintf(instructions_file_, "]}\n");

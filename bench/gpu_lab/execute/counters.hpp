@@ -6,6 +6,7 @@
 #include "wave.hpp"
 
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <unordered_set>
 
@@ -28,8 +29,9 @@ class Counters {
     struct InstructionCounts { // of waves
         const Instruction *instruction = nullptr;
         uint64_t count = 0, stall_cycles = 0, lds_cycles = 0, lds_fewest_cycles = 0, lines = 0;
+        std::map<const Instruction *, uint64_t> stalls; // of a wait, by the access
     };
-    void add(const Instruction &instruction, uint32_t stall_cycles);
+    void add(const Instruction &instruction, const Stall &stall);
     void write_dispatch();
     void write_instructions();
 

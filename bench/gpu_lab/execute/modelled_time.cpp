@@ -10,13 +10,13 @@ constexpr uint32_t kMostGroupsOfUnit = 32, kMostGroupsOfGcnUnit = 40;
 
 // What a compute unit was given.
 struct Unit {
-    std::vector<uint64_t> simds, transcendental, lds, address; // cycles
-    std::vector<uint64_t> slots;                               // of workgroups that it holds, until when
+    std::vector<uint64_t> simds, matrix, transcendental, lds, address; // cycles
+    std::vector<uint64_t> slots;                                       // of workgroups that it holds, until when
     uint64_t weight = 0;
     size_t next_simd = 0;
 
     explicit Unit(const Occupancy &occupancy)
-        : simds(occupancy.simds), transcendental(occupancy.simds), lds(occupancy.shared_units),
+        : simds(occupancy.simds), matrix(occupancy.simds), transcendental(occupancy.simds), lds(occupancy.shared_units),
           address(occupancy.shared_units), slots(occupancy.workgroups) {}
 
     // weight: by which units are filled evenly, the same for all models.
@@ -26,6 +26,7 @@ struct Unit {
         for (const Work &work : waves) {
             const size_t simd = next_simd++ % simds.size(), shared = simd * lds.size() / simds.size();
             simds[simd] += work.vector + work.matrix;
+            matrix[simd] += work.matrix;
             transcendental[simd] += work.transcendental;
             lds[shared] += work.lds;
             address[shared] += work.address;
@@ -51,7 +52,7 @@ Component bound_of(const Components &components) {
 
 std::string number(double value) {
     char text[32];
-    snprintf(text, sizeof text, "%.3f", value);
+    snprintf(text, sizeof text, "%.4f", value);
     return text;
 }
 
@@ -107,10 +108,11 @@ Level ModelledTime::touch(const Instruction &instruction, const Access &access) 
     return slowest;
 }
 
-uint32_t ModelledTime::count(const Wave &wave, const Instruction &instruction, const Access &access) {
+Stall ModelledTime::count(const Wave &wave, const Instruction &instruction, const Access &access) {
     while (clocks_.size() <= size_t(wave.id)) clocks_.emplace_back().reset();
     WaveClock &clock = clocks_[size_t(wave.id)];
-    return clock.count(wave, instruction, access, touch(instruction, access), models_);
+    const uint32_t cycles = clock.count(wave, instruction, access, touch(instruction, access), models_);
+    return {cycles, clock.waited_for()};
 }
 
 void ModelledTime::pass_barrier(const Workgroup &group) {
@@ -135,20 +137,17 @@ void ModelledTime::end_workgroup(const Workgroup &group) {
 Components ModelledTime::components(size_t model, const Occupancy &occupancy, const Traffic &traffic) const {
     const GpuFacts &facts = models_[model].facts;
     std::vector<Unit> units(occupancy.units, Unit(occupancy));
-    std::vector<uint64_t> matrix(occupancy.units);
     for (const GroupCost &group : groups_) {
         const auto unit = std::min_element(units.begin(), units.end(),
                                            [](const Unit &a, const Unit &b) { return a.weight < b.weight; });
         unit->add(group.chain[0], group.chain[model], group.waves);
-        for (const Work &work : group.waves) matrix[size_t(unit - units.begin())] += work.matrix;
     }
     const auto microseconds = [&](double cycles) { return cycles / facts.gigahertz * 1e-3; };
     const auto transfer = [](double bytes, double gbs) { return gbs == 0 ? 0 : bytes / gbs * 1e-3; };
     Components result{};
     const auto set = [&](Component component, double value) { result[size_t(component)] = value; };
     set(Component::vector, microseconds(double(most(units, &Unit::simds))));
-    set(Component::matrix,
-        microseconds(double(*std::max_element(matrix.begin(), matrix.end())) / double(occupancy.simds)));
+    set(Component::matrix, microseconds(double(most(units, &Unit::matrix))));
     set(Component::transcendental, microseconds(double(most(units, &Unit::transcendental))));
     set(Component::lds, microseconds(double(most(units, &Unit::lds))));
     set(Component::address, microseconds(double(most(units, &Unit::address))));
@@ -177,6 +176,7 @@ std::string ModelledTime::end_dispatch() {
     return "{" + field("us", number(time_of(base))) + ", " +
            field("bound", std::string("\"") + component_name(bound_of(base)) + "\"") + ", " +
            field("components", "{" + parts + "}") + ", " + field("us_if", "{" + changed + "}") + ", " +
+           field("longest_workgroup_cycles", std::to_string(chain)) + ", " +
            field("longest_workgroup_us", number(chain / facts_.gigahertz * 1e-3)) + ", " +
            field("l2_bytes", std::to_string(traffic.l2)) + ", " +
            field("last_level_bytes", std::to_string(traffic.last_level)) + ", " +

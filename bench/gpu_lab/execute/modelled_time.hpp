@@ -19,14 +19,19 @@ struct Occupancy {
 };
 Occupancy occupancy(const Dispatch &dispatch, uint32_t waves, const GpuFacts &facts, int generation);
 
+// For how many cycles an instruction stalled in the first model, and of a wait for which access.
+struct Stall {
+    uint32_t cycles = 0;
+    const Instruction *access = nullptr;
+};
+
 class ModelledTime {
   public:
     explicit ModelledTime(const GpuFacts &facts);
     void begin_submission() { lines_.begin_submission(); }
     void begin_dispatch(const Dispatch &dispatch, int generation);
     void begin_workgroup();
-    // Returns for how many cycles the instruction stalled in the first model.
-    uint32_t count(const Wave &wave, const Instruction &instruction, const Access &access);
+    Stall count(const Wave &wave, const Instruction &instruction, const Access &access);
     void pass_barrier(const Workgroup &group);
     void end_workgroup(const Workgroup &group);
     std::string end_dispatch(); // as a value of JSON

@@ -81,16 +81,16 @@ std::array<Model, kClocks> models_of(const GpuFacts &facts) {
     return models;
 }
 
-void WaveClock::Queue::add(Cycles time) { // they return in order
-    if (!times.empty()) raise(time, times.back());
-    if (times.size() == kMostInFlight) times.erase(times.begin());
-    times.push_back(time);
+void WaveClock::Queue::add(Cycles back, const Instruction &instruction) { // they return in order
+    if (!accesses.empty()) raise(back, accesses.back().back);
+    if (accesses.size() == kMostInFlight) accesses.erase(accesses.begin());
+    accesses.push_back({back, &instruction});
 }
 
 void WaveClock::reset() {
     now_ = address_unit_ = lds_unit_ = transcendental_unit_ = {};
     ready_.fill({});
-    for (Queue &queue : queues_) queue.times.clear();
+    for (Queue &queue : queues_) queue.accesses.clear();
     work_ = {};
 }
 
@@ -143,7 +143,7 @@ void WaveClock::issue_memory(const Wave &wave, const Instruction &instruction, c
     for (size_t k = 0; k < kClocks; k++)
         back[k] += cycles_of(latency_ns(models[k].facts, is_store ? Level::l2 : level), models[k].facts);
     const bool counts_as_load = is_load || instruction.returns || is_gcn(wave);
-    queues_[size_t(counts_as_load ? Counter::loads : Counter::stores)].add(back);
+    queues_[size_t(counts_as_load ? Counter::loads : Counter::stores)].add(back, instruction);
     advance(now_, issue_cycles(wave));
 }
 
@@ -159,29 +159,35 @@ void WaveClock::issue_lds(const Wave &wave, const Instruction &instruction, cons
     advance(lds_unit_, access.lds_cycles);
     Cycles back = lds_unit_;
     for (size_t k = 0; k < kClocks; k++) back[k] += models[k].facts.lds_cycles;
-    queues_[size_t(Counter::shared)].add(back);
+    queues_[size_t(Counter::shared)].add(back, instruction);
     advance(now_, issue_cycles(wave));
 }
 
-void WaveClock::issue_scalar_load(const Wave &wave, Level level, const std::array<Model, kClocks> &models) {
+void WaveClock::issue_scalar_load(const Wave &wave, const Instruction &instruction, Level level,
+                                  const std::array<Model, kClocks> &models) {
     Cycles back = now_;
     for (size_t k = 0; k < kClocks; k++) {
         const GpuFacts &facts = models[k].facts;
         const Level reached = facts.scalar_loads_reach_l2 ? std::min(level, Level::l2) : level;
         back[k] += cycles_of(reached == Level::workgroup ? facts.scalar_ns : latency_ns(facts, reached), facts);
     }
-    queues_[size_t(wave.generation >= kRdna4 ? Counter::scalar : Counter::shared)].add(back);
+    queues_[size_t(wave.generation >= kRdna4 ? Counter::scalar : Counter::shared)].add(back, instruction);
     advance(now_, issue_cycles(wave));
 }
 
 void WaveClock::wait(const Instruction &instruction) {
     for (size_t counter = 0; counter < queues_.size(); counter++) {
-        auto &times = queues_[counter].times;
+        auto &accesses = queues_[counter].accesses;
         const size_t left = instruction.wait_for[counter];
-        if (left == 255 || times.size() <= left) continue;
-        const auto last = times.end() - std::ptrdiff_t(left);
-        raise(now_, *(last - 1));
-        times.erase(times.begin(), last);
+        if (left == 255 || accesses.size() <= left) continue;
+        const auto end = accesses.end() - std::ptrdiff_t(left);
+        const Cycles &back = (end - 1)->back; // what returned with it is what it waited for
+        if (back[0] > now_[0])
+            waited_for_ = std::find_if(accesses.begin(), end, [&](const InFlight &each) {
+                              return each.back[0] == back[0];
+                          })->instruction;
+        raise(now_, back);
+        accesses.erase(accesses.begin(), end);
     }
 }
 
@@ -189,6 +195,7 @@ uint32_t WaveClock::count(const Wave &wave, const Instruction &instruction, cons
                           const std::array<Model, kClocks> &models) {
     const uint32_t before = now_[0];
     stalled_until_ = before;
+    waited_for_ = nullptr;
     issue(wave, instruction, access, level, models);
     return stalled_until_ - before;
 }
@@ -212,7 +219,7 @@ void WaveClock::issue(const Wave &wave, const Instruction &instruction, const Ac
     case Kind::lanes:
         return issue_lds(wave, instruction, access, models);
     case Kind::scalar_load:
-        return issue_scalar_load(wave, level, models);
+        return issue_scalar_load(wave, instruction, level, models);
     case Kind::wait:
         wait(instruction);
         stalled_until_ = now_[0];

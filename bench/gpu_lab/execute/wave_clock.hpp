@@ -31,13 +31,19 @@ class WaveClock {
     uint32_t count(const Wave &wave, const Instruction &instruction, const Access &access, Level level,
                    const std::array<Model, kClocks> &models);
     const Cycles &now() const { return now_; }
+    // For what the last instruction, a wait, stalled in the first model; null if it did not.
+    const Instruction *waited_for() const { return waited_for_; }
     void set_now(const Cycles &now) { now_ = now; }
     const Work &work() const { return work_; }
 
   private:
-    struct Queue { // of times at which accesses return, the oldest first
-        std::vector<Cycles> times;
-        void add(Cycles time);
+    struct InFlight {
+        Cycles back; // when it returns
+        const Instruction *instruction;
+    };
+    struct Queue { // the oldest first
+        std::vector<InFlight> accesses;
+        void add(Cycles back, const Instruction &instruction);
     };
     void issue(const Wave &wave, const Instruction &instruction, const Access &access, Level level,
                const std::array<Model, kClocks> &models);
@@ -48,9 +54,11 @@ class WaveClock {
                       const std::array<Model, kClocks> &models);
     void issue_lds(const Wave &wave, const Instruction &instruction, const Access &access,
                    const std::array<Model, kClocks> &models);
-    void issue_scalar_load(const Wave &wave, Level level, const std::array<Model, kClocks> &models);
+    void issue_scalar_load(const Wave &wave, const Instruction &instruction, Level level,
+                           const std::array<Model, kClocks> &models);
     void wait(const Instruction &instruction);
 
+    const Instruction *waited_for_ = nullptr;
     uint32_t stalled_until_ = 0;                                 // of the last instruction, in the first model
     Cycles now_, address_unit_, lds_unit_, transcendental_unit_; // units: when they are free
     std::array<Cycles, kTemporaryRegisters> ready_;              // by vector register
