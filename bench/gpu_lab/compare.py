@@ -3,14 +3,18 @@ import csv
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 
-import ggml_attention
-import lab
-from shapes import LinearShape, Shape
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # bench
+
+import ggml_attention  # noqa: E402
+import lab  # noqa: E402
+from shapes import LinearShape, Shape  # noqa: E402
 
 GPUS = ("amd-navi31", "amd-vega10", "amd-navi21", "amd-gfx1201")
 TABLE = lab.ROOT / "bench/results/gpu-lab/ggml.csv"
