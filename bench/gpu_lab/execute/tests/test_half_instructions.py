@@ -284,6 +284,46 @@ def test_matrix_product_into_halves(executor, lanes):
             assert rdna4 or got >> 16 == 0x7777
 
 
+@pytest.mark.parametrize("lanes", [32, 64])
+@pytest.mark.parametrize("signs", [(0, 0), (1, 1), (0, 1)])
+def test_matrix_product_of_bytes(executor, lanes, signs):
+    if executor.generation < 11:
+        return
+    numbers = random.Random(11)
+    a, b = ([[numbers.randint(0, 255) for _ in range(16)] for _ in range(16)] for _ in range(2))
+    c = [[numbers.randint(-(1 << 31), (1 << 31) - 1) for _ in range(16)] for _ in range(16)]
+    value = lambda byte, has_sign: signed(byte, 8) if has_sign else byte
+    want = [[c[i][j] + sum(value(a[i][k], signs[0]) * value(b[k][j], signs[1]) for k in range(16)) for j in range(16)] for i in range(16)]
+    rdna4, rows = executor.generation >= 12, 256 // lanes
+    elements = rows if rdna4 else 16  # bytes of a lane
+
+    def k_of(lane, element):
+        if not rdna4:
+            return element
+        return lane // 16 * 8 + element if lanes == 32 else lane // 32 * 4 + lane // 16 % 2 * 8 + element
+
+    row_of = lambda lane, element: k_of(lane, element) if rdna4 else element * (lanes // 16) + lane // 16
+    vectors = {k: [0] * lanes for k in range(32)}
+    for lane in range(lanes):
+        for element in range(elements):
+            k = k_of(lane, element)
+            vectors[element // 4][lane] |= a[lane % 16][k] << 8 * (element % 4)
+            vectors[8 + element // 4][lane] |= b[k][lane % 16] << 8 * (element % 4)
+        for element in range(rows):
+            vectors[16 + element][lane] = c[row_of(lane, element)][lane % 16] & 0xFFFFFFFF
+    span = lambda first, count: f"v[{first}:{first + count - 1}]" if count > 1 else f"v{first}"
+    code = (f"v_wmma_i32_16x16x16_iu8 {span(16, rows)}, {span(0, elements // 4)}, {span(8, elements // 4)}, {span(16, rows)} "
+            f"neg_lo:[{signs[0]},{signs[1]},0]")
+    for clamp in ("", " clamp"):
+        answer = executor.run(code + clamp, lanes=lanes, v={str(k): v for k, v in vectors.items()}, want_v=list(range(16, 16 + rows)))
+        assert answer["findings"] == 0
+        for lane in range(lanes):
+            for element in range(rows):
+                exact = want[row_of(lane, element)][lane % 16]
+                exact = min(max(exact, -(1 << 31)), (1 << 31) - 1) if clamp else exact
+                assert answer["v"][str(16 + element)][lane] == exact & 0xFFFFFFFF
+
+
 def test_halves_of_a_wave_exchange_through_shared_registers(executor):
     """RDNA 1 and 2 have no other way in waves of 64: a lane and the one 32 further have these registers together."""
     if executor.generation != 10:
