@@ -209,6 +209,22 @@ def test_dot_products_of_two_halves(executor, form):
         assert got == f32(expected(*row)), f"{form} of {[hex(x) for x in row]}: {got:#x}"
 
 
+@pytest.mark.parametrize("name", ["v_dot2c_f32_f16_dpp", "v_dot2_f32_f16_e64_dpp", "v_fma_mix_f32_e64_dpp"])
+def test_packed_sources_of_other_lanes(executor, name):
+    if executor.generation != 10 if "dot2c" in name else executor.generation < 11:
+        return
+    lanes = executor.lanes
+    sources = {"v_dot2c_f32_f16_dpp": "v3, v0, v1", "v_dot2_f32_f16_e64_dpp": "v3, v0, v1, v2",
+               "v_fma_mix_f32_e64_dpp": "v3, v0, v1, v2 op_sel:[1,0,0] op_sel_hi:[1,1,0]"}[name]
+    halves = [(lane, 2 * lane + 1) for lane in range(lanes)]
+    columns = [[f16(Fraction(low)) | f16(Fraction(high)) << 16 for low, high in halves], [f16(Fraction(2)) | f16(Fraction(3)) << 16] * lanes,
+               [f32(Fraction(5))] * lanes]
+    code = f"v_mov_b32 v3, v2\n{name} {sources} quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"
+    for lane, got in enumerate(run(executor, code, columns)):
+        low, high = halves[lane ^ 1]
+        assert to_float(got) == (2 * high + 5 if "mix" in name else 2 * low + 3 * high + 5)
+
+
 @pytest.mark.parametrize("half", ["low", "high"])
 def test_loads_of_16_bits_keep_the_other_half(executor, half):
     if executor.generation < 9:
