@@ -1,4 +1,4 @@
-"""ggml's attention and products on its Vulkan backend: Debian's llama.cpp-tests, and the lines by which it is told a shape. What the
+"""ggml's attention on its Vulkan backend: Debian's llama.cpp-tests, and the lines by which it is told a shape. What the
 comparisons of times and of machine code share."""
 import contextlib
 import functools
@@ -23,7 +23,7 @@ def source(kind, ne, nb=None):
 PRECISION_DEFAULT, PRECISION_F32 = 0, 10  # by default ggml sums in f16 where the device has it
 
 
-def case(shape, precision=PRECISION_F32):
+def case(shape):
     """A line of test-backend-ops' --test-file: op, type, ne, parameters, sources with their sizes and strides. A causal
     shape has the only mask that ggml knows, a dense tensor of f16; values that are part of the keys have their strides."""
     keys = [shape.head_dim, shape.kv_len, shape.kv_heads, shape.batch]
@@ -34,22 +34,15 @@ def case(shape, precision=PRECISION_F32):
                source(shape.kv_type, [shape.v_head_dim, *keys[1:]], value_strides)]
     if shape.causal:
         sources.append(source("f16", [shape.kv_len, shape.q_len, 1, 1]))
-    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, shape.batch, 4, scale, 0, 0, precision,
+    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, shape.batch, 4, scale, 0, 0, PRECISION_F32,
                               len(sources), *sources, "case"]))
 
 
-def linear_case(shape):
-    """The same of a product: f32 rows by weights of the shape's type, ggml's layout and its default precision."""
-    weights, rows = [shape.in_features, shape.out_features, 1, 1], [shape.in_features, shape.rows, 1, 1]
-    return " ".join(map(str, [29, 0, shape.out_features, shape.rows, 1, 1, 0, 2, source(shape.kind, weights),
-                              source("f32", rows), "case"]))
-
-
 @contextlib.contextmanager
-def case_file(shape, folder=None, line=None):
-    """The name of a file that holds the shape's case, or the line that is given."""
+def case_file(shape, folder=None):
+    """The name of a file that holds the shape's case."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", dir=folder) as cases:
-        cases.write((line or case(shape)) + "\n")
+        cases.write(case(shape) + "\n")
         cases.flush()
         yield cases.name
 

@@ -120,19 +120,15 @@ def run_ours(gpu, shape):
     return kernel[1].strip() if kernel else output.strip()[-200:], last
 
 
-def line_of(shape):
-    """By default ggml sums in f16. Not with K of q8_0: it multiplies integers there, which overflow f16 (and its tests do not try it)."""
-    if isinstance(shape, LinearShape):
-        return ggml_attention.linear_case(shape)
-    return ggml_attention.case(shape, ggml_attention.PRECISION_F32 if shape.kv_type == "q8_0" else ggml_attention.PRECISION_DEFAULT)
-
-
 def run_theirs(gpu, shape):
-    program = ggml_attention.command(str(lab.ROOT / "scripts/modern-root"), "run")[0]
-    line = line_of(shape)
-    with ggml_attention.case_file(shape, lab.BUILD, line) as cases:
-        output, dispatches = execute(gpu, "", program, "test", "-b", "Vulkan0", "--test-file", cases)
-    return "right" if "1/1 tests passed" in output else "wrong", of_longest_submission(dispatches)
+    """By default ggml sums in f16. Not with K of q8_0: it multiplies integers there, which overflow f16."""
+    problem = dataclasses.asdict(shape)
+    if isinstance(shape, Shape):
+        precision = ggml_attention.PRECISION_F32 if shape.kv_type == "q8_0" else ggml_attention.PRECISION_DEFAULT
+        problem["precision"] = precision
+    output, dispatches = execute(gpu, "", "python3", "-B", lab.ROOT / "bench/gpu_lab/ggml_graph.py", json.dumps(problem))
+    verdict = re.search(r"^(right|wrong), error", output, re.MULTILINE)
+    return (verdict[1], of_longest_submission(dispatches)) if verdict else (output.strip()[-200:], [])
 
 
 def bound_of(dispatches):

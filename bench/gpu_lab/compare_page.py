@@ -21,18 +21,17 @@ their shares: the chain of one workgroup's instructions and waits, vector or mat
 
 How they are made alike, and where they are not:
 
-- All dispatches of the operation are counted: the kernel, what joins its parts, and of ggml what it starts before (the search of
-  its mask for blocks that are hidden, the conversion of f32 rows to f16). Times of dispatches are added; what lies between two of
-  them is in neither.
+- All dispatches of the operation are counted: the kernel, and what joins its parts; of ggml also what it starts before (rows of f32
+  made f16). Times of dispatches are added; what lies between two of them is in neither.
 - Both see the GPU's true number of compute units, and a cold cache: of a loop over layers, the first.
-- vkattn's Q and output are f16, ggml's are f32: it takes no other. Causal is a rule in vkattn, which reads no mask; ggml reads a mask
-  of f16, of which its kernel loads a tile for each tile of K, and which it has searched before.
+- vkattn's Q and output are f16, ggml's are f32: it takes no other. Causal is a rule in vkattn, which reads no mask; ggml is given the
+  causal mask as the f16 tensor that it takes, reads a tile of it for each tile of K, and leaves out tiles that it hides whole.
 - ggml sums in f16, as it does by default, where its keys are f16; with keys of q8_0 it multiplies integers, whose sums overflow f16,
   and is asked for f32. (llama.cpp asks for f32 always.) vkattn sums in f32.
 - Decode: one query, 8 KV heads of 128, groups of 1, 4, 8 query heads each. MLA: 16 heads of 576 over one KV head whose first 512
-  elements are V. Prefill: causal; {prefills}. Linear: 4,096 features in and out, f16 weights.
-- Data is random, so that no block of ggml's mask is skipped but those that causality hides.
-- ggml's numbers are compared by its own test program with its own CPU backend's: "wrong" is said in the row.
+  elements are V. Prefill: causal; {prefills}.
+  Linear: 4,096 features in and out, f16 weights. Fewer heads than a model's where a row would take long to execute; the same for both.
+- Some rows of ggml's answer are compared with float64 (`bench/gpu_lab/ggml_graph.py`): what is wrong is said in the row.
 """
 
 

@@ -3,9 +3,7 @@ import dataclasses
 
 import compare
 import compare_page
-import ggml_attention
 import ggml_cases
-from shapes import LinearShape
 
 
 def dispatch(submission, total, us, bound):
@@ -59,11 +57,6 @@ def test_shapes_have_names_of_their_own_and_an_order():
     names = [shape.name for shape in compare.shapes()]
     assert len(set(names)) == len(names) == 42
     assert sorted(names) == sorted(shape.name for shape in compare.in_order())
-
-
-def test_a_product_is_told_as_ggml_has_it():
-    line = ggml_attention.linear_case(LinearShape("linear", 16, 64, 32, "f16"))
-    assert line == "29 0 32 16 1 1 0 2 1 64 32 1 1 2 128 4096 4096 0 64 16 1 1 4 256 4096 4096 case"
 
 
 def test_cases_are_drawn_by_their_work():
