@@ -72,8 +72,8 @@ def in_order():
 
 @dataclasses.dataclass
 class Row:
-    """One run of one side: vkattn, ggml, or before, which is vkattn as it was. us_dram_300 and us_dram_800: the modelled time if memory answers sooner or later. what: vkattn's
-    kernel; ggml's verdict on its own numbers."""
+    """One run of one side: vkattn, ggml, or before, which is vkattn as it was. us_dram_300 and us_dram_800: the modelled time
+    if memory answers sooner or later. what: vkattn's kernel; of ggml, whether its numbers are right."""
     gpu: str
     shape: str
     side: str
@@ -176,9 +176,9 @@ def write(path, rows):
 
 
 def begin_anew(path):
-    """vkattn's rows become those of before, as the page then says; ggml's stay."""
+    """vkattn's rows become those of before, which the page tells beside the new ones; ggml's stay."""
     rows = read(path)
-    kept = {key: row for key, row in rows.items() if row.side == "ggml"}
+    kept = {key: row for key, row in rows.items() if row.side != "vkattn"}
     for (gpu, shape, side), row in rows.items():
         if side == "vkattn":
             kept[gpu, shape, "before"] = dataclasses.replace(row, side="before")

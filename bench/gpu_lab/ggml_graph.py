@@ -10,7 +10,7 @@ import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from ggml_attention import PRECISION_F32, TYPES  # noqa: E402
+from ggml_attention import TYPES  # noqa: E402
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 POINTER, INTEGER, LENGTH, REAL = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64, ctypes.c_float
@@ -88,7 +88,7 @@ def stored(ggml, kind, values):
     rows = values.size // values.shape[-1]
     blocks = numpy.empty((values.size // block, block_bytes), numpy.uint8)
     ggml.quantize_chunk(number, numpy.ascontiguousarray(values).ctypes.data, blocks.ctypes.data, 0, rows, values.shape[-1], None)
-    scales = blocks[:, :2].copy().view(numpy.float16).astype(numpy.float32) # q8_0: a scale, then 32 integers
+    scales = blocks[:, :2].copy().view(numpy.float16).astype(numpy.float32)  # q8_0: a scale, then 32 integers
     return blocks, (blocks[:, 2:].view(numpy.int8) * scales).reshape(values.shape)
 
 
