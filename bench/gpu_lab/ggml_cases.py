@@ -41,8 +41,8 @@ def work_of(case):
     return (numbers["hsk"] + numbers["hsv"]) * numbers["nh"] * repeats[0] * repeats[1] * numbers["kv"] * max(numbers["nb"], 16)
 
 
-def draw(cases, number, most_work, seed):
-    small = [case for case in cases if work_of(case) <= most_work]
+def draw(cases, number, most_work, seed, pattern=""):
+    small = [case for case in cases if re.search(pattern, case) and work_of(case) <= most_work]
     return random.Random(seed).sample(small, min(number, len(small)))
 
 
@@ -68,7 +68,7 @@ def try_gpu(gpu, arguments):
     """How many cases were right, and those that were not."""
     wrong, tried = [], 0
     for operation in arguments.operations:
-        cases = draw(known_cases(gpu, operation), arguments.cases, arguments.most_work, arguments.seed)
+        cases = draw(known_cases(gpu, operation), arguments.cases, arguments.most_work, arguments.seed, arguments.pattern)
         for first in range(0, len(cases), 16):
             batch = cases[first:first + 16]
             verdicts, output = execute(gpu, batch, arguments.seed)
@@ -88,6 +88,7 @@ def main():
     parser.add_argument("--cases", type=int, default=32, help="of each operation (default 32)")
     parser.add_argument("--seed", type=int, default=1, help="of the cases and of the waves' order (default 1)")
     parser.add_argument("--most-work", type=float, default=4e6, help="multiplications of a case (default 4e6)")
+    parser.add_argument("--pattern", default="", help="only cases that match this regular expression")
     parser.add_argument("--operations", nargs="+", default=OPERATIONS, choices=OPERATIONS)
     arguments = parser.parse_args()
     is_right = True

@@ -132,6 +132,8 @@ def test_both_words_of_a_register_by_sdwa(executor):
     assert run(executor, code, registers)[0] == f16(3.5) << 16 | 0x5A5A
     code = "v_mul_f16_sdwa v3, -v0, |v1| dst_sel:WORD_0 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0 src1_sel:WORD_1"
     assert run(executor, code, registers)[0] == 0xA5A50000 | f16(-2.0)
+    code = "v_add_f16_sdwa v3, 1.0, v0 dst_sel:WORD_0 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0 src1_sel:WORD_1"
+    assert run(executor, code, registers)[0] == 0xA5A50000 | f16(4.0)
     code = "v_cvt_f32_f16_sdwa v3, v0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1"
     assert run(executor, code, registers)[0] == f32(3.0)
     code = "v_cvt_f16_f32_sdwa v3, v0 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD"
