@@ -133,10 +133,13 @@ def compare_with_ggml(arguments):
 def profile(arguments):
     if not arguments.shape:
         sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
+    if arguments.top < 0:
+        sys.exit(f"scripts/gpu-lab: profile: --top is {arguments.top}, expected at least 0")
     gpu = next((gpu for gpu in collect.gpus() if gpu.name == arguments.gpu), None)
     if gpu and gpu.vendor != "amd":
         sys.exit(f"scripts/gpu-lab: profile: {gpu.name} is of {gpu.vendor}, expected a GPU of AMD")
-    options = profile_shape.options_of(arguments.shape)
+    if gpu:
+        options = profile_shape.options_of(arguments.shape)
     selected([arguments.gpu])
     found = profile_shape.profile(gpu.name, options)
     if arguments.json:

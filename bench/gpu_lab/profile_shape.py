@@ -14,6 +14,7 @@ import source_lines
 from problems import problems
 
 COMPONENTS = ("vector", "matrix", "transcendental", "lds", "address", "chain", "l2", "last_level", "dram")
+WARM_UP_RUNS = 3  # of `vkattn bench` with one timed run: the first, and two more
 HEADER = ("count", "stall", "LDS", "fewest", "lines")
 
 
@@ -35,9 +36,10 @@ def profile(gpu, options):
     report, reason = shaders(gpu, options)
     if reason:
         sys.exit(f"scripts/gpu-lab: profile: {reason}")
-    dispatches = last_run(modelled.count(gpu, *bench(options))[:2], report["dispatches"])
+    dispatches = last_run(gpu, options, report["dispatches"])[0]
     with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
-        with_lines, instructions = run_with_lines(gpu, options, folder, report["dispatches"])
+        environment = {**source_lines.ENVIRONMENT, "VKATTN_EXECUTE_CACHE": folder}
+        with_lines, instructions = last_run(gpu, options, report["dispatches"], environment, with_instructions=True)
         source_lines.decompress(folder)
         for dispatch, counted, named in zip(dispatches, with_lines, instructions):
             dispatch["module"] = module_of(named, report["shaders"])
@@ -65,24 +67,17 @@ def variables():
     return [f"{name}={value}" for name, value in source_lines.ENVIRONMENT.items()]
 
 
-def bench(options):
-    return collect.VKATTN, "bench", *options, "--repeat", 1, "--input-sets", 1
-
-
-def last_run(counted, dispatches):
-    """The dispatches of the command's last run; earlier ones are to warm up."""
-    ran, lines = counted
+def last_run(gpu, options, dispatches, environment=(), with_instructions=False):
+    """The dispatches of one run of the shape, and with_instructions each one's. The runs of `vkattn bench` that warm up are
+    not executed."""
+    command = (collect.VKATTN, "bench", *options, "--repeat", 1, "--input-sets", 1)
+    ran, lines, instructions = modelled.count(gpu, *command, first=WARM_UP_RUNS * dispatches + 1, environment=environment,
+                                              with_instructions=with_instructions)
     if ran.returncode != 0:
         sys.exit(f"scripts/gpu-lab: profile: {collect.last_line(ran.stderr)}")
     if len(lines) < dispatches:
-        sys.exit(f"scripts/gpu-lab: profile: {len(lines)} dispatches were executed, expected at least {dispatches}")
-    return lines[-dispatches:]
-
-
-def run_with_lines(gpu, options, folder, dispatches):
-    environment = {**source_lines.ENVIRONMENT, "VKATTN_EXECUTE_CACHE": folder}
-    ran, lines, instructions = modelled.count(gpu, *bench(options), environment=environment, with_instructions=True)
-    return last_run((ran, lines), dispatches), instructions[-dispatches:]
+        sys.exit(f"scripts/gpu-lab: profile: {len(lines)} dispatches were executed, expected {dispatches}")
+    return lines[-dispatches:], instructions[-dispatches:]
 
 
 def module_of(instructions, shaders):
@@ -128,7 +123,7 @@ def print_dispatch(number, dispatch):
     print(f"\n{number}. {dispatch['module']}: {' x '.join(map(str, dispatch['workgroups']))} workgroups of {threads}, waves of "
           f"{dispatch['lanes']}, {dispatch['vector_registers']} registers, {dispatch['lds_bytes']} bytes of LDS")
     print(f"   at once: {model['waves_of_simd']} waves a SIMD by registers, {model['workgroups_of_unit']} workgroups on each of "
-          f"{model['units']} units of {model['compute_units']} compute units")
+          f"{model['units']} units, which are {model['compute_units']} compute units")
     print(f"   {dispatch['instructions']['total']} instructions; LDS {dispatch['lds_cycles']} cycles, "
           f"{dispatch['lds_fewest_cycles']} without conflicts; {dispatch['requested_lines']} lines asked for, "
           f"{dispatch['distinct_lines']} of them distinct; {model['dram_bytes']} bytes of DRAM")

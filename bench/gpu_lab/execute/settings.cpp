@@ -66,6 +66,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.skip_wait = number(name, value);
     else if (name == "skip_submissions")
         result.skip_submissions = number(name, value);
+    else if (name == "first")
+        result.first = uint64_t(number(name, value));
     else if (name == "counters")
         result.counters = value;
     else if (name == "model")
@@ -77,7 +79,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, fail, skip_barrier, skip_wait, skip_submissions, counters, model, instructions, log");
+             "bounds, waits, fail, skip_barrier, skip_wait, skip_submissions, first, counters, model, instructions, "
+             "log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
@@ -114,7 +117,9 @@ Settings &mutable_settings() {
 
 } // namespace
 
-const Settings &settings() { return mutable_settings(); }
+const Settings *known_settings = nullptr;
+
+const Settings &read_settings() { return *(known_settings = &mutable_settings()); }
 
 void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
 

@@ -21,6 +21,7 @@ struct Settings {
     int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
     int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
     int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
+    uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)
     std::string instructions;     // instructions: a file for counters by instruction, a line of JSON a dispatch
@@ -30,8 +31,11 @@ struct Settings {
     int generation = 11;
 };
 
+extern const Settings *known_settings; // null until they are read
+const Settings &read_settings();
+
 // Read once; ends the program with a line if the environment is wrong.
-const Settings &settings();
+inline const Settings &settings() { return known_settings ? *known_settings : read_settings(); }
 
 // The GPU of the shim's variable, for tests which have no environment.
 void set_gpu(const std::string &gpu);

@@ -1,6 +1,7 @@
 #include "wave_clock.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace execute {
 namespace {
@@ -24,7 +25,7 @@ void advance(Cycles &value, uint32_t cycles) {
     for (uint32_t &each : value) each += cycles;
 }
 
-uint32_t cycles_of(double ns, const GpuFacts &facts) { return uint32_t(ns * facts.gigahertz); }
+uint32_t cycles_of(double ns, const GpuFacts &facts) { return uint32_t(std::lround(ns * facts.gigahertz)); }
 
 double latency_ns(const GpuFacts &facts, Level level) {
     switch (level) {
