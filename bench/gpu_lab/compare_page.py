@@ -9,12 +9,13 @@ import lab
 PAGE = compare.TABLE.with_suffix(".md")
 TEXT = """# vkattn beside ggml: AMD's machine code, executed and counted
 
-{date}, {packages}. Written by `scripts/gpu-lab compare`, from [ggml.csv](ggml.csv). No GPU has run any of this.
+{date}, {packages}. Written by `scripts/gpu-lab compare`, from [ggml.csv](ggml.csv). No GPU has run
+any of this.
 
 Both libraries run the same shapes under `scripts/gpu-lab execute`: RADV compiles their shaders for the GPU, every instruction of every
 wave is executed, and counted alike. A cell has vkattn's count divided by ggml's, so that less than 1 is for vkattn. **instructions**:
 of waves. **LDS**: cycles of shared memory, bank conflicts with them. **lines**: lines of 128 bytes that the waves' loads and stores
-ask for. **µs**: a **modelled** time, not a measured one ([how it is modelled](../../../docs/performance.md)); it ranks, and nothing in it
+ask for. **µs**: a **modelled** time, not a measured one ([how it is modelled](../../../docs/performance.md#a-modelled-time-on-amds-gpus)); it ranks, and nothing in it
 was fitted to a GPU. **DRAM 300 / 800**: the ratio of the modelled times if memory answers after 300 ns or after 800 ns, where the
 model says 500: a row whose ratios stand on both sides of 1 is undecided. **bound**: what takes that time, of several dispatches with
 their shares: the chain of one workgroup's instructions and waits, vector or matrix units, LDS, addresses, L2, dram.
@@ -37,9 +38,10 @@ How they are made alike, and where they are not:
 
 def versions():
     packages = ("mesa-vulkan-drivers", "llama.cpp-tests", "libggml0-backend-vulkan")
-    told = subprocess.run([lab.ROOT / "scripts/modern-root", "run", "dpkg-query", "-W", "-f", "${Version}\n", *packages],
-                          check=True, capture_output=True, text=True).stdout.split()
-    mesa, llama, ggml = (re.sub(r"^\d+:|\+dfsg.*|-\d+$", "", version) for version in told)
+    told = subprocess.run([lab.ROOT / "scripts/modern-root", "run", "dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages],
+                          check=True, capture_output=True, text=True).stdout.splitlines()
+    version = {package: re.sub(r"^\d+:|\+dfsg.*|-\d+$", "", text) for package, text in (line.split() for line in told)}
+    mesa, llama, ggml = (version[package] for package in packages)
     return f"Mesa {mesa}, llama.cpp {llama} with ggml {ggml} (Debian testing)"
 
 
