@@ -1,5 +1,6 @@
 """Runs commands on the GPUs of scripts/gpu-lab."""
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -16,6 +17,14 @@ def run(gpu, *command, input="", problems=1):
     problems: how many it compiles."""
     return subprocess.run([str(word) for word in (LAB, "run", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
                           errors="replace", input=input, timeout=LONGEST_SECONDS * problems)
+
+
+def execute(gpu, *command, settings, environment=()):
+    """The finished command, its submissions executed (scripts/gpu-lab execute). settings: of VKATTN_EXECUTE, by name;
+    environment: more variables, by name."""
+    words = ",".join(f"{name}={value}" for name, value in settings.items())
+    return subprocess.run([str(word) for word in (LAB, "execute", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
+                          errors="replace", env={**os.environ, **dict(environment), "VKATTN_EXECUTE": words})
 
 
 def run_under_layer(gpu, *command, input=""):
