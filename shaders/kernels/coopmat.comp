@@ -258,8 +258,7 @@ void store_outputs(uint part) {
         find_stored_rows(subgroup_row() + r * MATRIX_M, part, elements);
         [[dont_unroll]] for (uint current = 0; current < OUTPUT_TILES; ++current) {
             FOR_MATRICES(t, OUTPUT_TILES)
-            if (t == current)
-                coopMatStore(outputs[r * OUTPUT_TILES + t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
+            if (t == current) coopMatStore(outputs[r * OUTPUT_TILES + t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
             subgroupBarrier();
             store_strip(elements, dim_of_output(current));
             subgroupBarrier(); // the strip's last readers are done

@@ -101,8 +101,8 @@ vec4 finish_block(vec4 relative, uint tile_row, uint key, KeyTile tile) {
         [[unroll]] for (uint i = 0; i < 4; ++i) relative[i] = finish_score(relative[i], reference, row, key + i, tile);
         return relative;
     }
-    [[dont_unroll]] for (uint i = 0; i < 4; ++i)
-        relative = vec4(relative.yzw, finish_score(relative.x, reference, row, key + i, tile));
+    [[dont_unroll]] for (uint i = 0; i < 4; ++i) relative =
+        vec4(relative.yzw, finish_score(relative.x, reference, row, key + i, tile));
     return relative;
 }
 

@@ -206,14 +206,13 @@ bool stages_values_at_once() { return values_are_whole() && 2 * VALUE_TURNS <= M
 
 void stage_values_at_once(KeyTile tile, ValueStaging staging) {
     TwoKeys keys[VALUE_TURNS];
-    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn)
-        if (has_value_item(turn)) keys[turn] = load_whole_item(tile, staging, value_item_of_turn(turn));
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) if (has_value_item(turn)) keys[turn] =
+        load_whole_item(tile, staging, value_item_of_turn(turn));
     if (!tile.all_visible) [[unroll]]
         for (uint turn = 0; turn < VALUE_TURNS; ++turn)
-            if (has_value_item(turn))
-                keys[turn] = restrict_item(tile, staging, value_item_of_turn(turn), keys[turn]);
-    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn)
-        if (has_value_item(turn)) store_value_item(value_item_of_turn(turn), keys[turn]);
+            if (has_value_item(turn)) keys[turn] = restrict_item(tile, staging, value_item_of_turn(turn), keys[turn]);
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) if (has_value_item(turn))
+        store_value_item(value_item_of_turn(turn), keys[turn]);
 }
 
 TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
