@@ -379,8 +379,9 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "bottom right is each sequence's own where dense keys have lengths") {
-    for (const auto &[q_len, kv_len] : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
-        INFO("Lq ", q_len, ", Lk ", kv_len);
+    for (const auto &lens : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
+        const auto [q_len, kv_len] = lens;
+        INFO("Lq ", lens.first, ", Lk ", lens.second);
         std::mt19937 random(11);
         AttentionProblem problem =
             plain_problem(4, static_cast<std::size_t>(q_len), static_cast<std::size_t>(kv_len), random);
