@@ -16,12 +16,6 @@ uint32_t merge_workgroup(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
-// Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
-// and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
-// counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
-// agree on it.
-constexpr double kCostOfPart = 2;
-
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     const uint32_t size = kStateHeader + (problem.v_head_dim + 3) / 4 * 4;
     return contiguous(VKATTN_TYPE_F32, {uint64_t{problem.batch} * problem.query_heads, problem.q_len, parts, size});
@@ -69,16 +63,16 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
 
-double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling) {
+double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling, double cost_of_part) {
     workgroups = std::max<uint64_t>(workgroups, 1); // none: nothing to do
-    const double balanced = std::sqrt(problem.kv_len / (kCostOfPart * static_cast<double>(workgroups)));
+    const double balanced = std::sqrt(problem.kv_len / (cost_of_part * static_cast<double>(workgroups)));
     const auto most = static_cast<double>(divide_up(filling, workgroups));
     return problem.kv_len / std::max(std::min(balanced, most), 1.0);
 }
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
-                        uint32_t keys_of_tile) {
-    const double tiles_wanted = keys_that_pay(problem, workgroups, filling) / keys_of_tile;
+                        uint32_t keys_of_tile, double cost_of_part) {
+    const double tiles_wanted = keys_that_pay(problem, workgroups, filling, cost_of_part) / keys_of_tile;
     const auto tiles_of_part = static_cast<uint32_t>(std::max(std::lround(tiles_wanted), 1L));
     return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * keys_of_tile, kFewestKeysOfPart)),
                          tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile)));

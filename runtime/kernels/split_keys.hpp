@@ -20,13 +20,20 @@ uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &cap
 // Whether the self-test has left the shader, and merge_parts, the parts of such a problem.
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader);
 
+// Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
+// and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
+// counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
+// on matrix units agree on it.
+constexpr double kCostOfPart = 2;
+
 // Keys of a part that balance its time against its merge, where a part is so many workgroups; more where that would be more
 // workgroups than the device takes at a time, which is `filling`.
-double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling);
+double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling,
+                     double cost_of_part = kCostOfPart);
 
 // Parts of each row's keys of about so many keys: whole tiles each, none longer than what a dispatch may attend.
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
-                        uint32_t keys_of_tile);
+                        uint32_t keys_of_tile, double cost_of_part = kCostOfPart);
 
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
