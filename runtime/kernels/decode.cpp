@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t kRows = 64;              // of a KV head: more fill a device by themselves
 constexpr uint64_t kLatentRows = 512;       // the only KV head's: all heads of a few tokens
-constexpr uint64_t kRowsOfDecodeShader = 8; // that share each read of K and V through a core's cache
 constexpr uint32_t kPays = 60, kServes = 20;
 
 // Workgroups of so many invocations that fill the device.
@@ -30,7 +29,8 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
     const auto workgroups = [&] {
         return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
     };
-    const double keys = keys_that_pay(problem, workgroups(), filling(caps, tile.workgroup));
+    const double keys =
+        keys_that_pay(problem, {.count = workgroups(), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
         tile = flash_tile(problem, caps, true, tile.rows, tile.keys / 2);
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
@@ -41,8 +41,9 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
 
 // One dispatch for all keys: decode's own for a few rows, flash's for more.
 AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
-    return rows_of(problem) <= kRowsOfDecodeShader ? decode_dispatch(problem, decode_tile(problem, caps), parts)
-                                                   : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
+    const uint32_t most_rows = problem.value_in_key ? most_latent_rows(caps) : kRowsOfDecodeShader;
+    return rows_of(problem) <= most_rows ? decode_dispatch(problem, decode_tile(problem, caps), parts)
+                                         : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
 }
 
 // What either shader takes at a time.
@@ -54,8 +55,11 @@ uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const AttentionShape::Dispatch dispatch = dispatch_of(problem, caps, 1);
     const auto [x, y, z] = dispatch.groups;
-    return parts_that_pay(problem, caps, uint64_t{x} * y * z, filling(caps, dispatch.constants.WORKGROUP_SIZE),
-                          keys_of_tile(dispatch));
+    return parts_that_pay(problem, caps,
+                          {.count = uint64_t{x} * y * z,
+                           .filling = filling(caps, dispatch.constants.WORKGROUP_SIZE),
+                           .few_rows = is_decode(dispatch),
+                           .keys_of_tile = keys_of_tile(dispatch)});
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
