@@ -29,7 +29,7 @@ uint32_t columns_of_merge(const DeviceCaps &caps, uint32_t blocks) {
 // and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
 // counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
 // agree on it. Where a workgroup has few rows, their states are small, and a part costs little more than a load of the merge,
-// however many workgroups it is: as long as they leave half of the device idle, p = sqrt(keys / c). Keys of larger heads are
+// however many workgroups it is: as long as they leave the device idle, p = sqrt(keys / c). Keys of larger heads are
 // more work.
 constexpr double kCostOfPart = 2;
 
@@ -86,22 +86,28 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
 
+uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
+    if (workgroups.few_rows == 0) return kFewestKeysOfPart;
+    return static_cast<uint32_t>(kFewestKeysOfPart / 2 / std::max(dims_of_usual_heads(problem), 1.0));
+}
+
 double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
     const auto count = static_cast<double>(std::max<uint64_t>(workgroups.count, 1)); // none: nothing to do
     const auto filling = static_cast<double>(divide_up(workgroups.filling, std::max<uint64_t>(workgroups.count, 1)));
     double parts = std::sqrt(problem.kv_len / (kCostOfPart * count));
-    if (workgroups.few_rows) {
+    if (workgroups.few_rows != 0) {
         const double of_idle_device = std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / kCostOfPart);
-        parts = std::max(parts, std::min(of_idle_device, filling / 2));
+        const double idle = workgroups.few_rows > 2 ? filling / 2 : filling; // more rows are more registers
+        parts = std::max(parts, std::min(of_idle_device, idle));
     }
     return problem.kv_len / std::max(std::min(parts, filling), 1.0);
 }
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
     const uint32_t tile = workgroups.keys_of_tile;
-    const double dims = workgroups.few_rows ? std::max(dims_of_usual_heads(problem), 1.0) : 1;
-    const auto fewest = static_cast<uint32_t>(kFewestKeysOfPart / dims);
-    const auto tiles_of_part = static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
+    const uint32_t fewest = fewest_keys_of_part(problem, workgroups);
+    const auto tiles_of_part =
+        static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
     return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * tile, fewest)),
                          tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile)));
 }

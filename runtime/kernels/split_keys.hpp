@@ -24,7 +24,7 @@ bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std
 struct PartWorkgroups {
     uint64_t count;
     uint64_t filling;        // that the device takes at a time
-    bool few_rows = false;   // each leaves the states of a few rows, whose memory weighs nothing
+    uint32_t few_rows = 0;   // that each has, if so few that the memory of their states weighs nothing
     uint32_t keys_of_tile{}; // each part is whole tiles
 };
 
@@ -37,8 +37,11 @@ uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps,
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
 
-// Fewer keys of 128 dims are not worth a part of their own.
+// Fewer keys are not worth a part of their own.
 constexpr uint32_t kFewestKeysOfPart = 64;
+
+// Of workgroups of few rows half as many are, and fewer of larger heads.
+uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups);
 
 // What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states, merge and operations.
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape);
