@@ -62,20 +62,27 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.skip_barrier = number(name, value);
     else if (name == "skip_wait")
         result.skip_wait = number(name, value);
+    else if (name == "first")
+        result.first = uint64_t(number(name, value));
     else if (name == "counters")
         result.counters = value;
+    else if (name == "model")
+        result.model = flag(name, value);
+    else if (name == "instructions")
+        result.instructions = value;
     else if (name == "log")
         result.log = flag(name, value);
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, skip_barrier, skip_wait, counters, log");
+             "bounds, waits, skip_barrier, skip_wait, first, counters, model, instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
     std::string names;
     for (const Gpu &known : kGpus) {
         if (gpu == known.name) {
+            result.gpu = known.name;
             result.processor = known.processor;
             result.generation = known.generation;
             return;
@@ -105,7 +112,9 @@ Settings &mutable_settings() {
 
 } // namespace
 
-const Settings &settings() { return mutable_settings(); }
+const Settings *known_settings = nullptr;
+
+const Settings &read_settings() { return *(known_settings = &mutable_settings()); }
 
 void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
 

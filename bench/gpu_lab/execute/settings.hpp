@@ -8,25 +8,32 @@ namespace execute {
 enum class Order { forward, reversed, random };
 
 struct Settings {
-    Order order = Order::forward;      // order: in which waves and workgroups run
-    uint64_t seed = 1;                 // seed: of the random order
-    uint64_t switch_after = 0;         // switch: a wave runs 1 to so many instructions in a row; 0: up to a barrier
-    bool poison = true;                // poison: registers, LDS, scratch begin as NaN
-    bool poison_buffers = true;        // poison_buffers: so does memory that is not zeroed by contract
-    bool lds = true;                   // lds: races in LDS, and reads of what nobody wrote
-    bool memory = true;                // memory: races in memory, in a dispatch and between dispatches
-    bool bounds = true;                // bounds: accesses beyond a buffer, even where the hardware clamps them
-    bool waits = true;                 // waits: registers used before their load has arrived
-    int64_t skip_barrier = -1;         // skip_barrier: leaves out the n-th decoded barrier
-    int64_t skip_wait = -1;            // skip_wait: leaves out the n-th decoded wait
-    std::string counters;              // counters: a file for a line of JSON a dispatch
-    bool log = false;                  // log: a line a dispatch on standard error
-    std::string processor = "gfx1100"; // by AMDGPU_GPU_ID
+    Order order = Order::forward; // order: in which waves and workgroups run
+    uint64_t seed = 1;            // seed: of the random order
+    uint64_t switch_after = 0;    // switch: a wave runs 1 to so many instructions in a row; 0: up to a barrier
+    bool poison = true;           // poison: registers, LDS, scratch begin as NaN
+    bool poison_buffers = true;   // poison_buffers: so does memory that is not zeroed by contract
+    bool lds = true;              // lds: races in LDS, and reads of what nobody wrote
+    bool memory = true;           // memory: races in memory, in a dispatch and between dispatches
+    bool bounds = true;           // bounds: accesses beyond a buffer, even where the hardware clamps them
+    bool waits = true;            // waits: registers used before their load has arrived
+    int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
+    int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
+    uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
+    std::string counters;         // counters: a file for a line of JSON a dispatch
+    bool model = false;           // model: counters have a modelled time (docs/performance.md)
+    std::string instructions;     // instructions: a file for counters by instruction, a line of JSON a dispatch
+    bool log = false;             // log: a line a dispatch on standard error
+    std::string gpu = "navi31";   // by AMDGPU_GPU_ID
+    std::string processor = "gfx1100";
     int generation = 11;
 };
 
+extern const Settings *known_settings; // null until they are read
+const Settings &read_settings();
+
 // Read once; ends the program with a line if the environment is wrong.
-const Settings &settings();
+inline const Settings &settings() { return known_settings ? *known_settings : read_settings(); }
 
 // The GPU of the shim's variable, for tests which have no environment.
 void set_gpu(const std::string &gpu);
