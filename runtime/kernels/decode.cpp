@@ -104,12 +104,14 @@ bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most
            (parts_of(problem, caps) > 1 || flash_idles(problem, caps));
 }
 
-// Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle.
+// Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
+// empty while they wait for quantised keys.
 bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint64_t kScoresOfWorkgroup = 96;
     const uint64_t scores = rows_of(problem) * problem.kv_len * problem.kv_heads * problem.batch;
-    return caps.cooperative_matrix && caps.traits.matrix_units != 0 && takes_decode_shader(problem, caps) &&
-           scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups;
+    if (!caps.cooperative_matrix || caps.traits.matrix_units == 0 || !takes_decode_shader(problem, caps)) return false;
+    return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
+           (is_quantised(problem.key.type) && rows_of(problem) <= kRowsOfDecodeShader);
 }
 
 uint32_t rank_where_it_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
