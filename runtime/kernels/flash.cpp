@@ -24,8 +24,11 @@ constexpr double kCostOfFlashPart = 0.3;
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
     if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
-    return parts_that_pay(problem, caps, workgroups_of(problem, tile), caps.traits.parallel_workgroups,
-                          keys_of_tile(tile), kCostOfFlashPart);
+    return parts_that_pay(problem, caps,
+                          {.count = workgroups_of(problem, tile),
+                           .filling = caps.traits.parallel_workgroups,
+                           .keys_of_tile = keys_of_tile(tile),
+                           .cost_of_part = kCostOfFlashPart});
 }
 
 // Of fewer rows, where the device has room for three times as many workgroups: each takes less time.
