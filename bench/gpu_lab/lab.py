@@ -8,13 +8,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = ROOT / "scripts/gpu-lab"
 BUILD = ROOT / "build-modern"
+BUILD_ARM64 = ROOT / "build-aarch64-linux-gnu"  # for drivers that are for that processor alone
 LONGEST_SECONDS = 300  # of one problem on one GPU
 
 
-def run(gpu, *command, input=""):
-    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list. input: what it reads."""
+def run(gpu, *command, input="", problems=1):
+    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list. input: what it reads.
+    problems: how many it compiles."""
     return subprocess.run([str(word) for word in (LAB, "run", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
-                          errors="replace", input=input, timeout=LONGEST_SECONDS)
+                          errors="replace", input=input, timeout=LONGEST_SECONDS * problems)
 
 
 def execute(gpu, *command, settings, environment=()):

@@ -87,7 +87,7 @@ class WorkgroupRun {
             size_[k] = place[k] + 1 == groups[k] ? dispatch_.last_size[k] : dispatch_.group_size[k];
         }
         counters().begin_workgroup();
-        group_.number = ++number_;
+        group_.number = number_of_next_workgroup();
         group_.epoch = 1;
         for (size_t k = 0; settings().poison && k + 4 <= group_.lds.size(); k += 4) memcpy(&group_.lds[k], &kPoison, 4);
         group_.lds_words.assign(group_.lds.size() / 4, {});
@@ -174,7 +174,6 @@ class WorkgroupRun {
     std::array<uint32_t, 3> size_{};
     std::vector<uint8_t> scratch_;
     static inline std::vector<std::unique_ptr<Wave>> pool_;
-    static inline uint32_t number_ = 0;
 };
 
 } // namespace
@@ -187,7 +186,7 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
         wave.executed++;
         if (instruction.kind == Kind::wait)
             wave.wait(instruction);
-        else if (checks_waits && wave.pending_registers)
+        else if (checks_waits)
             wave.check_pending(instruction);
         if (counts) counters().count(wave, instruction);
         if (instruction.kind == Kind::dual)

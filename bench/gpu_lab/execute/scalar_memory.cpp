@@ -24,7 +24,7 @@ uint32_t load_word(const Wave &wave, const Instruction &instruction, uint64_t ad
         find(wave, instruction, "a load from an address that is not mapped,", address);
         return 0;
     }
-    touch_memory(wave, instruction, address, 4, false);
+    touch_memory(wave, instruction, address, 4);
     uint32_t value;
     memcpy(&value, host, sizeof value);
     return value;

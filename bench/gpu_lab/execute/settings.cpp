@@ -112,7 +112,9 @@ Settings &mutable_settings() {
 
 } // namespace
 
-const Settings &settings() { return mutable_settings(); }
+const Settings *known_settings = nullptr;
+
+const Settings &read_settings() { return *(known_settings = &mutable_settings()); }
 
 void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
 

@@ -29,8 +29,11 @@ struct Settings {
     int generation = 11;
 };
 
+extern const Settings *known_settings; // null until they are read
+const Settings &read_settings();
+
 // Read once; ends the program with a line if the environment is wrong.
-const Settings &settings();
+inline const Settings &settings() { return known_settings ? *known_settings : read_settings(); }
 
 // The GPU of the shim's variable, for tests which have no environment.
 void set_gpu(const std::string &gpu);
