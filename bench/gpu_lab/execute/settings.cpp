@@ -58,10 +58,14 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.bounds = flag(name, value);
     else if (name == "waits")
         result.waits = flag(name, value);
+    else if (name == "fail")
+        result.fail = flag(name, value);
     else if (name == "skip_barrier")
         result.skip_barrier = number(name, value);
     else if (name == "skip_wait")
         result.skip_wait = number(name, value);
+    else if (name == "skip_submissions")
+        result.skip_submissions = number(name, value);
     else if (name == "first")
         result.first = uint64_t(number(name, value));
     else if (name == "counters")
@@ -75,7 +79,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, skip_barrier, skip_wait, first, counters, model, instructions, log");
+             "bounds, waits, fail, skip_barrier, skip_wait, skip_submissions, first, counters, model, instructions, "
+             "log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

@@ -17,8 +17,10 @@ struct Settings {
     bool memory = true;           // memory: races in memory, in a dispatch and between dispatches
     bool bounds = true;           // bounds: accesses beyond a buffer, even where the hardware clamps them
     bool waits = true;            // waits: registers used before their load has arrived
+    bool fail = true;             // fail: what is found fails the program at its end; 0: it is only told
     int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
     int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
+    int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
     uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)
