@@ -5,6 +5,7 @@
 #include "memory_map.hpp"
 #include "memory_races.hpp"
 #include "settings.hpp"
+#include "shader_names.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -126,7 +127,7 @@ class CommandProcessor {
             return;
         case kDispatchDirect:
         case kDispatchDirectInterleaved:
-            dispatch({word(0), word(1), word(2)}, word(3));
+            dispatch({word(0), word(1), word(2)}, word(3), false);
             return;
         case kDispatchIndirect:
             dispatch_indirect();
@@ -159,7 +160,7 @@ class CommandProcessor {
             stop("the packet " + std::to_string(operation_) + " is not known");
     }
 
-    void dispatch(std::array<uint32_t, 3> size, uint32_t initiator) {
+    void dispatch(std::array<uint32_t, 3> size, uint32_t initiator, bool is_indirect) {
         Dispatch result;
         const bool is_in_threads = initiator >> 5 & 1, starts_at_zero = initiator >> 2 & 1;
         result.lanes = settings().generation >= 10 && (initiator >> 15 & 1) ? 32 : 64;
@@ -174,6 +175,7 @@ class CommandProcessor {
             result.last_size[k] = rest ? rest : threads;
             result.first_group[k] = starts_at_zero ? 0 : shader_register(0xB810 + 4 * k);
         }
+        if (is_indirect || !is_in_threads) result.shader = next_shader(is_indirect ? nullptr : &result.groups);
         for (uint32_t k = 0; k < 16; k++) result.user_data[k] = shader_register(0xB900 + 4 * k);
         execute::run(result);
     }
@@ -184,7 +186,7 @@ class CommandProcessor {
         const uint64_t address = has_address ? pair(0) : indirect_base_ + word(0);
         std::array<uint32_t, 3> size;
         memcpy(size.data(), host_of(address, sizeof size, "an indirect dispatch"), sizeof size);
-        dispatch(size, word(has_address ? 2 : 1));
+        dispatch(size, word(has_address ? 2 : 1), true);
     }
 
     void write_data() {

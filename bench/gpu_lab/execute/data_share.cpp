@@ -13,16 +13,27 @@ namespace {
 void check_word(const Wave &wave, const Instruction &instruction, uint32_t index, bool is_write) {
     Workgroup &group = *wave.workgroup;
     LdsWord &word = group.lds_words[index];
-    const bool is_written_now = word.write_epoch == group.epoch && word.writer != wave.id;
+    const bool is_of_other = word.is_written && word.writer != wave.id;
+    const bool is_written_now = is_of_other && word.write_epoch == group.epoch;
+    const auto is_late = [&](uint16_t other, uint32_t number) { // that a barrier is between does not help
+        return settings().waits && other != wave.id && number >= group.waves[other]->shared_done_at_barrier;
+    };
+    if (is_of_other && !is_written_now && is_late(word.writer, word.write_number))
+        find(wave, instruction, "LDS race: written by another wave that did not wait for it before the barrier, byte",
+             index * 4);
     if (is_write) {
         if (is_written_now)
             find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
         if (word.read_epoch == group.epoch && (word.readers & ~(1ull << wave.id)))
             find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte",
                  index * 4);
+        if (word.read_epoch && word.read_epoch != group.epoch && is_late(word.last_reader, word.read_number))
+            find(wave, instruction, "LDS race: read by another wave that did not wait for it before the barrier, byte",
+                 index * 4);
         word.write_epoch = group.epoch;
         word.writer = uint16_t(wave.id);
         word.is_written = true;
+        word.write_number = wave.shared_accesses;
         return;
     }
     if (is_written_now)
@@ -30,6 +41,8 @@ void check_word(const Wave &wave, const Instruction &instruction, uint32_t index
     if (!word.is_written) find(wave, instruction, "LDS is read where nobody wrote, byte", index * 4);
     if (word.read_epoch != group.epoch) word.readers = 0;
     word.read_epoch = group.epoch;
+    word.read_number = wave.shared_accesses;
+    word.last_reader = uint16_t(wave.id);
     word.readers |= 1ull << wave.id;
 }
 

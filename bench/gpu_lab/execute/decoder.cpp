@@ -116,16 +116,30 @@ void set_mixed_literal(Instruction &instruction) {
         }
 }
 
-// Barriers and waits that a test leaves out, to see what notices.
-void leave_out(Instruction &instruction) {
-    static int64_t barriers = 0, waits = 0;
-    if (instruction.is_barrier && barriers++ == settings().skip_barrier) instruction.is_barrier = false;
-    if (instruction.kind == Kind::wait && waits++ == settings().skip_wait) instruction.wait_for.fill(255);
-}
-
 std::map<std::pair<uint64_t, int>, std::unique_ptr<Program>> programs;
 
 } // namespace
+
+Program::Program(uint64_t base, int lanes) : base_(base), lanes_(lanes) {
+    static uint64_t number = 0;
+    number_ = ++number;
+}
+
+void Program::remove_if_asked(Instruction &instruction) {
+    const bool is_wait = instruction.kind == Kind::wait;
+    if (!instruction.is_barrier && !is_wait) return;
+    const int64_t number = is_wait ? waits_++ : barriers_++;
+    const Removal &asked = settings().remove;
+    instruction.is_removed = asked.number == number && asked.is_barrier != is_wait && shader_.starts_with(asked.shader);
+}
+
+std::vector<Instruction *> Program::barriers_and_waits() const {
+    std::vector<Instruction *> result;
+    for (const auto &instruction : instructions_)
+        if (instruction && (instruction->is_barrier || instruction->kind == Kind::wait))
+            result.push_back(instruction.get());
+    return result;
+}
 
 const Instruction &Program::decode(uint64_t address, size_t index) {
     if (index * 4 >= kMostCodeBytes) stop("a jump leaves the program");
@@ -138,7 +152,7 @@ const Instruction &Program::decode(uint64_t address, size_t index) {
     const std::string unknown = read_assembly(*instruction, code.text, settings().generation);
     if (!unknown.empty()) stop("'" + unknown + "' of" + code.text + " is not known on " + settings().processor);
     set_mixed_literal(*instruction);
-    leave_out(*instruction);
+    remove_if_asked(*instruction);
     if (index >= instructions_.size()) instructions_.resize(index + 256);
     instructions_[index] = std::move(instruction);
     return *instructions_[index];

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 
 namespace execute {
 
@@ -13,6 +14,7 @@ struct Dispatch {
         last_size{}; // last_size: of the last group in each dimension
     std::array<uint32_t, 16> user_data{};
     uint32_t resources[2] = {}; // COMPUTE_PGM_RSRC1 and 2
+    std::string shader;         // its name, if it is known
 
     uint32_t lds_bytes() const { return (resources[1] >> 15 & 0x1ff) * 512; }
     uint32_t user_scalars() const { return resources[1] >> 1 & 31; }

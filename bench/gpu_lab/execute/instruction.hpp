@@ -120,7 +120,9 @@ struct Instruction {
 
     Kind kind = Kind::vector;
     std::array<uint8_t, size_t(Counter::count)> wait_for = {255, 255, 255, 255}; // how many may be left; 255: any
-    bool ends = false, is_barrier = false;
+    bool ends = false, is_barrier = false, arrives_at_barrier = false;
+    bool orders_shared = false; // s_waitcnt_depctr vm_vsrc(0): LDS then does what the wave asked for before others' later accesses
+    bool is_removed = false; // a barrier or wait that does nothing, to see what notices
     uint8_t bytes = 4; // of a lane's access
 };
 

@@ -39,6 +39,14 @@ Order order(const std::string &value) {
     stop("VKATTN_EXECUTE: order is '" + value + "', expected forward, reversed or random");
 }
 
+Removal removal(const std::string &value) {
+    const size_t last = value.rfind(':'), first = last == std::string::npos || last == 0 ? last : value.rfind(':', last - 1);
+    const std::string kind = first == std::string::npos ? "" : value.substr(first + 1, last - first - 1);
+    if (kind != "barrier" && kind != "wait")
+        stop("VKATTN_EXECUTE: remove is '" + value + "', expected SHADER:barrier:N or SHADER:wait:N");
+    return {value.substr(0, first), kind == "barrier", number("remove", value.substr(last + 1))};
+}
+
 void set(Settings &result, const std::string &name, const std::string &value) {
     if (name == "order")
         result.order = order(value);
@@ -58,10 +66,10 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.bounds = flag(name, value);
     else if (name == "waits")
         result.waits = flag(name, value);
-    else if (name == "skip_barrier")
-        result.skip_barrier = number(name, value);
-    else if (name == "skip_wait")
-        result.skip_wait = number(name, value);
+    else if (name == "remove")
+        result.remove = removal(value);
+    else if (name == "removals")
+        result.removals = value;
     else if (name == "counters")
         result.counters = value;
     else if (name == "log")
@@ -69,7 +77,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, skip_barrier, skip_wait, counters, log");
+             "bounds, waits, remove, removals, counters, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
@@ -95,6 +103,8 @@ Settings read() {
             stop("VKATTN_EXECUTE: '" + word + "' has no value, expected NAME=VALUE by commas");
         set(result, word.substr(0, equals), word.substr(equals + 1));
     }
+    if (!result.removals.empty() && !result.counters.empty())
+        stop("VKATTN_EXECUTE: removals and counters are both set, expected one of them");
     return result;
 }
 

@@ -7,6 +7,13 @@ namespace execute {
 
 enum class Order { forward, reversed, random };
 
+// The n-th barrier or wait that is decoded of each program made of a shader whose name begins so.
+struct Removal {
+    std::string shader;
+    bool is_barrier = true;
+    int64_t number = -1; // -1: none
+};
+
 struct Settings {
     Order order = Order::forward;      // order: in which waves and workgroups run
     uint64_t seed = 1;                 // seed: of the random order
@@ -17,8 +24,8 @@ struct Settings {
     bool memory = true;                // memory: races in memory, in a dispatch and between dispatches
     bool bounds = true;                // bounds: accesses beyond a buffer, even where the hardware clamps them
     bool waits = true;                 // waits: registers used before their load has arrived
-    int64_t skip_barrier = -1;         // skip_barrier: leaves out the n-th decoded barrier
-    int64_t skip_wait = -1;            // skip_wait: leaves out the n-th decoded wait
+    Removal remove;                    // remove: a barrier or a wait of a shader, SHADER:barrier:N or SHADER:wait:N
+    std::string removals;              // removals: a file of what notices that each barrier and wait is taken out
     std::string counters;              // counters: a file for a line of JSON a dispatch
     bool log = false;                  // log: a line a dispatch on standard error
     std::string processor = "gfx1100"; // by AMDGPU_GPU_ID

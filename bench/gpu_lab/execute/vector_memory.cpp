@@ -3,6 +3,7 @@
 #include "buffer.hpp"
 #include "findings.hpp"
 #include "instruction_table.hpp"
+#include "memory_journal.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
 #include "operands.hpp"
@@ -20,6 +21,7 @@ uint8_t *mapped(const Wave &wave, const Instruction &instruction, uint64_t addre
     const bool is_atomic = instruction.kind == Kind::atomic; // which may meet in a dispatch
     if (host && !is_atomic) touch_memory(wave, instruction, address, bytes, is_write);
     if (!host) find(wave, instruction, "an access to an address that is not mapped,", address);
+    if (host && is_write) journal().note(host, bytes);
     return host;
 }
 

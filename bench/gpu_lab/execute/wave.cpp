@@ -15,19 +15,21 @@ void Wave::reset(bool poison) {
     done = waits_at_barrier = halves_toward_zero = false;
     executed = 0;
     for (auto &queue : pending) queue.clear();
-    pending_registers = 0;
+    pending_registers = shared_accesses = shared_ordered = shared_done_at_barrier = 0;
 }
 
 void Wave::add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers) {
     const PendingLoad load{destination ? destination->source : Source::none,
                            destination ? destination->index : uint16_t(0), uint16_t(registers), exec(), &instruction};
     pending[size_t(counter)].push_back(load);
+    if (counter == Counter::shared && load.source != Source::scalar) shared_accesses++;
     pending_registers += destination != nullptr;
 }
 
 // Scalar loads return in any order, also before others: only a wait for all is one for them, and each may be one of those that
 // are done in the place of an older access.
 void Wave::wait(const Instruction &instruction) {
+    if (instruction.orders_shared) shared_ordered = shared_accesses;
     for (size_t counter = 0; counter < size_t(Counter::count); counter++) {
         auto &queue = pending[counter];
         const size_t left = instruction.wait_for[counter];
@@ -43,6 +45,14 @@ void Wave::wait(const Instruction &instruction) {
             return true;
         });
     }
+}
+
+// Accesses of LDS are done in their order.
+uint32_t Wave::shared_done() const {
+    const auto &queue = pending[size_t(Counter::shared)];
+    const auto in_flight = std::count_if(queue.begin(), queue.end(),
+                                         [](const PendingLoad &load) { return load.source != Source::scalar; });
+    return std::max(shared_ordered, shared_accesses - uint32_t(in_flight));
 }
 
 namespace {

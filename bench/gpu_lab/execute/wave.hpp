@@ -18,6 +18,8 @@ struct LdsWord {
     uint64_t readers = 0; // a bit a wave
     uint16_t writer = 0;
     bool is_written = false;
+    uint32_t write_number = 0, read_number = 0; // among the accesses of LDS of the writer and of the last reader
+    uint16_t last_reader = 0;
 };
 
 struct Wave;
@@ -54,6 +56,9 @@ struct Wave {
     uint32_t scratch_bytes = 0;
     std::vector<PendingLoad> pending[size_t(Counter::count)];
     uint32_t pending_registers = 0; // loads in flight that have a destination
+    uint32_t shared_accesses = 0;        // of LDS, since the wave began
+    uint32_t shared_ordered = 0;         // of these, how many come before what other waves do later
+    uint32_t shared_done_at_barrier = 0; // of these, how many the wave had waited for when it last came to a barrier
     alignas(64) uint32_t vectors[kTemporaryRegisters + 8][kMostLanes];
 
     uint64_t all_lanes() const { return lanes == 64 ? ~0ull : 0xffffffffull; }
@@ -77,9 +82,11 @@ struct Wave {
     }
 
     void reset(bool poison);
+    void end() { done = true, shared_done_at_barrier = ~0u; }
     void wait(const Instruction &instruction);
     void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
     void check_pending(const Instruction &instruction);
+    uint32_t shared_done() const; // of the accesses of LDS, how many come before what other waves do after a barrier here
 };
 
 // Calls function(lane) for the lanes that exec has on.
