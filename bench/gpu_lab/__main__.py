@@ -10,6 +10,7 @@ import budgets
 import collect
 import lab
 import pages
+import removals
 import search
 from problems import problems
 
@@ -111,6 +112,12 @@ def write_budgets(arguments):
         budgets.write(BUDGETS / f"{name}.csv", driver, rows)
 
 
+def write_removals(arguments):
+    """Of those named, by default one GPU with matrix units, one with those of bf16, one with waves of 64."""
+    _, gpus = selected(arguments.gpus or ["amd-navi31", "amd-gfx1201", "amd-vega10"])
+    (RESULTS / "removals.md").write_text(removals.page({gpu.name: removals.run(gpu.name) for gpu in gpus}))
+
+
 def search_tiles(arguments):
     _, gpus = selected(arguments.gpus)
     search.search(gpus, arguments.kernel or search.SPACES, RESULTS / "tiles")
@@ -124,6 +131,7 @@ def main():
             ("pages", write_pages, "write the pages of bench/results/gpu-lab anew from its CSV files"),
             ("check", check, "compile them and compare with bench/budgets"),
             ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
+            ("removals", write_removals, "take barriers and waits out in turn and write bench/results/gpu-lab/removals.md"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")

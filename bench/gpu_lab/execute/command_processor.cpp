@@ -4,6 +4,7 @@
 #include "findings.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
+#include "removals.hpp"
 #include "settings.hpp"
 #include "shader_names.hpp"
 
@@ -151,7 +152,11 @@ class CommandProcessor {
             copy_memory();
             return;
         case kEventWrite:
-            if ((word(0) & 0x3f) == kComputePartialFlush) note_barrier_between_dispatches();
+            if ((word(0) & 0x3f) == kComputePartialFlush) {
+                if (flushes_++ == settings().remove_flush) return;
+                note_flush(flushes_ - 1);
+                note_barrier_between_dispatches();
+            }
             return;
         default:
             break;
@@ -218,6 +223,8 @@ class CommandProcessor {
         const uint32_t bytes = word(5) & (settings().generation < 9 ? 0x1fffff : 0x3ffffff);
         if (to == 2 || bytes == 0) return; // only waits
         uint8_t *target = host_of(pair(3), bytes, "what a copy writes");
+        touch_by_copy(pair(3), bytes);
+        if (from != 2) touch_by_copy(pair(1), bytes);
         const uint32_t value = word(1);
         if (from != 2)
             memmove(target, host_of(pair(1), bytes, "what a copy reads"), bytes);
@@ -229,6 +236,7 @@ class CommandProcessor {
     uint32_t operation_ = 0, count_ = 0;
     uint64_t indirect_base_ = 0;
     static inline uint32_t registers_[1024];
+    static inline int64_t flushes_ = 0;
 };
 
 } // namespace

@@ -10,7 +10,7 @@
 namespace execute {
 namespace {
 
-void check_word(const Wave &wave, const Instruction &instruction, uint32_t index, bool is_write) {
+void check_word(const Wave &wave, const Instruction &instruction, uint32_t index, bool is_write, bool is_atomic) {
     Workgroup &group = *wave.workgroup;
     LdsWord &word = group.lds_words[index];
     const bool is_of_other = word.is_written && word.writer != wave.id;
@@ -22,7 +22,7 @@ void check_word(const Wave &wave, const Instruction &instruction, uint32_t index
         find(wave, instruction, "LDS race: written by another wave that did not wait for it before the barrier, byte",
              index * 4);
     if (is_write) {
-        if (is_written_now)
+        if (is_written_now && !(is_atomic && word.is_atomic))
             find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
         if (word.read_epoch == group.epoch && (word.readers & ~(1ull << wave.id)))
             find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte",
@@ -33,6 +33,7 @@ void check_word(const Wave &wave, const Instruction &instruction, uint32_t index
         word.write_epoch = group.epoch;
         word.writer = uint16_t(wave.id);
         word.is_written = true;
+        word.is_atomic = is_atomic;
         word.write_number = wave.shared_accesses;
         return;
     }
@@ -55,9 +56,9 @@ uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, 
         return nullptr;
     }
     if (address % std::min(bytes, 4u)) find(wave, instruction, "LDS is misaligned, byte", address);
-    if (settings().lds && !is_atomic)
+    if (settings().lds)
         for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++)
-            check_word(wave, instruction, index, is_write);
+            check_word(wave, instruction, index, is_write, is_atomic);
     return lds.data() + address;
 }
 
@@ -148,10 +149,11 @@ void atomic(Wave &wave, const Instruction &instruction) {
     const size_t first = returns ? 1 : 0;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[first].index][lane] + instruction.offset;
+        if (settings().lds && address / 4 < wave.workgroup->lds_words.size() &&
+            !wave.workgroup->lds_words[address / 4].is_written)
+            find(wave, instruction, "LDS is read where nobody wrote, byte", address);
         uint8_t *host = at(wave, instruction, address, 4, true, true);
         if (!host) return;
-        if (settings().lds && !wave.workgroup->lds_words[address / 4].is_written)
-            find(wave, instruction, "LDS is read where nobody wrote, byte", address);
         uint32_t old;
         memcpy(&old, host, 4);
         const uint32_t value = operation(old, wave.vectors[instruction.operands[first + 1].index][lane]);

@@ -26,7 +26,8 @@ using Page = Word[kPageWords];
 std::unordered_map<uint64_t, std::unique_ptr<Page>> pages;
 uint64_t last_number = ~0ull;
 Page *last_page = nullptr;
-uint32_t dispatch = 0, done_dispatch = 0;
+uint32_t dispatch = 0;
+DispatchOrder order;
 
 Word &word_at(uint64_t index) {
     const uint64_t number = index / kPageWords;
@@ -38,9 +39,11 @@ Word &word_at(uint64_t index) {
     return (*last_page)[index % kPageWords];
 }
 
+void note_need(const Access &access) { order.is_needed |= access.dispatch > order.previous && access.dispatch <= order.done; }
+
 // Whether an earlier access is ordered before one of this wave, in its dispatch by program order or a barrier.
 bool is_ordered(const Access &access, const Wave &wave) {
-    if (access.dispatch <= done_dispatch) return true;
+    if (access.dispatch <= order.done) return true;
     if (access.dispatch != dispatch || access.workgroup != wave.workgroup->number) return false;
     return access.wave == wave.id || access.epoch < wave.workgroup->epoch;
 }
@@ -51,13 +54,15 @@ Access access_of(const Wave &wave) {
 
 void touch_word(const Wave &wave, const Instruction &instruction, uint64_t index, bool is_write) {
     Word &word = word_at(index);
+    note_need(word.write);
+    if (is_write) note_need(word.read);
     if (!is_ordered(word.write, wave))
         find(wave, instruction,
              is_write ? "memory race: written twice, unordered, at" : "memory race: read, unordered after a write, at",
              index * 4, word.write.dispatch == dispatch ? "in a dispatch" : "between dispatches without a barrier");
     if (is_write) {
         const bool is_own = !word.has_many_readers && is_ordered(word.read, wave);
-        if (!is_own && word.read.dispatch > done_dispatch)
+        if (!is_own && word.read.dispatch > order.done)
             find(wave, instruction, "memory race: written, unordered after a read, at", index * 4,
                  word.read.dispatch == dispatch ? "in a dispatch" : "between dispatches without a barrier");
         word.write = access_of(wave);
@@ -72,7 +77,16 @@ void touch_word(const Wave &wave, const Instruction &instruction, uint64_t index
 } // namespace
 
 void begin_dispatch_for_races() { dispatch++; }
-void note_barrier_between_dispatches() { done_dispatch = dispatch; }
+void note_barrier_between_dispatches() { order = {dispatch, order.done, false}; }
+DispatchOrder &dispatch_order() { return order; }
+
+void touch_by_copy(uint64_t address, uint64_t bytes) {
+    address = MemoryMap::canonical(address);
+    for (uint64_t index = address / 4; settings().memory && index < (address + bytes + 3) / 4; index++) {
+        note_need(word_at(index).write);
+        note_need(word_at(index).read);
+    }
+}
 
 void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, bool is_write) {
     if (!settings().memory || bytes < 4) return; // smaller accesses of neighbours share a word

@@ -27,6 +27,14 @@ struct Outcome {
     size_t wrong_words = 0;
 };
 
+// A barrier between dispatches.
+struct Flush {
+    int64_t number = kSubmission;
+    std::string before, after; // shaders of the dispatches around it
+    int dispatches_before = 0, dispatches_after = 0;
+};
+Flush flush;
+
 struct Trial {
     int dispatches = 0;
     std::map<uint64_t, bool> noticed; // by address
@@ -107,15 +115,30 @@ void note_removed(const Wave &wave, const Instruction &instruction) {
     met.nothing += !has_stores && !has_loads;
 }
 
+void note_flush(int64_t number) {
+    if (settings().removals.empty()) return;
+    const nlohmann::json line = {{"flush", flush.number},
+                                 {"before", flush.before},
+                                 {"after", flush.after},
+                                 {"dispatches_before", flush.dispatches_before},
+                                 {"dispatches_after", flush.dispatches_after},
+                                 {"is_needed", dispatch_order().is_needed}};
+    if (flush.number != kSubmission) fprintf(file(), "%s\n", line.dump().c_str());
+    flush = {number, flush.after, "", flush.dispatches_after, 0};
+}
+
 void run_with_removals(Program &program, const std::string &shader, const std::function<uint64_t()> &run) {
     static std::map<uint64_t, Trial> trials; // by the program's number
     Trial &trial = trials[program.number()];
+    flush.after = shader.empty() ? "the driver's own" : shader;
+    flush.dispatches_after++;
     journal().start();
     const uint64_t executed = run();
     journal().stop();
     if (executed > kMostInstructions || trial.dispatches++ >= kMostDispatches) return;
     const auto expected = journal().now();
     put_words(journal().before());
+    const DispatchOrder order = dispatch_order();
     for (Instruction *instruction : program.barriers_and_waits()) {
         bool &noticed = trial.noticed[instruction->address];
         if (noticed) continue;
@@ -124,6 +147,7 @@ void run_with_removals(Program &program, const std::string &shader, const std::f
         write(program, shader, *instruction, outcome);
     }
     put_words(expected);
+    dispatch_order() = order;
 }
 
 } // namespace execute

@@ -11,6 +11,11 @@ namespace execute {
 // A program is tried in a few dispatches, of the barriers and waits that nothing has noticed yet.
 void run_with_removals(Program &program, const std::string &shader, const std::function<uint64_t()> &run);
 
+// Before a barrier between dispatches: writes down whether the one before was needed, by who would have raced without it.
+// number: of the barrier in the life of the process; a submission is one as well.
+constexpr int64_t kSubmission = -1;
+void note_flush(int64_t number);
+
 // What a wave meets in the place of what was taken out.
 void note_removed(const Wave &wave, const Instruction &instruction);
 

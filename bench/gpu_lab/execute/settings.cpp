@@ -68,6 +68,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.waits = flag(name, value);
     else if (name == "remove")
         result.remove = removal(value);
+    else if (name == "remove_flush")
+        result.remove_flush = number(name, value);
     else if (name == "removals")
         result.removals = value;
     else if (name == "counters")
@@ -77,7 +79,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, remove, removals, counters, log");
+             "bounds, waits, remove, remove_flush, removals, counters, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

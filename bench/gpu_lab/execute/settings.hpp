@@ -25,6 +25,7 @@ struct Settings {
     bool bounds = true;                // bounds: accesses beyond a buffer, even where the hardware clamps them
     bool waits = true;                 // waits: registers used before their load has arrived
     Removal remove;                    // remove: a barrier or a wait of a shader, SHADER:barrier:N or SHADER:wait:N
+    int64_t remove_flush = -1;         // remove_flush: the n-th barrier between dispatches
     std::string removals;              // removals: a file of what notices that each barrier and wait is taken out
     std::string counters;              // counters: a file for a line of JSON a dispatch
     bool log = false;                  // log: a line a dispatch on standard error

@@ -17,7 +17,7 @@ struct LdsWord {
     uint32_t write_epoch = 0, read_epoch = 0;
     uint64_t readers = 0; // a bit a wave
     uint16_t writer = 0;
-    bool is_written = false;
+    bool is_written = false, is_atomic = false; // is_atomic: the last write, which others of its kind may meet
     uint32_t write_number = 0, read_number = 0; // among the accesses of LDS of the writer and of the last reader
     uint16_t last_reader = 0;
 };
