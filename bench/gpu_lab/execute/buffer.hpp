@@ -15,7 +15,7 @@ struct BufferDescriptor {
 
     // Since RDNA the descriptor says how bounds are checked.
     bool contains(int generation, uint32_t index, uint64_t offset, uint32_t bytes) const {
-        if (generation < kRdna2) return stride == 0 ? offset + bytes <= records : index < records;
+        if (generation < kRdna1) return stride == 0 ? offset + bytes <= records : index < records;
         switch (last_word >> 28 & 3) {
         case 3:
             return offset + bytes <= records;

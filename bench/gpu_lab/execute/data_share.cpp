@@ -166,7 +166,7 @@ void atomic(Wave &wave, const Instruction &instruction) {
 // A lane among all 64 of GCN, among the 32 of its half since RDNA.
 int crossbar_lane(const Wave &wave, uint32_t address, int lane) {
     const int to = int(address / 4);
-    return wave.lanes == 64 && wave.generation < kRdna2 ? to & 63 : (to & 31) | (lane & 32);
+    return wave.lanes == 64 && wave.generation < kRdna1 ? to & 63 : (to & 31) | (lane & 32);
 }
 
 void permute_backward(Wave &wave, const Instruction &instruction) {

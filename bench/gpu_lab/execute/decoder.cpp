@@ -23,7 +23,7 @@ struct Code {
 
 std::string features(int lanes) {
     const int generation = settings().generation;
-    if (generation < kRdna2) return "";
+    if (generation < kRdna1) return "";
     const std::string size = lanes == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
     return generation < kRdna3 ? size : size + ",+real-true16";
 }
@@ -54,7 +54,7 @@ void disassemble(Code &code, uint64_t address, int lanes) {
 
 // LLVM 21 does not decode GCN's v_cmpx in 64 bits: decoded as v_cmp.
 bool disassemble_gcn_cmpx(Code &code, uint64_t address) {
-    if (settings().generation >= kRdna2 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
+    if (settings().generation >= kRdna1 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
     code.bytes[2] ^= 0x10;
     disassemble(code, address, 64);
     code.bytes[2] ^= 0x10;
@@ -69,7 +69,7 @@ bool disassemble_wide_scalar_load(Code &code) {
     uint32_t words[2];
     memcpy(words, code.bytes.data(), sizeof words);
     const int generation = settings().generation;
-    if (generation < kRdna2 || words[0] >> 26 != 0x3d) return false;
+    if (generation < kRdna1 || words[0] >> 26 != 0x3d) return false;
     const bool is_rdna4 = generation >= kRdna4;
     const uint32_t operation = is_rdna4 ? words[0] >> 13 & 0x3f : words[0] >> 18 & 0xff;
     const bool is_buffer = operation >= (is_rdna4 ? 16u : 8u);

@@ -19,7 +19,7 @@ class Program {
     }
     bool matches_memory() const; // of all that was decoded
     uint64_t base() const { return base_; }
-    uint64_t number() const { return number_; } // in the life of this process
+    uint64_t number() const { return number_; }            // in the life of this process
     std::vector<Instruction *> barriers_and_waits() const; // that were decoded, by address
     void set_shader(const std::string &name) { shader_ = name; }
 

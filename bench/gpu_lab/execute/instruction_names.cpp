@@ -152,10 +152,10 @@ bool waits_for_sources(const string &name, const string &text) {
 
 bool is_hint(const string &name) {
     for (const char *prefix :
-         {"s_nop",     "s_delay",   "s_clause",   "s_endpgm",   "s_setprio",  "s_set_inst",       "s_inst_prefetch",
-          "s_sendmsg", "s_code",    "s_sleep",    "s_wait_alu", "s_waitcnt_depctr", "s_prefetch", "s_barrier_signal", "s_version",
-          "buffer_gl", "buffer_wb", "global_inv", "global_wb",  "s_dcache",   "s_icache",         "s_gl1",
-          "v_nop"})
+         {"s_nop",           "s_delay",          "s_clause",  "s_endpgm",  "s_setprio",  "s_set_inst",
+          "s_inst_prefetch", "s_sendmsg",        "s_code",    "s_sleep",   "s_wait_alu", "s_waitcnt_depctr",
+          "s_prefetch",      "s_barrier_signal", "s_version", "buffer_gl", "buffer_wb",  "global_inv",
+          "global_wb",       "s_dcache",         "s_icache",  "s_gl1",     "v_nop"})
         if (begins(name, prefix)) return true;
     return false;
 }

@@ -39,7 +39,9 @@ Word &word_at(uint64_t index) {
     return (*last_page)[index % kPageWords];
 }
 
-void note_need(const Access &access) { order.is_needed |= access.dispatch > order.previous && access.dispatch <= order.done; }
+void note_need(const Access &access) {
+    order.is_needed |= access.dispatch > order.previous && access.dispatch <= order.done;
+}
 
 // Whether an earlier access is ordered before one of this wave, in its dispatch by program order or a barrier.
 bool is_ordered(const Access &access, const Wave &wave) {

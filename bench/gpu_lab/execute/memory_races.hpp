@@ -10,13 +10,13 @@ struct Instruction;
 void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, bool is_write);
 
 void begin_dispatch_for_races();
-void note_barrier_between_dispatches(); // what was dispatched before is done before what follows
+void note_barrier_between_dispatches();               // what was dispatched before is done before what follows
 void touch_by_copy(uint64_t address, uint64_t bytes); // which the command processor does itself
 
 // How far dispatches are ordered.
 struct DispatchOrder {
-    uint32_t done = 0;     // dispatches up to this one were done before the last barrier
-    uint32_t previous = 0; // and before the barrier before that
+    uint32_t done = 0;      // dispatches up to this one were done before the last barrier
+    uint32_t previous = 0;  // and before the barrier before that
     bool is_needed = false; // whether the last barrier alone orders two accesses that conflict
 };
 DispatchOrder &dispatch_order();

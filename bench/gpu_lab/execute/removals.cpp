@@ -46,7 +46,8 @@ FILE *file() {
     return result;
 }
 
-size_t differing(const MemoryJournal::Words &expected, const MemoryJournal::Words &before, const MemoryJournal::Words &now) {
+size_t differing(const MemoryJournal::Words &expected, const MemoryJournal::Words &before,
+                 const MemoryJournal::Words &now) {
     size_t result = 0;
     for (const auto &[word, value] : expected) {
         uint32_t current;
@@ -57,7 +58,8 @@ size_t differing(const MemoryJournal::Words &expected, const MemoryJournal::Word
     return result;
 }
 
-Outcome run_without(Instruction &instruction, const MemoryJournal::Words &expected, const std::function<uint64_t()> &run) {
+Outcome run_without(Instruction &instruction, const MemoryJournal::Words &expected,
+                    const std::function<uint64_t()> &run) {
     Outcome outcome;
     met = {};
     instruction.is_removed = true;

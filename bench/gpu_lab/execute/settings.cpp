@@ -14,7 +14,7 @@ struct Gpu {
     int generation;
 };
 constexpr Gpu kGpus[] = {
-    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},   {"navi21", "gfx1030", 10},
+    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},   {"navi10", "gfx1010", 10},  {"navi21", "gfx1030", 10},
     {"navi31", "gfx1100", 11},  {"strix1", "gfx1150", 11}, {"gfx1201", "gfx1201", 12},
 };
 
@@ -40,7 +40,8 @@ Order order(const std::string &value) {
 }
 
 Removal removal(const std::string &value) {
-    const size_t last = value.rfind(':'), first = last == std::string::npos || last == 0 ? last : value.rfind(':', last - 1);
+    const size_t last = value.rfind(':'),
+                 first = last == std::string::npos || last == 0 ? last : value.rfind(':', last - 1);
     const std::string kind = first == std::string::npos ? "" : value.substr(first + 1, last - first - 1);
     if (kind != "barrier" && kind != "wait")
         stop("VKATTN_EXECUTE: remove is '" + value + "', expected SHADER:barrier:N or SHADER:wait:N");

@@ -101,8 +101,8 @@ VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreat
     const PFN_vkGetInstanceProcAddr next_of_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
     const PFN_vkGetDeviceProcAddr next = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-    const auto create = reinterpret_cast<PFN_vkCreateDevice>(
-        next_of_instance(instances.of(physical).handle, "vkCreateDevice"));
+    const auto create =
+        reinterpret_cast<PFN_vkCreateDevice>(next_of_instance(instances.of(physical).handle, "vkCreateDevice"));
     const VkResult result = create ? create(physical, info, allocator, device) : VK_ERROR_INITIALIZATION_FAILED;
     if (result == VK_SUCCESS) devices.add(*device, std::make_unique<Device>(Device{*device, next}));
     return result;

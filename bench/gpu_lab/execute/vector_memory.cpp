@@ -83,7 +83,7 @@ struct ScratchSpace {
 };
 
 void note_load(Wave &wave, const Instruction &instruction, int registers) {
-    if (instruction.returns || registers || wave.generation < kRdna2)
+    if (instruction.returns || registers || wave.generation < kRdna1)
         wave.add_pending(Counter::loads, instruction,
                          registers ? operand_at(instruction, instruction.memory_result) : nullptr, registers);
     else

@@ -55,7 +55,7 @@ struct Wave {
     uint8_t *scratch = nullptr;
     uint32_t scratch_bytes = 0;
     std::vector<PendingLoad> pending[size_t(Counter::count)];
-    uint32_t pending_registers = 0; // loads in flight that have a destination
+    uint32_t pending_registers = 0;      // loads in flight that have a destination
     uint32_t shared_accesses = 0;        // of LDS, since the wave began
     uint32_t shared_ordered = 0;         // of these, how many come before what other waves do later
     uint32_t shared_done_at_barrier = 0; // of these, how many the wave had waited for when it last came to a barrier
@@ -86,7 +86,8 @@ struct Wave {
     void wait(const Instruction &instruction);
     void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
     void check_pending(const Instruction &instruction);
-    uint32_t shared_done() const; // of the accesses of LDS, how many come before what other waves do after a barrier here
+    uint32_t
+    shared_done() const; // of the accesses of LDS, how many come before what other waves do after a barrier here
 };
 
 // Calls function(lane) for the lanes that exec has on.
