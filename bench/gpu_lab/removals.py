@@ -15,16 +15,22 @@ COMMANDS = (
 )
 LONGEST_SECONDS = 3600
 
-# Why what nothing notices does no harm: of a barrier by the beginning of its shader's name.
-REASONS = {
-    "flash": "show_columns' second barrier (once for each of the two loops): the columns of a row lie in one wave, "
-             "which hardware runs together. flash.comp asks for no subgroups, so the language needs it",
-    "decode": "finish_scores' three barriers: a group of columns lies in one subgroup, where its scores are joined by shuffles. "
-              "A barrier of the subgroup would do there",
-    "coopmat": "main's barrier after the last tile, where several subgroups share rows: the sums of rows, which follow, "
-               "have a barrier of their own before shared memory is written. Where V takes K's place, stage_and_sum's first: "
-               "a barrier of the softmax stands after K's last readers",
-}
+# Why barriers that nothing notices do no harm, as their shaders' source says: by the beginning of the shader's name and the
+# barrier's number among those that the program reached, by address.
+ONE_TILE = "waits for the last readers of a tile: these problems have one"
+REASONS = (
+    ("flash", (3, 7), "show_columns' second barrier (once for each of the two loops): the columns of a row lie in one wave, which "
+                      "hardware runs together. flash.comp asks for no subgroups, so the language needs it"),
+    ("flash", (0,), ONE_TILE),
+    ("decode_subgroups", (1, 2, 3), "finish_scores' three barriers: a group of columns lies in one subgroup, where its scores are "
+                                    "joined by shuffles. A barrier of the subgroup would do there"),
+    ("decode_halves_subgroups", (0, 1, 2), "the same three barriers of finish_scores"),
+    ("coopmat", (0,), ONE_TILE),
+    ("coopmat", (5, 6), "main's barrier after the last tile, where several subgroups share rows: the sums of rows, which follow, "
+                        "have a barrier of their own before shared memory is written; or, where V takes K's place, stage_and_sum's "
+                        "first: a barrier of the softmax stands after K's last readers"),
+    ("linear_coopmat", (0,), ONE_TILE),
+)
 
 
 @dataclasses.dataclass
@@ -56,10 +62,9 @@ def kind_of(line):
     return "order" if "depctr" in line["instruction"] or "wait_alu" in line["instruction"] else "wait"
 
 
-def why_not(line):
+def why_not(line, place):
     if line["is_barrier"]:
-        found = [reason for shader, reason in REASONS.items() if line["shader"].startswith(shader)]
-        return found[0] if found else "not known"
+        return next((reason for shader, places, reason in REASONS if line["shader"].startswith(shader) and place in places), "not known")
     if kind_of(line) == "order" and line["stores"]:
         return "accesses of shared memory are in flight, but no other wave touches these words before a later barrier"
     if line["loads"]:
@@ -86,7 +91,7 @@ def removals(lines):
         places[key[:3]] += 1
         noticed = line["noticed"] or ("number" if line["wrong_words"] else "")
         result.append(Removal(line["shader"] or "(not named)", key[2], place, line["instruction"], noticed,
-                              "" if noticed else why_not(line)))
+                              "" if noticed else why_not(line, place)))
     return result
 
 
@@ -141,7 +146,8 @@ def page(lines_by_gpu):
             "RDNA 4's pair) or one wait (`s_waitcnt`, `s_wait_*`) after the other. A removal is noticed where a check tells of it, or",
             "where a word of the result changed. An *order* is `vm_vsrc(0)`, by which RADV has shared memory's accesses in order before",
             "a barrier since RDNA 3. A program is a shader with its constants: shaders have several. The barriers here are those that",
-            "the problems reach. Of barriers between dispatches the same is asked of the accesses that each orders alone."]
+            "the problems reach. Of barriers between dispatches the same is asked of the accesses that each orders alone: an",
+            "unnoticed one orders no two accesses of which one is a store, or another orders them too."]
     for gpu, lines in lines_by_gpu.items():
         found = removals(lines)
         text += ["", f"## {gpu}", "", *kernel_table(found), "", *as_what(found), "", "Unnoticed:", "", *unnoticed(found), "",

@@ -133,6 +133,13 @@ void Program::remove_if_asked(Instruction &instruction) {
     instruction.is_removed = asked.number == number && asked.is_barrier != is_wait && shader_.starts_with(asked.shader);
 }
 
+std::vector<std::string> Program::names() const {
+    std::vector<std::string> result;
+    for (const auto &instruction : instructions_)
+        if (instruction) result.push_back(instruction->name);
+    return result;
+}
+
 std::vector<Instruction *> Program::barriers_and_waits() const {
     std::vector<Instruction *> result;
     for (const auto &instruction : instructions_)

@@ -134,7 +134,7 @@ class WorkgroupRun {
         for (uint32_t k = 0; k < 3; k++)
             if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
         if (dispatch_.resources[1] >> 10 & 1)
-            wave.scalars[next++] = waves | (wave.generation >= kRdna1 ? id << 20 : id << 6) | (id == 0 ? 1u << 31 : 0);
+            wave.scalars[next++] = waves | id << (wave.generation < kRdna1 || is_rdna1() ? 6 : 20) | (id == 0 ? 1u << 31 : 0);
     }
 
     void set_thread_ids(Wave &wave, uint32_t first, uint32_t threads) {

@@ -1,11 +1,13 @@
 // execute_instructions GPU: runs instructions for tests, on a wave without a driver. A line of JSON in gives a line out.
 //   in: "code": assembly; "lanes": 32 or 64; "exec"; "mode": of float (COMPUTE_PGM_RSRC1's, 0xc0 is RADV's); "scc";
 //       "v", "s": values by register, an array a lane for v; "memory": words at address 0x10000; "lds": words
-//   out: "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings"
+//   "names": true asks for the table's instructions instead
+//   out: "executed": the names of the instructions that ran, as the table has them; "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings"
 #include "assembler.hpp"
 #include "decoder.hpp"
 #include "dispatch.hpp"
 #include "findings.hpp"
+#include "instruction_table.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
 #include "settings.hpp"
@@ -49,6 +51,7 @@ json words_of(const std::vector<uint8_t> &bytes) {
 }
 
 json answer(const json &problem) {
+    if (problem.value("names", false)) return {{"names", instruction_names()}};
     const int lanes = problem.value("lanes", 32);
     std::vector<uint8_t> code = assemble(problem.at("code").get<std::string>() + "\ns_endpgm", lanes);
     code.resize(code.size() + 64);
@@ -83,7 +86,8 @@ json answer(const json &problem) {
     json result = {{"scc", wave->scc},
                    {"exec", wave->exec()},
                    {"vcc", wave->mask(kVcc)},
-                   {"findings", findings() - findings_before}};
+                   {"findings", findings() - findings_before},
+                   {"executed", program(kCodeAddress, lanes).names()}};
     for (const int index : problem.value("want_v", std::vector<int>()))
         result["v"][std::to_string(index)] = std::vector<uint32_t>(wave->vectors[index], wave->vectors[index] + lanes);
     for (const int index : problem.value("want_s", std::vector<int>()))

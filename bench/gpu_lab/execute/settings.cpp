@@ -120,6 +120,8 @@ Settings &mutable_settings() {
 
 const Settings &settings() { return mutable_settings(); }
 
+bool is_rdna1() { return settings().processor == "gfx1010"; }
+
 void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
 
 } // namespace execute

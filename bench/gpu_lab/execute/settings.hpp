@@ -33,6 +33,9 @@ struct Settings {
     int generation = 11;
 };
 
+// gfx10 as well, but with GCN's place of a wave's number.
+bool is_rdna1();
+
 // Read once; ends the program with a line if the environment is wrong.
 const Settings &settings();
 
