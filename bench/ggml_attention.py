@@ -1,4 +1,4 @@
-"""ggml's attention on its Vulkan backend: Debian's llama.cpp-tests, and the lines by which it is told a shape. What the
+"""ggml's attention on its Vulkan backend: Debian's llama.cpp-tests, and the lines that tell it a shape. What the
 comparisons of times and of machine code share."""
 import contextlib
 import functools

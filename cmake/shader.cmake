@@ -72,6 +72,9 @@ set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${PROJECT_BINARY_DIR}/gener
 
 get_filename_component(compiler_name ${VKATTN_GLSL_COMPILER} NAME_WE)
 set(vkattn_glsl_flags -I${CMAKE_CURRENT_SOURCE_DIR})
+if(VKATTN_SHADER_LINES)
+    list(APPEND vkattn_glsl_flags -g)
+endif()
 if(compiler_name STREQUAL "glslc")
     list(APPEND vkattn_glsl_flags -fshader-stage=compute -MD -MF)
     set(vkattn_glsl_depfile TRUE)
@@ -157,7 +160,10 @@ function(vkattn_shader name source)
 
     set(passes -O)
     if(arg_KEEP_FUNCTIONS)
-        set(passes --eliminate-dead-functions --eliminate-dead-variables --merge-return --strip-debug --compact-ids)
+        set(passes --eliminate-dead-functions --eliminate-dead-variables --merge-return --compact-ids)
+        if(NOT VKATTN_SHADER_LINES)
+            list(APPEND passes --strip-debug)
+        endif()
     endif()
     vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv "${passes}" commands final)
     add_custom_command(OUTPUT ${header}

@@ -86,7 +86,7 @@ class Model {
         append(key, keys_, row, kKvWidth);
         append(value, values_, row, kKvWidth);
     }
-    // ... and what stands behind it chooses the next token.
+    // ... and what comes after it chooses the next token.
     std::uint32_t next_token(std::span<const float> attended) const {
         std::vector<float> scores(kVocabulary);
         for (std::uint32_t word = 0; word < kVocabulary; ++word)
@@ -299,7 +299,7 @@ class Server {
 
     void run() {
         const std::vector<float> attended = attention_.run(model_, running_);
-        std::size_t row = 0; // behind the sequence's last one
+        std::size_t row = 0; // after the sequence's last one
         for (Sequence *sequence : running_) {
             row += sequence->tokens.size() - sequence->computed;
             const auto last = std::span(attended).subspan((row - 1) * kWidth, kWidth);

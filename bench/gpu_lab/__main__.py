@@ -1,6 +1,7 @@
 """What scripts/gpu-lab calls: report, check, budgets."""
 import argparse
 import concurrent.futures
+import json
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ import budgets
 import collect
 import lab
 import pages
+import profile_shape
 import removals
 import search
 from problems import problems
@@ -123,6 +125,24 @@ def search_tiles(arguments):
     search.search(gpus, arguments.kernel or search.SPACES, RESULTS / "tiles")
 
 
+def profile(arguments):
+    if not arguments.shape:
+        sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
+    if arguments.top < 0:
+        sys.exit(f"scripts/gpu-lab: profile: --top is {arguments.top}, expected at least 0")
+    gpu = next((gpu for gpu in collect.gpus() if gpu.name == arguments.gpu), None)
+    if gpu and gpu.vendor != "amd":
+        sys.exit(f"scripts/gpu-lab: profile: {gpu.name} is of {gpu.vendor}, expected a GPU of AMD")
+    if gpu:
+        options = profile_shape.options_of(arguments.shape)
+    selected([arguments.gpu])
+    found = profile_shape.profile(gpu.name, options)
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        profile_shape.print_profile(found, arguments.top)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/gpu-lab", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -142,6 +162,13 @@ def main():
         if name == "check":
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         command.set_defaults(run=function)
+    text = "execute a shape on an AMD GPU, and say what its modelled time is made of"
+    command = commands.add_parser("profile", help=text, description=text)
+    command.add_argument("--json", action="store_true", help="everything, as a JSON object")
+    command.add_argument("--top", type=int, default=12, help="how many instructions and source lines of a dispatch (12)")
+    command.add_argument("gpu", help="the name of a GPU")
+    command.add_argument("shape", nargs=argparse.REMAINDER, help="options of vkattn bench, or the name of a problem of the lab")
+    command.set_defaults(run=profile)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -14,7 +14,7 @@ from figures import Figures, figures_of
 from shapes import Shape
 
 VKATTN = lab.BUILD / "tools/vkattn"
-VKATTN_ARM64 = lab.ROOT / "build-aarch64-linux-gnu/tools/vkattn"  # of drivers that are for that processor alone
+VKATTN_ARM64 = lab.BUILD_ARM64 / "tools/vkattn"
 TOO_LONG = f"not compiled within {lab.LONGEST_SECONDS} s"
 
 
@@ -53,10 +53,10 @@ def gpus():
 def ours(gpu, problem, with_code=True):
     """A row for each pipeline that vkattn's plan of the problem has; one with a reason where it cannot be planned. The hot
     loop is found with_code only."""
-    report, reason = shaders_of(gpu, problem)
+    report, reason = shaders_of(gpu, problem, *(["--assembly"] if with_code and gpu.is_emulated else []))
     if reason:
         return [failed(problem, "vkattn", reason)]
-    if with_code:  # compiled once more, since to keep the code takes a driver far longer than to make it
+    if with_code and not gpu.is_emulated:  # compiled once more, since to keep the code takes a driver far longer than to make it
         again, reason = shaders_of(gpu, problem, "--assembly")
         for shader, other in zip(report["shaders"], again["shaders"] if again else []):
             shader["texts"] = other.get("texts", {})

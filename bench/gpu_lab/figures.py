@@ -16,12 +16,12 @@ STATISTICS = {
               "code_bytes": ["Code size"], "instructions": ["Instructions"]},
     "qualcomm": {"registers": ["Registers used"], "spills": ["STP Count", "LDP Count"], "occupancy": ["Max Waves Per Core"],
                  "code_bytes": ["Code size"], "instructions": ["Instruction Count"]},
-    "arm": {"registers": ["Registers used", "Work registers"], "spills": ["Spills", "Fills", "Spill count"],
-            "occupancy": ["Thread count"], "code_bytes": ["Code size"], "instructions": ["Instruction count"]},
+    "arm": {"registers": ["Registers used"], "spills": ["Spills", "Fills"], "occupancy": ["Threads"],
+            "code_bytes": ["Code size"], "instructions": ["Instructions"], "cycles": ["Cycles"]},
 }
 # What occupancy counts, and out of how many; Intel's shaders say how wide they run instead.
 OCCUPANCY = {"amd": "subgroups a SIMD of 16 (GCN 10)", "nvidia": "warps an SM of 48 (Turing 32)", "intel": "SIMD width",
-             "apple": "threads of 1024", "qualcomm": "waves a core of 16", "arm": "threads of 64"}
+             "apple": "threads of 1024", "qualcomm": "waves a core of 16", "arm": "halves of a core's threads, of 2: both up to 32 registers"}
 
 
 @dataclasses.dataclass

@@ -1,5 +1,6 @@
 """Runs commands on the GPUs of scripts/gpu-lab."""
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -7,13 +8,23 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = ROOT / "scripts/gpu-lab"
 BUILD = ROOT / "build-modern"
+BUILD_ARM64 = ROOT / "build-aarch64-linux-gnu"  # for drivers that are for that processor alone
 LONGEST_SECONDS = 300  # of one problem on one GPU
 
 
-def run(gpu, *command, input=""):
-    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list. input: what it reads."""
+def run(gpu, *command, input="", problems=1):
+    """The finished command; fails with subprocess.TimeoutExpired. gpu: a name of scripts/gpu-lab list. input: what it reads.
+    problems: how many it compiles."""
     return subprocess.run([str(word) for word in (LAB, "run", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
-                          errors="replace", input=input, timeout=LONGEST_SECONDS)
+                          errors="replace", input=input, timeout=LONGEST_SECONDS * problems)
+
+
+def execute(gpu, *command, settings, environment=()):
+    """The finished command, its submissions executed (scripts/gpu-lab execute). settings: of VKATTN_EXECUTE, by name;
+    environment: more variables, by name."""
+    words = ",".join(f"{name}={value}" for name, value in settings.items())
+    return subprocess.run([str(word) for word in (LAB, "execute", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
+                          errors="replace", env={**os.environ, **dict(environment), "VKATTN_EXECUTE": words})
 
 
 def run_under_layer(gpu, *command, input=""):

@@ -21,9 +21,11 @@ ONE_TILE = "waits for the last readers of a tile: these problems have one"
 REASONS = (
     ("flash", (3, 7), "show_columns' second barrier (once for each of the two loops): the columns of a row lie in one wave, which "
                       "hardware runs together. flash.comp asks for no subgroups, so the language needs it"),
-    ("flash", (0,), ONE_TILE),
+    ("flash", (0,), ONE_TILE + ", or none"),
+    ("flash", (1,), "no tile of keys is seen: what is left is the last sum over columns, which lie in one wave"),
     ("decode_subgroups", (1, 2, 3), "finish_scores' three barriers: a group of columns lies in one subgroup, where its scores are "
                                     "joined by shuffles. A barrier of the subgroup would do there"),
+    ("decode_subgroups", (0,), "no tile of keys is seen: nothing reads the query that was staged"),
     ("decode_halves_subgroups", (0, 1, 2), "the same three barriers of finish_scores"),
     ("coopmat", (0,), ONE_TILE),
     ("coopmat", (5, 6), "main's barrier after the last tile, where several subgroups share rows: the sums of rows, which follow, "

@@ -7,7 +7,7 @@
 #include "runtime/ops/attention.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/support/error.hpp"
-#include "tools/shader_json.hpp"
+#include "tools/devices/shader_json.hpp"
 
 #include <algorithm>
 #include <iostream>

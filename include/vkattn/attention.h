@@ -14,8 +14,8 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_NONE = 0,
     VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
-    VKATTN_MASK_KEYS_TO_LAST_QUERY =
-        4,                     /* j < offset + q_len: what lies behind in a cache of fixed capacity is hidden */
+    /* j < offset + q_len: the rest of a cache of fixed capacity is hidden */
+    VKATTN_MASK_KEYS_TO_LAST_QUERY = 4,
     VKATTN_SCALE_AS_GIVEN = 8, /* hides nothing: scale is what it says, also where it is 0 */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;
@@ -59,91 +59,97 @@ typedef enum vkattn_block_state {
  *     weights = softmax(scores), with exp(sink) in the denominator if sinks are given
  *     output  = weights V;      lse = log(sum(exp(scores)))
  *
- * Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query and key length, D and Dv head sizes. Head sizes are at
- * least 1; each of the others may be 0. Without keys every query sees no key; without queries nothing is written, and a
- * plan has no dispatches. A role whose tensor has no elements may be bound or left out.
- * query  [B,Hq,Lq,D], output [B,Hq,Lq,Dv]; key [B,Hkv,Lk,D]; value [B,Hkv,Lk,Dv]: required, rank 4; F32, F16 or BF16
- *        each, any strides ([B,L,H,D] storage is a choice of strides). Hq % Hkv == 0. D and Dv at most 576
- * value may be absent: V is then the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed
- *        MLA, and is read once for both where that helps
- * log_sum_exp [B,Hq,Lq] F32 contiguous: natural log, sink included, -inf for a query that sees no key (sink or not)
- * attn_mask  BOOL (non-zero = attend), F32 or F16 (added to the scores); [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
- *        [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk: keys from Lm on are hidden; the last stride must be 1. An additive value
- *        of -inf, or below -6e37, hides the key
- * block_mask  I32 of vkattn_block_state (any other number counts as PARTIAL), a number for every block of block_q_len
- *        queries by block_kv_len keys, both >= 1: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq /
- *        block_q_len) and K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones
- *        are not masked: block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full
- *        blocks it says as a map. Blocks of 64 and more, in multiples of 64, suit every kernel's tiles. The other masks
- *        hold as ever
- * key_padding_mask [B,Lk] BOOL, non-zero = ignore the key
- * key_lengths [B] I32: keys j >= key_lengths[b] are hidden (values are clamped to 0..Lk)
- * past_lengths [B] I32: takes the place of past_len for each sequence (values are clamped to 0..2^29)
- * alibi_slopes [Hq] F32: adds -slope * |i + offset - j|;  sinks [Hq] F32: one logit per query head
- * attn_weights [B,Hq,Lq,Lk] F32 contiguous; qk_matmul_output the same, taken at score_stage: only kernel unfused
- * scale  0 means 1/sqrt(D), or 0 with VKATTN_SCALE_AS_GIVEN;  softcap 0 means none; both finite
- * dropout_p  0 <= p < 1: each weight is zeroed with this probability, the others multiplied by 1/(1-p); log_sum_exp
- *        knows nothing of it, attn_weights are those after it. Which ones, Philox4x32-10 says: word j%4 of counter
- *        (j/4, i, h, b) under key dropout_seed (low word first), for query i, key j, query head h, batch entry or
- *        sequence b; a weight is dropped if its word is below p * 2^32. Every kernel drops the same
- * batch_invariant  1: the bits of a sequence's results do not depend on the other sequences of the call, on how many
- *        there are or how long they or the buffers; kernel flash without splits, possibly slower
- * offset of masks and ALiBi: past_lengths[b] if given, else past_len if > 0, else by causal_alignment
- * window_left, window_right: -1 means unbounded; read only with VKATTN_MASK_WINDOW
- *
- * Sequences of unequal length, all optional and freely combined; B is then the number of sequences. Kernel unfused has
- * none of it:
- * cu_seqlens_q [B+1] I32: queries lie packed, without padding, those of sequence b in rows cu_seqlens_q[b] to
- *        cu_seqlens_q[b+1] - 1. query [1,Hq,total,D], output [1,Hq,total,Dv], log_sum_exp [Hq,total]. Lq is
- *        max_seqlen_q, the longest sequence (0: total): what is longer is cut off. Masks count positions from the
- *        sequence's own start
- * cu_seqlens_k [B+1] I32: the same of keys: key [1,Hkv,total,D], value [1,Hkv,total,Dv]; Lk is max_seqlen_k (0: total)
- * block_table [B,N] I32: K and V lie in pages: key [pages,Hkv,P,D], value [pages,Hkv,P,Dv] with any strides, P a power
- *        of two and at least 8; positions n*P to n*P + P - 1 of sequence b lie in page block_table[b][n]. Lk is N * P;
- *        give key_lengths or past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages behind them are not read.
- *        Keys on a page outside the pool, -1 for one, are hidden. Not with cu_seqlens_k
- * Lengths and page numbers are read when the commands run, so a recorded command buffer serves any lengths up to the
- * maxima. Whatever they say, nothing outside the tensors is read or written: lengths are held to 0 .. Lk,
- * cu_seqlens to 0 .. total, what ends before it begins is empty; a query that is left without keys has zeros, as below,
- * and packed queries of no sequence are not written.
+ * Every tensor but query, key and output may be absent. Sizes: B batch, Hq and Hkv query and KV heads, Lq and Lk query
+ * and key length, D and Dv head sizes, each from 1 to 576. Hq % Hkv == 0. B, Hq, Hkv, Lq and Lk may be 0: without keys
+ * every query sees no key; without queries nothing is written, and a plan has no dispatches. A role whose tensor has no
+ * elements may be bound or left out.
  *
  * A query that sees no key has output 0, weights 0 and log_sum_exp -inf. Keys and values that no query sees may hold
  * anything, NaN included: results keep the bounds of their types, though not always their bits. Kernels but unfused
  * divide by the sum of the weights at the end: where |value| times the number of visible keys reaches 3.4e38, the most
- * that f32 holds, their output may be infinite or NaN. */
+ * that f32 holds, their output may be infinite or NaN.
+ *
+ * Sequences of unequal length are said by key_lengths, past_lengths, cu_seqlens_q, cu_seqlens_k and block_table, in any
+ * combination but the last two; B is then the number of sequences. Kernel unfused takes none of cu_seqlens_q,
+ * cu_seqlens_k and block_table. Lengths and page numbers are read when the commands run, so a recorded command buffer
+ * serves any lengths up to the maxima. Whatever they say, nothing outside the tensors is read or written: lengths are
+ * held to 0 .. Lk, cu_seqlens to 0 .. total, and what ends before it begins is empty. */
 typedef struct vkattn_attention_desc {
+    /* [B,Hq,Lq,D], required: F32, F16 or BF16, any strides ([B,L,H,D] storage is a choice of strides). With
+     * cu_seqlens_q: [1,Hq,total,D]. */
     vkattn_tensor query;
+    /* [B,Hkv,Lk,D], required: F32, F16, BF16, Q8_0 or Q4_0, any strides. With cu_seqlens_k: [1,Hkv,total,D]. With
+     * block_table: [pages,Hkv,P,D], P a power of two and at least 8. */
     vkattn_tensor key;
+    /* [B,Hkv,Lk,Dv], or as key with cu_seqlens_k and block_table: the types of key, any strides.
+     * Absent: V is the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed MLA, and is read
+     * once for both where that helps. */
     vkattn_tensor value;
+    /* [B,Hq,Lq,Dv], required: F32, F16 or BF16, strides by which no elements overlap. With cu_seqlens_q:
+     * [1,Hq,total,Dv]. */
     vkattn_tensor output;
+    /* [B,Hq,Lq] F32, contiguous: natural log, sink included, -inf for a query that sees no key (sink or not). With
+     * cu_seqlens_q: [Hq,total]. */
     vkattn_tensor log_sum_exp;
+    /* BOOL (non-zero = attend), F32 or F16 (added to the scores): [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
+     * [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk; the last stride must be 1. Keys from Lm on are hidden. An additive value of
+     * -inf, or below -6e37, hides the key. */
     vkattn_tensor attn_mask;
+    /* [B,Lk] BOOL, non-zero = ignore the key; the last stride must be 1. */
     vkattn_tensor key_padding_mask;
+    /* [B] I32, contiguous: keys j >= key_lengths[b] are hidden; values are clamped to 0..Lk. */
     vkattn_tensor key_lengths;
+    /* [B] I32, contiguous: takes the place of past_len for each sequence; values are clamped to 0..2^29. */
     vkattn_tensor past_lengths;
+    /* [Hq] F32, contiguous: adds -slope * |i + offset - j| to the score of query i and key j. */
     vkattn_tensor alibi_slopes;
+    /* [Hq] F32, contiguous: one logit per query head. */
     vkattn_tensor sinks;
+    /* [B,Hq,Lq,Lk] F32, contiguous: the weights, after dropout. Kernel unfused alone. */
     vkattn_tensor attn_weights;
+    /* [B,Hq,Lq,Lk] F32, contiguous: the scores at score_stage. Kernel unfused alone. */
     vkattn_tensor qk_matmul_output;
+    /* [B+1] I32: queries lie packed, without padding, those of sequence b in rows cu_seqlens_q[b] to
+     * cu_seqlens_q[b+1] - 1 of total. Lq is max_seqlen_q. Masks count positions from the sequence's own start. A query
+     * that is left without keys has zeros; packed queries of no sequence are not written. */
     vkattn_tensor cu_seqlens_q;
+    /* [B+1] I32: the same of keys and values. Lk is max_seqlen_k. Not with block_table. */
     vkattn_tensor cu_seqlens_k;
+    /* [B,N] I32: K and V lie in pages of P positions: positions n*P to n*P + P - 1 of sequence b lie in page
+     * block_table[b][n]. Keys on a page outside the pool, -1 for one, are hidden. Lk is N * P; give key_lengths, or
+     * past_lengths with VKATTN_MASK_KEYS_TO_LAST_QUERY, since pages after them are not read. Not with cu_seqlens_k. */
     vkattn_tensor block_table;
+    /* I32 of vkattn_block_state (any other number counts as PARTIAL), one for every block of block_q_len queries by
+     * block_kv_len keys: [Q|1,K], [B|1,Q|1,K] or [B|1,Hq|1,Q|1,K] with Q = ceil(Lq / block_q_len) and
+     * K = ceil(Lk / block_kv_len); the last stride must be 1. Hidden blocks cost nothing, full ones are not masked:
+     * block sparsity as in FlexAttention (Dong et al., 2024), whose lists of partial and of full blocks it says as a map.
+     * The other masks hold as ever. */
     vkattn_tensor block_mask;
-    uint32_t block_q_len; /* read with block_mask only, as the next */
-    uint32_t block_kv_len;
+    /* At least 1 with block_mask, else not read. Multiples of 64 suit every kernel's tiles. */
+    uint32_t block_q_len;
+    uint32_t block_kv_len; /* the same, of keys */
+    /* The longest sequence of cu_seqlens_q, not read without it; 0: total. What is longer is cut off. */
     uint32_t max_seqlen_q;
-    uint32_t max_seqlen_k;
-    vkattn_score_stage score_stage;
-    float scale;
-    float softcap;
+    uint32_t max_seqlen_k;          /* the same, of cu_seqlens_k */
+    vkattn_score_stage score_stage; /* of qk_matmul_output */
+    float scale;                    /* finite; 0: 1/sqrt(D), or 0 with VKATTN_SCALE_AS_GIVEN */
+    float softcap;                  /* finite, at least 0; 0: none */
+    /* 0 <= dropout_p < 1: each weight is zeroed with this probability, the others are multiplied by 1/(1-p).
+     * log_sum_exp knows nothing of it. Which ones, Philox4x32-10 says: word j%4 of counter (j/4, i, h, b) under key
+     * dropout_seed (low word first), for query i, key j, query head h, batch entry or sequence b; a weight is dropped if
+     * its word is below p * 2^32. Every kernel drops the same. */
     float dropout_p;
+    /* 1: the bits of a sequence's results do not depend on the other sequences of the call, on how many there are, or on
+     * how long they or the buffers are. Kernel flash without splits, possibly slower. */
     uint32_t batch_invariant;
-    uint64_t dropout_seed;
-    uint32_t mask_flags; /* vkattn_mask_flags */
+    uint64_t dropout_seed; /* of dropout_p */
+    uint32_t mask_flags;   /* vkattn_mask_flags */
+    /* The offset of masks and ALiBi is past_lengths[b] if given, else past_len if > 0, else by causal_alignment. */
     vkattn_causal_alignment causal_alignment;
+    /* At least -1; -1: unbounded. Read only with VKATTN_MASK_WINDOW. */
     int32_t window_left;
-    int32_t window_right;
-    uint32_t past_len;
+    int32_t window_right; /* the same */
+    uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
     const void *next;     /* NULL */
@@ -188,7 +194,8 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
  * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most, 0 without queries or
- * keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear (operators.h) does the same for linear layers. */
+ * keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear
+ * (operators.h) does the same for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates, size_t stride);
 

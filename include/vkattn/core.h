@@ -209,7 +209,7 @@ typedef struct vkattn_matrix_shape {
 
 /* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use
  * storage_16bit, storage_8bit, shader_int8, integer_dot_product, max_push_constants_bytes and portability_subset: they
- * are told for your own shaders and reports. */
+ * are given for your own shaders and reports. */
 typedef struct vkattn_device_facts {
     uint32_t index; /* position in the enumeration; 0 for a wrapped device */
     char name[256];
@@ -550,10 +550,10 @@ typedef struct vkattn_check {
 #define VKATTN_MAX_CHECKS 128
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride);
 
-/* Is told of a check, in the thread of the self-test, which waits; may not call the context, nor throw. */
+/* Receives a check, in the thread of the self-test, which waits. It must not call the context, nor throw. */
 typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 
-/* The same, where one wants to see it go on: each check is told once it is done. */
+/* The same, for those who show its progress: calls callback with each check once it is done. */
 VKATTN_API vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user);
 
 /* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it. The texts stay until the thread's next

@@ -252,7 +252,7 @@ VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part
 VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
                                              VkBuffer *buffer);
 
-/* Tokens to append to a cache behind what each sequence holds, without a layer.
+/* Tokens to append to a cache after what each sequence holds, without a layer.
  *
  * key         [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_KEY
  * value       [B,H,L,Dv], the same; bound as VKATTN_ROLE_VALUE. Absent where the values are a part of the keys
@@ -270,7 +270,7 @@ typedef struct vkattn_cache_append_desc {
 } vkattn_cache_append_desc;
 
 /* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan must be destroyed before the
- * cache. Attention behind it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
+ * cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
  * NULL. */
 VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                                   vkattn_plan *plan);

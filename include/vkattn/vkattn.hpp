@@ -270,19 +270,19 @@ inline Option owned(const vkattn_option &option) {
 }
 
 // What fill(count, results) writes, at most `most` of them, with texts of their own.
-template <typename Told, typename Fill>
+template <typename Structure, typename Fill>
 auto list(std::size_t most, const Fill &fill) {
-    std::vector<Told> told(most);
+    std::vector<Structure> filled(most);
     auto count = static_cast<std::uint32_t>(most);
-    const vkattn_result result = fill(&count, told.data());
-    told.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, most) : 0);
-    std::vector<decltype(owned(told.front()))> all;
-    for (const Told &each : told) all.push_back(owned(each));
+    const vkattn_result result = fill(&count, filled.data());
+    filled.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, most) : 0);
+    std::vector<decltype(owned(filled.front()))> all;
+    for (const Structure &each : filled) all.push_back(owned(each));
     return returned(result, std::move(all));
 }
 } // namespace detail
 
-// What plans need that are recorded one after the other, each behind a barrier: one workspace for all, descriptors for each.
+// What plans need that are recorded one after the other, with a barrier before each: one workspace for all, descriptors for each.
 inline vkattn_requirements together(std::span<const vkattn_requirements> plans) {
     vkattn_requirements all{};
     for (const vkattn_requirements &plan : plans) {

@@ -164,7 +164,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         is an attn_mask [B,1,1,Lk]); alibi_slopes, sinks [Hq]; softcap; dropout_p with
         dropout_seed; batch_invariant: see vkattn_attention_desc
     past_lengths [B] int32, or past_len: keys before the first query, from where masks count; keys_to_last_query: hides the
-        keys behind the last query
+        keys after the last query
     cu_seqlens_q, cu_seqlens_k [B+1] int32: sequences packed one after the other, query [1,Hq,total,D], key and value
         [1,Hkv,total,D]; max_seqlen_q, max_seqlen_k: the longest, 0: not known
     block_table [B,N] int32: key and value lie in pages [pages,Hkv,P,D], P a power of two and at least 8; give key_lengths too

@@ -60,8 +60,8 @@ class Call:
         (self.context or default_context()).run(plan_function, desc, self.inputs, self.outputs, **more)
 
     def _check_apart(self, output, array, role, may_share):
-        (first, behind), (other_first, other_behind) = output.bytes_shown(), array.bytes_shown()
-        if behind <= other_first or other_behind <= first:
+        (first, end), (other_first, other_end) = output.bytes_shown(), array.bytes_shown()
+        if end <= other_first or other_end <= first:
             return
         if role not in may_share or first != other_first or output.dtype != array.dtype or output.size != array.size:
             raise ValueError(f"out: shares memory with {role}, expected memory of its own")

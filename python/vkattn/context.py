@@ -260,9 +260,9 @@ class Context:
             if source.dtype != destination.dtype or not in_one_piece:
                 raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(FLOATS)}, or the same type "
                                 "in one piece")
-            (first, behind), at = source.bytes_shown(), destination.bytes_shown()[0]
+            (first, end), at = source.bytes_shown(), destination.bytes_shown()[0]
             with self.lock:
-                destination.buffer.write(at, self.download(source.buffer, first, behind - first), behind - first)
+                destination.buffer.write(at, self.download(source.buffer, first, end - first), end - first)
             return
         if destination.dtype not in STORED:
             raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(STORED)}")

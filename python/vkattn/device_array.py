@@ -54,7 +54,7 @@ class Array(OnDevice):
         return self.size > 1 and not any(stride for size, stride in zip(self.shape, self.strides) if size > 1)
 
     def bytes_shown(self):
-        """The first byte of the buffer that the array shows, and the one behind the last."""
+        """The first byte of the buffer that the array shows, and the one after the last."""
         first = self._bytes(self.offset)
         if self.size == 0:
             return first, first
@@ -94,7 +94,7 @@ class Array(OnDevice):
                     raise TypeError(f"index {each!r}, expected whole numbers, slices or one Ellipsis") from None
             offset += start * stride
         if 0 in shape:
-            offset = self.offset  # what shows nothing shows nothing behind the end
+            offset = self.offset  # what shows nothing shows nothing after the end
         if block_of(self.dtype)[0] > 1 and (offset % 32 or shape[-1:] != [self.shape[-1]] or strides[-1] != 1):
             raise IndexError(f"a part of the rows of {self.dtype}, expected whole rows")
         return self._view(shape, strides, offset)
@@ -210,8 +210,8 @@ class Array(OnDevice):
 
     def download(self):
         """The numbers in a NumPy array, of bfloat16 their bits (dlpack.BFLOAT16)."""
-        first, behind = self.bytes_shown()
-        data = self.context.download(self.buffer, first, behind - first)
+        first, end = self.bytes_shown()
+        data = self.context.download(self.buffer, first, end - first)
         if block_of(self.dtype)[0] > 1:
             if not is_contiguous(self):
                 raise ValueError(f"numpy: a part of {self.dtype} that does not lie in one piece, expected one that does")

@@ -37,9 +37,9 @@ def errors_of(what):
     try:
         yield
     except VkattnError as error:
-        told = type(error)(f"{what}: {error}")
-        told.result = error.result
-        raise told from error
+        named = type(error)(f"{what}: {error}")
+        named.result = error.result
+        raise named from error
 
 
 def raise_error(result, message):

@@ -121,7 +121,7 @@ class Layer:
         return given.given_back("output")
 
     def _run(self, given, layer_call, cache, tokens):
-        """tokens: of each sequence, where they may differ: the library must be told before."""
+        """tokens: of each sequence, where they may differ: the library must know it before."""
         if cache is None:
             given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, plans=self._plans)
             return

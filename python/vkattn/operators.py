@@ -114,7 +114,7 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
 
     source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and q8_0 and q4_0 (context.empty)
     offset         cache position of the first row
-    past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows behind the capacity are dropped
+    past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
     block_table    [B,N] int32: cache is a pool of pages [pages,H,P,D], as in attention
     """

@@ -166,7 +166,7 @@ class PagedCache:
 
     @outside_graphs
     def block_table(self, sequences):
-        """The pages of some sequences [B,N] int32, for attention; -1 behind their last. N is a power of two, so that calls
+        """The pages of some sequences [B,N] int32, for attention; -1 after their last. N is a power of two, so that calls
         of many lengths share a plan."""
         with self.context.lock:
             sequences = _numbers_of(sequences)

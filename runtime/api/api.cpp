@@ -37,8 +37,8 @@ using namespace vkattn;
 
 namespace {
 
-// What calls have found, whose texts stay until the thread's next such call; of each thread that has called, until the context
-// is destroyed. It is no thread_local: on mingw the memory of one is freed before its destructor runs.
+// The results of each thread's last call. Their texts stay until the thread's next such call, or until the context is
+// destroyed. This is no thread_local: on mingw the memory of one is freed before its destructor runs.
 template <class Result>
 class LastResults {
   public:
@@ -65,7 +65,7 @@ struct vkattn_context_opaque {
     LastResults<Explanation> options;
 };
 
-// What is made with a context uses it until it is destroyed.
+// Objects that are made with a context use it until they are destroyed.
 struct vkattn_buffer_opaque {
     vkattn_buffer_opaque(vkattn_context in, uint64_t bytes)
         : context(in->usage), buffer(in->context, bytes, "vkattn buffer") {}
@@ -151,21 +151,21 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
     });
 }
 
-vkattn_check told(const Check &check) {
+vkattn_check public_form(const Check &check) {
     return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds};
 }
 
-vkattn_candidate told(const Candidate &candidate) {
+vkattn_candidate public_form(const Candidate &candidate) {
     return {candidate.kernel, candidate.tile.c_str(), candidate.milliseconds, candidate.kept ? 1U : 0U,
             candidate.reason.c_str()};
 }
 
-vkattn_option told(const Explanation &option) {
+vkattn_option public_form(const Explanation &option) {
     return {option.kernel, option.chosen ? 1U : 0U, option.dispatches, option.shape.c_str(), option.obstacle.c_str()};
 }
 
 // Its reasons are those of caps, or static.
-vkattn_device_facts told(const DeviceCaps &caps) {
+vkattn_device_facts public_form(const DeviceCaps &caps) {
     vkattn_device_facts facts = caps;
     list_kernels(caps, facts);
     return facts;
@@ -175,10 +175,10 @@ vkattn_device_facts told(const DeviceCaps &caps) {
 // vkattn_candidate and vkattn_option.
 template <class Result>
 void show(std::vector<Result> results, LastResults<Result> &last, uint32_t *count, void *to, size_t stride) {
-    using Told = decltype(told(std::declval<const Result &>()));
-    std::vector<Told> all;
-    for (const Result &result : last.keep(std::move(results))) all.push_back(told(result));
-    write_structures(std::span<const Told>(all), count, to, stride);
+    using Public = decltype(public_form(std::declval<const Result &>()));
+    std::vector<Public> all;
+    for (const Result &result : last.keep(std::move(results))) all.push_back(public_form(result));
+    write_structures(std::span<const Public>(all), count, to, stride);
 }
 
 // Tunes the problem that check(desc) makes of a description.
@@ -212,7 +212,7 @@ vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_pr
     return guard([&] {
         require_given(count, "count");
         std::vector<vkattn_device_facts> all;
-        for (const DeviceCaps &device : enumerate_devices(get_instance_proc_addr)) all.push_back(told(device));
+        for (const DeviceCaps &device : enumerate_devices(get_instance_proc_addr)) all.push_back(public_form(device));
         write_structures(std::span<const vkattn_device_facts>(all), count, facts, stride);
     });
 }
@@ -236,7 +236,7 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
     return guard([&] {
         require_given(context, "context");
         require_given(facts, "facts");
-        write_structure(told(context->context.shown_caps()), facts, size);
+        write_structure(public_form(context->context.shown_caps()), facts, size);
     });
 }
 
@@ -268,7 +268,7 @@ vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callbac
         require_given(context, "context");
         require_given(callback, "callback");
         self_test(context->context, [&](const Check &check) {
-            const vkattn_check each = told(check);
+            const vkattn_check each = public_form(check);
             callback(user, &each);
         });
     });
@@ -362,8 +362,8 @@ void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirement
 void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size_t size) {
     if (plan == nullptr || report == nullptr) return;
     const Plan &own = *plan->plan;
-    const vkattn_report told{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), own.dispatches()};
-    write_structure(told, report, size);
+    const vkattn_report shown{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), own.dispatches()};
+    write_structure(shown, report, size);
 }
 
 vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {

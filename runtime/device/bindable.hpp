@@ -4,8 +4,8 @@
 
 namespace vkattn {
 
-// Whether kernels can reach the whole of a tensor: its bytes by one descriptor of the device, its elements by 32 bits. An
-// absent one they can.
+// Whether kernels can reach the whole of a tensor: its bytes by one descriptor of the device, its elements by 32 bits. True
+// of an absent tensor.
 bool is_bindable(const DeviceCaps &caps, const vkattn_tensor &tensor);
 
 // Fails with VKATTN_ERROR_UNSUPPORTED, naming it, where they cannot.

@@ -14,7 +14,7 @@ namespace vkattn {
 struct DeviceCaps : vkattn_device_facts {
     DeviceTraits traits;
     DeviceFeatures features;          // in use: of a wrapped device, those that the application enabled
-    uint32_t max_workgroup_subgroups; // of a size that a pipeline asks for; 0: not told
+    uint32_t max_workgroup_subgroups; // of a size that a pipeline asks for; 0: unknown
     uint32_t rounded_shapes;          // which of the matrix shapes have sums of 16 bits as well, a bit each
     // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
     std::array<uint32_t, 3> matrix_granularity;

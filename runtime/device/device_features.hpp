@@ -16,9 +16,10 @@ struct DeviceFeatures {
     bool subgroup_size_control = false;
     bool full_subgroups = false; // computeFullSubgroups
     bool cooperative_matrix = false;
-    bool cooperative_matrix_reductions =
-        false;                      // and conversions and per-element operations, of VK_NV_cooperative_matrix2
-    bool flexible_matrices = false; // multiples of a granularity for dimensions, of VK_NV_cooperative_matrix2
+    // Both of VK_NV_cooperative_matrix2: reductions, with conversions and per-element operations; dimensions that are any
+    // multiples of a granularity.
+    bool cooperative_matrix_reductions = false;
+    bool flexible_matrices = false;
     bool bfloat16_cooperative_matrix = false;
     bool pipeline_executable_info = false; // what the driver's compiler says of pipelines can be asked for
 };

@@ -11,7 +11,7 @@ enum class GpuClass : uint32_t { kOther, kRdna, kGcn, kApple, kAdreno, kMali, kI
 constexpr uint32_t kWorkgroupsOfCore = 4;
 
 // What is known of devices beyond what they report: found by measurement, chosen by data, asked for nowhere else.
-// Numbers all, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
+// All are numbers, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
     // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses,
@@ -26,14 +26,14 @@ struct DeviceTraits {
     // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end
     // what keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
-    uint32_t unpacks_halves = 1;     // unpackHalf2x16 is to be had; 0: the driver's compiler cannot take it
+    uint32_t unpacks_halves = 1;     // shaders may use unpackHalf2x16; 0: the driver's compiler cannot take it
     uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
-    uint32_t self_test =
-        1; // kernels are tested before their first use; 0: what is known of the driver makes it a waste
+    // Kernels are tested before their first use; 0: the driver is known to be right, and the test would waste time.
+    uint32_t self_test = 1;
     // To try a matrix shape of other devices: one more, of f16, where the driver's dimensions are flexible. 0: none.
     uint32_t matrix_m = 0, matrix_n = 0, matrix_k = 0;
-    uint32_t matrix_units =
-        1; // cooperative matrices, where there are any, are faster than the rest: coopmat is preferred
+    // Cooperative matrices, where there are any, are faster than the rest: coopmat is preferred.
+    uint32_t matrix_units = 1;
     uint32_t widest_matrix_subgroup = 0; // that the driver's compiler takes cooperative matrices of; 0: any
     uint32_t unroll_matrices = 1;    // loops over matrices are unrolled; 0: the driver's compiler takes too long for it
     uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers

@@ -12,11 +12,11 @@ using Grid = std::array<uint32_t, 3>; // workgroups of a dispatch
 // Workgroups of so many items each that cover a size, UINT32_MAX at most: no memory holds the items of more.
 uint32_t tiles(uint64_t size, uint32_t tile);
 
-// What moves data takes as long as so many operations an element.
+// A dispatch that only moves data takes as long as this many operations an element.
 constexpr double kFlopsOfElement = 8;
 
-// What of a grid one dispatch computes at most, where the whole grid takes so many operations: within the device's
-// workgroup counts and, as far as single workgroups are, within max_dispatch_megaflops. The last axes are divided first.
+// The largest part of a grid that one dispatch may compute: within the device's workgroup counts and, unless a single
+// workgroup has more, within max_dispatch_megaflops. flops: of the whole grid. The last axes are divided first.
 Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps);
 
 // Dispatches along each axis. A grid of nothing takes one.

@@ -67,9 +67,17 @@ std::string obstacle_of_latents(const AttentionProblem &problem, const DeviceCap
     return problem.value_in_key ? obstacle(problem, caps) : "value has rows of its own";
 }
 
+// Whether flash would leave half of the device idle, its workgroups being small where rows are few.
+bool flash_idles(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const AttentionShape::Dispatch flash = flash_dispatch(problem, flash_tile(problem, caps, false), 1);
+    const auto [x, y, z] = flash.groups;
+    return 2 * uint64_t{x} * y * z <= filling(caps, flash.constants.WORKGROUP_SIZE);
+}
+
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most_rows) {
-    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart && parts_of(problem, caps) > 1;
+    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart &&
+           (parts_of(problem, caps) > 1 || flash_idles(problem, caps));
 }
 
 uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) {

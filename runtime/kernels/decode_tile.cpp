@@ -20,9 +20,11 @@ struct Liking {
     uint32_t keys_of_rows;    // the same of more rows
     uint32_t keys_of_others;  // of other types, which take more registers
     bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
+    uint32_t registers = 96;  // numbers that an invocation holds, at most
+    uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
+    uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
 };
 
-// Rows are not in it: fewer than four would leave registers to more subgroups, and read K and V several times.
 constexpr Liking liking_of(GpuClass gpu) {
     switch (gpu) {
     case GpuClass::kRdna:
@@ -37,6 +39,8 @@ constexpr Liking liking_of(GpuClass gpu) {
         return {false, 4, 4, 2, true};
     case GpuClass::kIntel: // its compiler takes subgroups of 8 here
         return {false, 4, 2, 2, true};
+    case GpuClass::kMali: // an invocation has 64 registers at most, and addresses in shared memory take two
+        return {false, 4, 2, 2, true, 40, 2, 12};
     default:
         return {false, 2, 2, 2, true};
     }
@@ -100,14 +104,13 @@ uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, b
 }
 
 // Fewer keys at a time where heads are large, and fewer rows where those are not enough.
-void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, bool tuned, DecodeTile &tile) {
-    constexpr uint32_t kRegisters = 96;
+void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, uint32_t registers, DecodeTile &tile) {
     const auto smaller = [&] {
         if (tile.rows * tile.keys == 1) return false;
         (tile.keys > 1 ? tile.keys : tile.rows) /= 2;
         return tile.rows * tile.keys > 1;
     };
-    while (!tuned && registers_of(problem, tile, halves) > kRegisters && smaller()) {
+    while (registers_of(problem, tile, halves) > registers && smaller()) {
     }
     while (shared_bytes(problem, tile, halves) > caps.max_shared_memory_bytes && smaller()) {
     }
@@ -133,13 +136,13 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
 }
 
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
-    static constexpr uint32_t kMostColumns = 32, kMost = 4, kMostTuned = 8;
+    static constexpr uint32_t kMostColumns = 32, kMostTuned = 8;
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
     const auto [halves, subgroups] =
         sound_reading({is_in_halves(problem), liking.subgroups && has_subgroups(caps)}, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
-    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), kMost));
+    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), liking.most_rows));
     DecodeTile tile{.module = module_of(halves, subgroups),
                     .workgroup = kWorkgroup,
                     .subgroup_size = subgroup_size,
@@ -156,7 +159,9 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     }
     if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
     if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
-    fit(problem, caps, halves, problem.tile.rows + problem.tile.keys != 0, tile);
+    const bool is_tuned = problem.tile.rows + problem.tile.keys != 0;
+    const uint32_t registers = liking.registers - (present(problem.block_table) ? liking.of_pages : 0);
+    fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
     return tile;
 }
 

@@ -40,8 +40,8 @@ constexpr Liking liking_of(GpuClass gpu, bool halves) {
         return {{Module::kFlashHalves, 4, 4, 4, 24 << 10}, {Module::kFlashHalves, 4, 4, 4, 16 << 10}};
     case GpuClass::kAdreno:
         return {{Module::kFlash, 1, 4, 4, 16 << 10}, {Module::kFlash, 4, 4, 4, 16 << 10}};
-    case GpuClass::kMali: // two workgroups in 32 KiB; not searched
-        return {{Module::kFlashWideHalves, 2, 4, 2, 16 << 10}, {Module::kFlashWideHalves, 2, 2, 2, 16 << 10}, 256};
+    case GpuClass::kMali: // an invocation has 64 registers at most; two workgroups in 32 KiB
+        return {{Module::kFlashWideHalves, 2, 2, 2, 16 << 10}, {Module::kFlashHalves, 2, 1, 4, 16 << 10}, 256};
     case GpuClass::kIntel:
         return {{Module::kFlashHalves, 1, 4, 4, 16 << 10}, {Module::kFlashWideHalves, 4, 2, 4, 24 << 10}};
     case GpuClass::kNvidia: // its conversions run at half the rate of its products, or less

@@ -177,7 +177,7 @@ CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const 
 
 namespace {
 
-// What a cache object has of its own, and packed tokens have none of.
+// Fails where tensors of a cache are given: a cache object has its own, and packed tokens have none.
 void require_no_cache_tensors(const LayerCall &call, const char *beside) {
     for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
         require(!present(*tensor), "past_key, past_value, present_key, present_value: given, expected none with ",

@@ -82,7 +82,7 @@ CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const 
 // tensors that packed calls have none of.
 Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query);
 
-// The same, behind the tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4:
+// The same, after the tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4:
 // dimension 2, rank 3: dimension 1). Fails where they disagree, or where past_len is given without any cache.
 Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
 

@@ -12,7 +12,7 @@ namespace vkattn {
 
 class Cache;
 
-// A call, with the cache object behind its handle.
+// A call, with the cache object of its handle.
 struct LayerCall : vkattn_layer_call {
     Cache *object; // NULL: none
 };

@@ -13,8 +13,8 @@ namespace vkattn {
 // then says). Fails with VKATTN_ERROR_UNSUPPORTED where the parts would be too many.
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// Of a packed batch that may mix prefills and decodes, the sequences of few queries, whose keys alone may be split to
-// fill the device. Nothing where the batch cannot mix them, where a kernel is insisted on, and under batch_invariant.
+// The sequences of few queries in a packed batch that may mix prefills and decodes: only their keys may be split to fill
+// the device. Nothing where the batch cannot mix them, where a kernel is requested, and under batch_invariant.
 std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem);
 
 } // namespace vkattn

@@ -64,7 +64,7 @@ gpu::MergePush push_of(const Merge &merge) {
     return push;
 }
 
-// Some drivers bound the trips of a shader's loops: the sets are looked through twice, and once more for each pair of
+// Some drivers bound the iterations of a shader's loops: the sets are looked through twice, and once more for each pair of
 // dims that an invocation joins.
 void require_loops(const DeviceCaps &caps, const Merge &merge) {
     const uint64_t pairs = divide_up(merge.output.shape[3], uint64_t{2 * MERGE_WORKGROUP_SIZE});

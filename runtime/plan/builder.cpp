@@ -34,7 +34,7 @@ std::unique_ptr<const Plan> PlanBuilder::build() {
     return std::move(plan_);
 }
 
-// A dispatch without workgroups; what waited for it waits for what came before it.
+// Drops dispatches without workgroups; steps that waited for one wait for the steps before it.
 void PlanBuilder::drop_steps_of_nothing() {
     std::vector<Step> &steps = plan_->steps_;
     size_t kept = 0;
@@ -85,7 +85,7 @@ void PlanBuilder::divide_steps() {
     plan_->dispatches_ = static_cast<uint32_t>(dispatches);
 }
 
-// A submission takes dispatches as long as together they have no more operations than one may have.
+// Fills each submission with dispatches up to the operations that one dispatch may have.
 void PlanBuilder::cut_pieces() {
     const double most = context().caps().traits.max_dispatch_megaflops * 1e6;
     Plan::Position first;

@@ -25,22 +25,22 @@ class PlanBuilder {
     // The plan, with its pipelines; nothing may be added after it.
     std::unique_ptr<const Plan> build();
 
-    // A role's region must hold so many bytes; 0: it may be bound, and need not be.
+    // Requires a region of so many bytes for the role; 0: a region is optional.
     void use_role(vkattn_role role, uint64_t bytes) {
         plan_->roles_.set(static_cast<size_t>(role));
         uint64_t &most = plan_->role_bytes_[static_cast<size_t>(role)];
         most = std::max(most, bytes);
     }
     Source reserve_workspace(uint64_t bytes);
-    // What is reserved between two calls of it is given to whoever reserves next, after a barrier.
+    // Gives what was reserved since `from` to later reservations. Adds a barrier.
     void reuse_workspace(uint64_t from);
     uint64_t reserved_workspace() const { return workspace_next_; }
     void set_choice(vkattn_kernel kernel, std::string reason);
-    // What every run holds: what `hold` makes before it.
+    // Before each run, `hold` makes what the run holds.
     void set_hold(std::function<std::unique_ptr<RunHold>()> hold) { plan_->hold_ = std::move(hold); }
 
-    // To be given its grid, which may have any size, its operations and its bindings. constants, push: structs of shaders/interface; constant id n is
-    // the n-th member.
+    // Adds a step. The caller sets its grid, which may have any size, its operations and its bindings. constants, push:
+    // structs of shaders/interface; constant id n is the n-th member.
     template <class Constants, class Push>
     Step &add_step(Module module, const Constants &constants, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
@@ -90,8 +90,8 @@ class PlanBuilder {
 // Binds a view at a binding number of a step; fails as require_bindable does.
 void bind(PlanBuilder &builder, Step &step, uint32_t binding, const View &view);
 
-// The role that a view is bound for may be bound, though no step reads or writes it: of tensors without elements, and
-// of those beside them.
+// Makes the region of a view's role optional: no step reads or writes a tensor without elements, or one that is used only
+// together with it.
 void allow_role(PlanBuilder &builder, const View &view);
 
 // Puts the device address of a view's first element into push words `push_word` and the next.

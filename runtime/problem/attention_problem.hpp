@@ -49,7 +49,7 @@ struct AttentionProblem {
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
-// most_positions: of a sequence in pages, where its last page is not all in use.
+// most_positions: of a sequence in pages, where only a part of its last page is in use.
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions = kLargestSize);
 
 // Whether there is anything to write.
@@ -58,7 +58,7 @@ bool has_queries(const AttentionProblem &problem);
 // Whether there is any memory of keys.
 bool has_keys(const AttentionProblem &problem);
 
-// The same answers of a problem with queries, with memory behind every tensor that kernels look up. In place of no keys:
+// The same answers of a problem with queries, with memory for every tensor that kernels read. In place of no keys:
 // one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);

@@ -24,7 +24,7 @@ uint32_t longest_sequence(uint32_t given, const char *max_seqlen, const vkattn_t
 vkattn_tensor checked_block_table(const vkattn_tensor &given, uint64_t sequences, const vkattn_tensor &rows,
                                   const char *name);
 
-// Positions of a sequence whose pages a checked table tells.
+// Positions of a sequence that the pages of a checked table hold.
 uint32_t positions_of(const vkattn_tensor &block_table, const vkattn_tensor &rows);
 
 } // namespace vkattn

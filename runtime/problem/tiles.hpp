@@ -5,7 +5,7 @@
 namespace vkattn {
 
 // How a kernel divides attention among invocations; what tuning chooses. 0 in a member leaves it to the planner's rule.
-// What is impossible for a problem or a device is, too, for saved choices may come from anywhere.
+// The rule also decides what is impossible for a problem or a device: saved choices may come from anywhere.
 struct AttentionTile {
     uint32_t kernel = 0;       // vkattn_kernel that the rest is meant for; VKATTN_KERNEL_AUTO: none, all is the rule's
     uint32_t rows = 0;         // flash, decode: query rows of an invocation; coopmat: subgroups along the rows
@@ -20,7 +20,7 @@ struct AttentionTile {
 
 // Problems that one choice is good for: equal in what shapes the code, and about as large.
 struct AttentionClass {
-    uint32_t kernel; // that the caller insists on
+    uint32_t kernel; // the requested one, or VKATTN_KERNEL_AUTO
     uint32_t head_dim, v_head_dim, group;
     uint32_t query_type, key_type, value_type;
     uint32_t flags; // masks and layouts, see class_of
@@ -28,7 +28,7 @@ struct AttentionClass {
     bool operator==(const AttentionClass &) const = default;
 };
 
-// The shaders that compute a linear layer: see linear_planner.hpp.
+// The shaders that compute a linear layer: see runtime/kernels/linear.cpp.
 enum class LinearShader : uint32_t { kNone, kVector, kAddresses, kTiles, kMatrices };
 
 // How a shader divides a linear layer; what tuning chooses, as an AttentionTile.

@@ -1,5 +1,5 @@
 // What the interface leaves to the caller to synchronise, checked in debug builds (without NDEBUG): whoever destroys or
-// changes an object while it is in use is told so, and the program ends.
+// changes an object while it is in use gets a message, and the program ends.
 #pragma once
 
 #ifndef NDEBUG

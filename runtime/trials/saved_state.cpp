@@ -13,7 +13,7 @@ constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '6'};
 struct SavedHeader {
     char magic[8];
     uint64_t identity; // of device, driver, traits, features and this library with its shaders
-    uint64_t checksum; // of everything behind the header
+    uint64_t checksum; // of everything after the header
     uint64_t verdict_bytes;
     uint64_t attention_tuning_bytes;
     uint64_t linear_tuning_bytes;
@@ -63,7 +63,7 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
 
 SavedState ignored(std::string reason) { return {{}, {}, {}, {}, std::move(reason)}; }
 
-// The header behind checks that all of what it announces is there; content: what follows it.
+// Whether content, which follows the header, has the sizes that the header says, and its checksum.
 bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
     uint64_t room = content.size();
     for (uint64_t bytes :
@@ -87,7 +87,7 @@ std::vector<Record> records_of(std::span<const std::byte> bytes) {
 
 uint64_t identity_of(const DeviceCaps &caps) {
     Hash hash;
-    hash.add(vkattn_version(), std::strlen(vkattn_version()));
+    for (const int number : {VKATTN_VERSION_MAJOR, VKATTN_VERSION_MINOR, VKATTN_VERSION_PATCH}) hash.add(number);
     hash.add(caps.name, std::strlen(caps.name));
     hash.add(caps.driver_info, std::strlen(caps.driver_info));
     hash.add(caps.vendor_id);

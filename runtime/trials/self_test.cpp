@@ -12,7 +12,7 @@
 namespace vkattn {
 namespace {
 
-std::string told(const std::string &shader, CodePaths paths, const std::string &reason) {
+std::string failure_text(const std::string &shader, CodePaths paths, const std::string &reason) {
     return text("self-test: ", shader, ", ", path_names(paths), ": ", reason);
 }
 
@@ -20,7 +20,7 @@ bool is_right(const Findings &findings) { return findings.is_known && findings.r
 
 void judge(Context &context, const TestedShader &shader, CodePaths paths);
 
-// Whether the shaders that compute before or behind it are right: they are judged first.
+// Whether the shaders that compute before or after it in a plan are right: they are judged first.
 bool company_is_right(Context &context, const TestedShader &shader, CodePaths paths) {
     for (const auto &[other, its_paths] : company_of(shader, paths, context.caps())) {
         const std::string name = shader_name(other, context.caps());
@@ -30,7 +30,7 @@ bool company_is_right(Context &context, const TestedShader &shader, CodePaths pa
     return true;
 }
 
-// Checks paths together. What loses the device is off, too, for the next context, which starts from what this one saves.
+// Checks paths together. Paths that lose the device are off for the next context, too: it starts from what this one saves.
 // Where memory runs out, there is no verdict.
 Findings check(Context &context, const TestedShader &shader, CodePaths paths) {
     if (!company_is_right(context, shader, paths)) return {};
@@ -40,7 +40,7 @@ Findings check(Context &context, const TestedShader &shader, CodePaths paths) {
         if (error.result() == VKATTN_ERROR_DEVICE_LOST) {
             const std::string name = shader_name(shader, context.caps());
             const CodePaths blamed = paths & ~context.verdicts().find(name).passed;
-            context.verdicts().fail(name, blamed, told(name, blamed, "the device was lost"));
+            context.verdicts().fail(name, blamed, failure_text(name, blamed, "the device was lost"));
         }
         if (!blames_kernel(error)) throw;
         return {true, error.what(), 0};
@@ -54,7 +54,7 @@ Findings judge_one(Context &context, const TestedShader &shader, CodePaths path,
     if (is_right(findings))
         context.verdicts().pass(name, findings.paths | path);
     else if (findings.is_known)
-        context.verdicts().fail(name, path, told(name, path, findings.reason));
+        context.verdicts().fail(name, path, failure_text(name, path, findings.reason));
     return findings;
 }
 
@@ -76,7 +76,7 @@ void judge(Context &context, const TestedShader &shader, CodePaths paths) {
     for (CodePaths rest = paths; rest != 0 && !has_failed(); rest &= rest - 1)
         judge_one(context, shader, lowest(rest), with_type(lowest(rest), paths));
     const CodePaths last = CodePaths{1} << (std::bit_width(paths) - 1);
-    if (all.is_known && !has_failed()) context.verdicts().fail(name, last, told(name, paths, all.reason));
+    if (all.is_known && !has_failed()) context.verdicts().fail(name, last, failure_text(name, paths, all.reason));
 }
 
 // One check of the whole test. What has failed before stays off.

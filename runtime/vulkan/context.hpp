@@ -63,7 +63,7 @@ class Context {
     void lock_queue();
     void unlock_queue();
 
-    // Where the device may still be at work and nobody can wait for it: nothing that it may use is destroyed from then on.
+    // For a device that may still be at work and cannot be waited for: nothing that it may use is destroyed after this.
     void abandon() noexcept { is_abandoned_ = true; }
     bool is_abandoned() const noexcept { return is_abandoned_; }
 

@@ -1,7 +1,7 @@
 #include "runtime/vulkan/device_query.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/vulkan/device_features.hpp"
+#include "runtime/vulkan/feature_chain.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -75,7 +75,7 @@ std::vector<uint64_t> free_memory(const Context &context) {
     context.vk().vkGetPhysicalDeviceMemoryProperties2(context.physical_device(), &memory);
     std::vector<uint64_t> free;
     for (uint32_t heap = 0; heap < memory.memoryProperties.memoryHeapCount; ++heap) {
-        const uint64_t room = budget.heapBudget[heap]; // 0: not told
+        const uint64_t room = budget.heapBudget[heap]; // 0: unknown
         free.push_back(room != 0 ? room - std::min(budget.heapUsage[heap], room)
                                  : memory.memoryProperties.memoryHeaps[heap].size);
     }

@@ -11,7 +11,7 @@ namespace vkattn {
 // the host sees that memory.
 class Buffer {
   public:
-    // name: of what it holds, for debuggers; static. The host sees all memory but that for DEVICE on every device.
+    // name: what the buffer holds, for debuggers; static. On every device the host sees all memory but that for DEVICE.
     Buffer(Context &context, uint64_t bytes, const char *name, vkattn_memory_use use = VKATTN_MEMORY_DEVICE);
     ~Buffer();
     Buffer(const Buffer &) = delete;

@@ -39,7 +39,7 @@ class Submissions {
     // Records and submits. sync may be NULL. On failure nothing is submitted; if the driver refuses a later piece, what
     // was submitted before has ended.
     void submit(Lane lane, Work work, const vkattn_sync *sync);
-    // Waits for what has been submitted, and is done with it, also where that fails.
+    // Waits for all submissions and releases what they used, even where the wait fails.
     void wait();
     // Fails once the device is lost.
     void require_device() const;

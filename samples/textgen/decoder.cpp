@@ -1,10 +1,10 @@
 #include "decoder.hpp"
 
-#include "case_problem.hpp"
-#include "checkpoint_case.hpp"
-#include "input_error.hpp"
 #include "recorded_plans.hpp"
-#include "strict_json.hpp"
+#include "tools/cases/case_problem.hpp"
+#include "tools/checkpoints/checkpoint_case.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/strict_json.hpp"
 
 #include <deque>
 #include <set>

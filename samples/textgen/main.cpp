@@ -1,9 +1,9 @@
 // Writes text: a small language model that runs wholly on vkattn, in four variants that differ in their attention
 // alone.
 #include "decoder.hpp"
-#include "input_error.hpp"
 #include "sampler.hpp"
-#include "strict_json.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/strict_json.hpp"
 #include "vocabulary.hpp"
 
 #include <CLI/CLI.hpp>

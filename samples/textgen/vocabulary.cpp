@@ -1,7 +1,7 @@
 #include "vocabulary.hpp"
 
-#include "input_error.hpp"
-#include "strict_json.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/strict_json.hpp"
 
 #include <algorithm>
 

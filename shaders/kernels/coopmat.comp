@@ -40,12 +40,15 @@ layout(local_size_x_id = 0) in;
 void load_query() {
     const uint vectors = STRIP_PITCH - 1;
     const uint steps = vectors * 8 < MATRIX_K ? 1 : vectors * 8 / MATRIX_K; // less: such queries are not in registers
+    const bool strips_end_with_rows = QUERY_DIMS / 8 % vectors == 0;
     FOR_MATRICES(first, (QUERY_TILES + steps - 1) / steps) {
         FOR_MATRICES(turn, (SUBGROUP_ROWS * vectors + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE) {
             uint i = turn * SUBGROUP_SIZE + lane();
+            uint vector = first * vectors + i % vectors;
+            if (!strips_end_with_rows) vector = min(vector, QUERY_DIMS / 8 - 1); // what lies behind a row is not read
             if (i < SUBGROUP_ROWS * vectors)
-                tiles[strip() + i / vectors * STRIP_PITCH + i % vectors] = load_query_whole(
-                    row_of_tile(rows, subgroup_row() + i / vectors), (first * vectors + i % vectors) * 8);
+                tiles[strip() + i / vectors * STRIP_PITCH + i % vectors] =
+                    load_query_whole(row_of_tile(rows, subgroup_row() + i / vectors), vector * 8);
         }
         subgroupBarrier();
         FOR_MATRICES(r, ROW_MATRICES)

@@ -1,6 +1,6 @@
 // The C ABI around the operators: contexts, buffers, bindings, small functions, threads.
 #include "device.hpp"
-#include "device_traits.hpp"
+#include "tools/devices/device_traits.hpp"
 
 #include <doctest/doctest.h>
 

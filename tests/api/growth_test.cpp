@@ -37,7 +37,7 @@ struct Room {
     static constexpr std::size_t kMore = 64;
     Room() { std::memset(bytes, kGapByte, sizeof bytes); }
     Structure *structure() { return reinterpret_cast<Structure *>(bytes); }
-    // The first `size` bytes are those of `expected`, the rest of them zero, and what is behind is as it was.
+    // The first `size` bytes are those of `expected`, the rest of them zero, and what follows is as it was.
     void check(const Structure &expected, std::size_t size) const {
         CAPTURE(size);
         const std::size_t known = std::min(size, sizeof expected);

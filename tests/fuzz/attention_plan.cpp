@@ -244,7 +244,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
     FuzzedDataProvider data(bytes, size);
     const DeviceCaps caps = some_device(data);
     try {
-        AttentionProblem problem = check_attention(some_description(data));
+        const AttentionProblem given = check_attention(some_description(data));
+        if (!has_queries(given)) return 0; // nothing is planned
+        AttentionProblem problem = with_memory(given);
         problem.tile = some_tile(data);
         std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
         if (const std::optional<AttentionProblem> decodes = decodes_of(problem)) parts.push_back(*decodes);

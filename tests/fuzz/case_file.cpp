@@ -1,8 +1,8 @@
 // Safetensors files and case files, as far as the problem that the library would be given.
 #include "input_file.hpp"
 
-#include "case_problem.hpp"
-#include "input_error.hpp"
+#include "tools/cases/case_problem.hpp"
+#include "tools/io/input_error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     using namespace vkattn::tools;

@@ -1,9 +1,9 @@
 // config.json of a checkpoint, and the index of its shards.
 #include "input_file.hpp"
 
-#include "checkpoint.hpp"
-#include "hugging_face_config.hpp"
-#include "input_error.hpp"
+#include "tools/checkpoints/checkpoint.hpp"
+#include "tools/checkpoints/hugging_face_config.hpp"
+#include "tools/io/input_error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     using namespace vkattn::tools;

@@ -55,7 +55,7 @@ class Region {
         buffer_.read(bytes_);
         const auto is_guard = [](std::uint8_t byte) { return byte == kNothing; };
         expect(std::all_of(bytes_.begin(), bytes_.begin() + kGuard, is_guard), "nothing is written before a tensor");
-        expect(std::all_of(bytes_.end() - kGuard, bytes_.end(), is_guard), "nothing is written behind a tensor");
+        expect(std::all_of(bytes_.end() - kGuard, bytes_.end(), is_guard), "nothing is written after a tensor");
     }
 
   private:

@@ -58,6 +58,12 @@ void expect_strides(const vkattn_tensor &tensor, std::initializer_list<std::uint
     }
 }
 
+// Whether a plan has no step, which it may only where there is nothing to write.
+bool writes_nothing(const Plan &plan, bool may) {
+    expect(may || !plan.steps().empty(), "what there is to write is written");
+    return plan.steps().empty();
+}
+
 std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), in = some_size(data), out = some_size(data);
     const auto tokens = [&](std::uint64_t width) {
@@ -73,6 +79,7 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
     desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
     plan_linear(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.output))) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::LinearPush>(step);
     const LinearOperands operands = check_linear(desc);
@@ -111,6 +118,7 @@ std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder)
     desc.epsilon = data.ConsumeFloatingPoint<float>();
     plan_norm(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.output))) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::NormPush>(step);
     const std::uint64_t rows = step.groups[0], batches = step.groups[1];
@@ -133,6 +141,7 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
     desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
     plan_embedding(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.output))) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::EmbeddingPush>(step);
     expect(push.rows == desc.weight.shape[0], "every row can be found");
@@ -168,6 +177,7 @@ std::unique_ptr<const Plan> kv_append(FuzzedDataProvider &data, PlanBuilder &bui
     const vkattn_kv_append_desc desc = some_append(data);
     plan_kv_append(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.source) || is_empty(desc.cache))) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::AppendPush>(step);
     const bool packed = present(desc.cu_seqlens), paged = present(desc.block_table);
@@ -213,6 +223,7 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
     desc.accumulate = data.ConsumeBool();
     plan_merge(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.output))) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::MergePush>(step);
     const std::uint64_t rows = step.groups[0], step_heads = step.groups[1], batches = step.groups[2];

@@ -1,4 +1,4 @@
-// What a context saved, as anybody may have changed it: as it comes, and behind a header that says it is whole.
+// What a context saved, as anybody may have changed it: as it comes, and after a header that says it is whole.
 #include "runtime/trials/saved_state.hpp"
 #include "runtime/device/tunings.hpp"
 #include "runtime/device/verdicts.hpp"

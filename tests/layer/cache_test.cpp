@@ -199,14 +199,14 @@ TEST_CASE_FIXTURE(DeviceTest, "odd sizes, and types that differ between keys and
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys behind the last token stay hidden") {
+TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys after the last token stay hidden") {
     for (const LayerCase &c : cached_layers()) {
         CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 6, 43);
         const vkattn::Cache small = make_cache(layer, 2, 6, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
         const vkattn::Cache large = make_cache(layer, 2, 40, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
-        append(layer, large, random_tokens(c, 2, 30, 44)); // what lies behind is not zero
+        append(layer, large, random_tokens(c, 2, 30, 44)); // what comes after is not zero
         for (const std::uint32_t sequence : {0u, 1u}) large.rewind(sequence, 0);
         check_equal("large", append(layer, large, input, VKATTN_MASK_NONE),
                     append(layer, small, input, VKATTN_MASK_NONE), 1e-10);

@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(DeviceTest, "latents are decoded by latent_decode, and nothing
 }
 
 // Their loads are loops; keys enough for the tiles of one dispatch if a trip of each load were not counted.
-TEST_CASE_FIXTURE(DeviceTest, "rows that begin anywhere, over more keys than loops may have trips") {
+TEST_CASE_FIXTURE(DeviceTest, "rows that begin anywhere, over more keys than loops may have iterations") {
     std::mt19937 random(97);
     const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 2240 : 70;
     for (const std::uint64_t head_dim : {100, 101}) {

@@ -277,7 +277,7 @@ TEST_CASE_FIXTURE(DeviceTest,
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "blocks of single keys, for every head, over more keys than loops may have trips") {
+TEST_CASE_FIXTURE(DeviceTest, "blocks of single keys, for every head, over more keys than loops may have iterations") {
     std::mt19937 random(95);
     const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 20000 : 2000;
     for (const std::uint64_t q_len : {1, 5}) {
@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(DeviceTest, "blocks of single keys, for every head, over more 
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "everything that a tile's loops do, over more keys than loops may have trips") {
+TEST_CASE_FIXTURE(DeviceTest, "everything that a tile's loops do, over more keys than loops may have iterations") {
     std::mt19937 random(96);
     const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 40000 : 2000;
     for (const std::uint64_t head_dim : {3, 64}) {
@@ -379,8 +379,9 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "bottom right is each sequence's own where dense keys have lengths") {
-    for (const auto &[q_len, kv_len] : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
-        INFO("Lq ", q_len, ", Lk ", kv_len);
+    for (const auto &lens : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
+        const auto [q_len, kv_len] = lens;
+        INFO("Lq ", lens.first, ", Lk ", lens.second);
         std::mt19937 random(11);
         AttentionProblem problem =
             plain_problem(4, static_cast<std::size_t>(q_len), static_cast<std::size_t>(kv_len), random);
@@ -409,7 +410,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a scale of 0 is 0 where that is said") {
     check_every_kernel(problem);
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "keys behind the last query are hidden where that is asked for") {
+TEST_CASE_FIXTURE(DeviceTest, "keys after the last query are hidden where that is asked for") {
     for (const auto &sizes : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
         const int q_len = sizes.first, kv_len = sizes.second;
         for (const std::uint32_t flags : {0u, 1u * VKATTN_MASK_CAUSAL, 1u * VKATTN_MASK_WINDOW}) {
@@ -492,7 +493,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN
 // What is hidden has a weight of 0, and 0 times NaN is NaN: the row is then attended again with care, however long.
 TEST_CASE_FIXTURE(DeviceTest, "a hidden value that is not a number, in a long row") {
     std::mt19937 random(14);
-    // more than llvmpipe's loops have trips; elsewhere, some tiles
+    // more than llvmpipe's loops have iterations; elsewhere, some tiles
     const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 40000 : 4000;
     AttentionProblem problem = plain_problem(1, 3, keys, random);
     add_key_padding(problem, random);

@@ -272,11 +272,11 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong merges are named") {
     desc.partial_log_sum_exp = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 3});
     desc.partial_output = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 3, 5});
     fails(desc, "partial_output: shape [1,2,3,5]");
-    if (const std::uint32_t trips = test_device().facts().max_loop_iterations; trips != 0) {
+    if (const std::uint32_t iterations = test_device().facts().max_loop_iterations; iterations != 0) {
         desc.partial_output = desc.output;
         desc.partial_output_stride = 24;
         desc.partial_log_sum_exp_stride = 6;
-        desc.part_count = trips / 2; // each is looked at three times
+        desc.part_count = iterations / 2; // each is looked at three times
         fails(desc, "part_count: 32767, expected at most 21844");
     }
 }

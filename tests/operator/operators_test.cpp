@@ -17,7 +17,7 @@ namespace {
 
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
 
-// [batch,len,width] with a gap behind every row.
+// [batch,len,width] with a gap after every row.
 HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::uint64_t width, std::mt19937 &random,
                 std::uint64_t gap = 3) {
     return normal_tensor(type, {batch, len, width}, {len * (width + gap), width + gap, 1}, random);
@@ -151,7 +151,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four and 
                 }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have trips for") {
+TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have iterations for") {
     for (const std::uint64_t len : {1, 19})
         for (const std::uint64_t in : {37401, 37404}) {
             INFO("rows ", 2 * len, ", ", in, " features");

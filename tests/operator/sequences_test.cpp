@@ -123,7 +123,7 @@ TEST_CASE_FIXTURE(DeviceTest, "pages of every size, odd head sizes, half precisi
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "small pages, over more keys than loops may have trips") {
+TEST_CASE_FIXTURE(DeviceTest, "small pages, over more keys than loops may have iterations") {
     const std::uint64_t keys = test_device().facts().max_loop_iterations != 0 ? 30000 : 2000;
     for (const std::uint64_t head_dim : {3, 32})
         check({.lengths = {{2, keys}, {70, 40}},

@@ -5,9 +5,9 @@
 #include "device.hpp"
 #include "random_draws.hpp"
 
-#include "case_runner.hpp"
-#include "comparison.hpp"
-#include "safetensors.hpp"
+#include "tools/cases/case_runner.hpp"
+#include "tools/cases/comparison.hpp"
+#include "tools/tensors/safetensors.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -9,7 +9,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
 
-#include "text_file.hpp"
+#include "tools/io/text_file.hpp"
 
 #include <doctest/doctest.h>
 
@@ -263,7 +263,7 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
     }
 }
 
-TEST_CASE("what is chosen, and what can be insisted on, is within what the device has") {
+TEST_CASE("what is chosen, and what can be requested, is within what the device has") {
     std::size_t planned = 0;
     for (const ZooDevice &device : device_zoo()) {
         INFO("device ", device.name);

@@ -1,38 +1,55 @@
-# The rooms of runtime/ and the arrows between them: a file includes its own room and those below it alone. What no file may
-# have. How the structures of include/vkattn grow.
-# cmake -DRUNTIME=FOLDER -DINCLUDE=FOLDER -P house.cmake
+# The rooms of runtime/ and of tools/ and the arrows between them: a file includes its own room and those below it alone. What
+# no file may have. How the structures of include/vkattn grow.
+# cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
-set(rooms support problem device vulkan plan kernels ops layers trials api) # from the bottom up
-set(above_layers trials) # stands beside layers
+set(runtime_rooms support problem device vulkan plan kernels ops layers trials api) # from the bottom up
+set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
-file(GLOB_RECURSE files RELATIVE "${RUNTIME}" "${RUNTIME}/*.hpp" "${RUNTIME}/*.cpp")
-list(LENGTH files count)
-if(count LESS 50)
-    message(FATAL_ERROR "${RUNTIME}: ${count} files, expected those of runtime/")
-endif()
-foreach(file IN LISTS files)
+function(check_includes house rooms file) # of a file of the house
     get_filename_component(room "${file}" DIRECTORY)
     list(FIND rooms "${room}" height)
     if(height LESS 0)
-        message(SEND_ERROR "runtime/${file}: in no room of ${rooms}")
+        message(SEND_ERROR "${house}/${file}: in no room of ${rooms}")
     endif()
-    # on mingw the memory of a thread_local is freed before its destructor runs, and an exception through std::call_once is
-    # never forgotten
-    file(STRINGS "${RUNTIME}/${file}" lines REGEX "^[^/]*(thread_local|call_once|once_flag)")
+    file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"${house}/")
     foreach(line IN LISTS lines)
-        if(NOT line MATCHES "^ *thread_local (char|int|bool) ")
-            message(SEND_ERROR "runtime/${file}: ${line}, expected no std::call_once, and no thread_local with a destructor")
-        endif()
-    endforeach()
-    file(STRINGS "${RUNTIME}/${file}" lines REGEX "^#include \"runtime/")
-    foreach(line IN LISTS lines)
-        string(REGEX REPLACE "^#include \"runtime/([a-z]+)/.*" "\\1" included "${line}")
+        string(REGEX REPLACE "^#include \"${house}/([a-z]+)/.*" "\\1" included "${line}")
         list(FIND rooms "${included}" included_height)
         if(included_height GREATER height OR included_height LESS 0)
-            message(SEND_ERROR "runtime/${file}: ${line}, an arrow that runs up, expected rooms below ${room}")
+            message(SEND_ERROR "${house}/${file}: ${line}, an arrow that runs up, expected rooms below ${room}")
         endif()
-        if(room STREQUAL above_layers AND included STREQUAL "layers")
-            message(SEND_ERROR "runtime/${file}: ${line}, expected trials to know no layers")
+        if(house STREQUAL "runtime" AND room STREQUAL "trials" AND included STREQUAL "layers")
+            message(SEND_ERROR "${house}/${file}: ${line}, expected trials, which stand beside layers, to know none")
+        endif()
+    endforeach()
+endfunction()
+
+foreach(house runtime tools)
+    file(GLOB_RECURSE files RELATIVE "${ROOT}/${house}" "${ROOT}/${house}/*.hpp" "${ROOT}/${house}/*.cpp")
+    list(LENGTH files count)
+    if(count LESS 50)
+        message(FATAL_ERROR "${ROOT}/${house}: ${count} files, expected those of the house")
+    endif()
+    foreach(file IN LISTS files)
+        check_includes(${house} "${${house}_rooms}" "${file}")
+    endforeach()
+endforeach()
+foreach(room IN LISTS tools_rooms)
+    file(GLOB files "${ROOT}/tools/${room}/*")
+    list(LENGTH files count)
+    if(count GREATER 20)
+        message(SEND_ERROR "tools/${room}: ${count} files, expected 20 at most")
+    endif()
+endforeach()
+
+# On mingw the memory of a thread_local is freed before its destructor runs, and an exception through std::call_once is never
+# forgotten.
+file(GLOB_RECURSE files "${ROOT}/runtime/*.hpp" "${ROOT}/runtime/*.cpp")
+foreach(file IN LISTS files)
+    file(STRINGS "${file}" lines REGEX "^[^/]*(thread_local|call_once|once_flag)")
+    foreach(line IN LISTS lines)
+        if(NOT line MATCHES "^ *thread_local (char|int|bool) ")
+            message(SEND_ERROR "${file}: ${line}, expected no std::call_once, and no thread_local with a destructor")
         endif()
     endforeach()
 endforeach()
@@ -41,11 +58,11 @@ endforeach()
 set(filled_in vkattn_device_facts vkattn_kernel_support vkattn_matrix_shape vkattn_check vkattn_candidate vkattn_option
     vkattn_requirements vkattn_report vkattn_estimate_result)
 set(without_next vkattn_trait vkattn_memory) # core.h says how these grow
-file(READ "${INCLUDE}/vkattn/core.h" core)
+file(READ "${ROOT}/include/vkattn/core.h" core)
 string(FIND "${core}" "#ifndef" end)
 string(SUBSTRING "${core}" 0 ${end} promise)
 set(count 0)
-file(GLOB headers "${INCLUDE}/vkattn/*.h")
+file(GLOB headers "${ROOT}/include/vkattn/*.h")
 foreach(header IN LISTS headers)
     file(READ "${header}" text)
     string(REPLACE ";" "|" text "${text}")
@@ -66,5 +83,5 @@ foreach(header IN LISTS headers)
     endforeach()
 endforeach()
 if(count LESS 30)
-    message(FATAL_ERROR "${INCLUDE}: ${count} structures, expected those of vkattn.h")
+    message(FATAL_ERROR "${ROOT}/include: ${count} structures, expected those of vkattn.h")
 endif()

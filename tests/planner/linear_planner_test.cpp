@@ -1,4 +1,5 @@
 // Linear layers as they are divided: whatever a saved choice says, within what the device has.
+#include "device_zoo.hpp"
 #include "random_draws.hpp"
 #include "runtime/kernels/linear.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
@@ -6,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <set>
 
 using namespace vkattn_test;
 
@@ -127,6 +129,29 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         CHECK((by_shader[shader] > 100) == built);
     }
     CHECK(tuned > 1000);
+}
+
+// Intel's matrix units take 16 lanes, its compiler 32 where nothing is asked for.
+TEST_CASE("Intel's matrices have subgroups as wide as they are") {
+    constexpr std::uint32_t kIntel = 0x8086;
+    vkattn::LinearProblem problem;
+    problem.push.rows = problem.push.positions = 16;
+    problem.push.in_features = problem.push.out_features = problem.push.head_dim = 4096;
+    problem.push.input_strides[1] = problem.push.weight_strides[0] = problem.push.output_strides[1] = 4096;
+    problem.push.weight_strides[1] = problem.push.output_strides[3] = 1;
+    problem.input.type = problem.weight.type = problem.output.type = VKATTN_TYPE_F16;
+    std::set<std::string> with_matrices;
+    for (const ZooDevice &device : device_zoo()) {
+        if (device.caps.vendor_id != kIntel) continue;
+        INFO("device ", device.name);
+        const vkattn::LinearChoice choice = vkattn::choose_linear(problem, device.caps);
+        if (choice.shader != vkattn::LinearShader::kMatrices) continue;
+        with_matrices.insert(device.name);
+        CHECK(choice.constants.MATRIX_N == 16);
+        CHECK(choice.constants.SUBGROUP_SIZE == 16);
+    }
+    if (vkattn::module_is_built(vkattn::Module::kLinearCoopmat))
+        CHECK(with_matrices == std::set<std::string>{"intel-bmg", "intel-lnl"});
 }
 
 TEST_SUITE_END();

@@ -30,7 +30,7 @@ class Portability : public DeviceTest {
         MESSAGE("plans: " << line.str() << refused_ << " refused");
     }
 
-    // Plans with each kernel, and with the one that is chosen. A kernel that is insisted on may say that it does not
+    // Plans with each kernel, and with the one that is chosen. A requested kernel may say that it does not
     // serve, and must where the device cannot run it; the choice must always find one. Returns what is wrong.
     template <typename Plan>
     std::string with_each_kernel(Plan &&plan) {
@@ -71,7 +71,7 @@ class Portability : public DeviceTest {
     unsigned refused_ = 0;
 };
 
-std::string told(const std::string &complaints, const std::string &problem) {
+std::string with_problem(const std::string &complaints, const std::string &problem) {
     return complaints.empty() ? "" : complaints + "of " + problem;
 }
 
@@ -157,11 +157,11 @@ TEST_CASE_FIXTURE(Portability, "random problems are planned with every kernel of
     plan_all([this](unsigned seed) {
         const AttentionDraw drawn = draw_attention(seed);
         const AttentionProblem problem = problem_of(drawn);
-        return told(with_each_kernel([&](vkattn_kernel kernel) {
-                        return context().attention_plan(
-                            describe(problem, all_results(problem, kernel, drawn.output), kernel));
-                    }),
-                    text(drawn));
+        return with_problem(with_each_kernel([&](vkattn_kernel kernel) {
+                                return context().attention_plan(
+                                    describe(problem, all_results(problem, kernel, drawn.output), kernel));
+                            }),
+                            text(drawn));
     });
 }
 
@@ -171,10 +171,10 @@ TEST_CASE_FIXTURE(Portability, "random batches of sequences are planned with eve
         std::mt19937 random(seed);
         std::vector<Sequence> sequences = make_sequences(drawn.batch, random);
         const SequencesBatch batch = make_batch(drawn.batch, sequences, random);
-        return told(with_each_kernel([&](vkattn_kernel kernel) {
-                        return context().attention_plan(describe(drawn.batch, batch, kernel));
-                    }),
-                    text(drawn));
+        return with_problem(with_each_kernel([&](vkattn_kernel kernel) {
+                                return context().attention_plan(describe(drawn.batch, batch, kernel));
+                            }),
+                            text(drawn));
     });
 }
 
@@ -191,7 +191,7 @@ TEST_CASE_FIXTURE(Portability, "random layers are made and planned") {
         std::string complaints;
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_UNFUSED})
             complaints += attempt(kernel, true, plan);
-        return told(complaints, text(drawn));
+        return with_problem(complaints, text(drawn));
     });
 }
 
@@ -199,7 +199,7 @@ TEST_CASE_FIXTURE(Portability, "random appends, merges, linear layers, norms and
     plan_all([this](unsigned seed) {
         OperatorDraw drawn(seed);
         const auto planned = [this](const char *name, auto &&plan) {
-            return told(attempt(VKATTN_KERNEL_AUTO, true, [&](vkattn_kernel) { return plan(); }), name);
+            return with_problem(attempt(VKATTN_KERNEL_AUTO, true, [&](vkattn_kernel) { return plan(); }), name);
         };
         return planned("kv_append", [&] { return context().kv_append_plan(drawn.append()); }) +
                planned("merge", [&] { return context().merge_plan(drawn.merge()); }) +

@@ -4,8 +4,8 @@
 
 #include "runtime/device/device_overrides.hpp"
 
-#include "device_traits.hpp"
-#include "text_file.hpp"
+#include "tools/devices/device_traits.hpp"
+#include "tools/io/text_file.hpp"
 
 #include <doctest/doctest.h>
 

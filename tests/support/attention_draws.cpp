@@ -71,7 +71,7 @@ AttentionDraw draw_attention(unsigned seed) {
     d.mask_short = random.one_in(4) ? random.up_to(d.kv_len) - 1 : 0;
     if (!d.past_lengths && random.one_in(5)) d.past_len = static_cast<std::uint32_t>(random.up_to(40));
     if (random.one_in(4)) d.scale = 0.3f;
-    if (random.one_in(40)) { // more keys than some drivers let a shader's loops have trips
+    if (random.one_in(40)) { // more keys than some drivers let a shader's loops have iterations
         d.kv_len = random.up_to(40000);
         d.q_len = random.up_to(3);
         d.batch = 1;

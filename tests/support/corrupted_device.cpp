@@ -99,9 +99,16 @@ bool is_of_shape(const vkattn_matrix_shape &shape, Constants &constants) {
            (constants["MATRIX_M"] == shape.m && constants["MATRIX_N"] == shape.n && constants["MATRIX_K"] == shape.k);
 }
 
-// A type that takes no more room.
-std::uint32_t other_format(std::uint32_t format) {
-    return format == VKATTN_TYPE_F16 ? std::uint32_t{VKATTN_TYPE_BF16} : std::uint32_t{VKATTN_TYPE_F16};
+// Takes another type in the place of the one that the constant names, which takes no more room: what is beyond its tensor is
+// not touched. In the place of the smallest of all it takes rows half as long.
+void change_format(Constants &constants, const char *name) {
+    std::uint32_t &format = constants[name];
+    if (format == VKATTN_TYPE_Q4_0)
+        constants["HEAD_DIM"] /= 2;
+    else if (format == VKATTN_TYPE_Q8_0)
+        format = VKATTN_TYPE_Q4_0;
+    else
+        format = format == VKATTN_TYPE_F16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;
 }
 
 // A softcap of 0 makes all scores alike; ReLU drops what is negative; the others read or write another type.
@@ -109,11 +116,11 @@ void corrupt(Module module, Constants &constants) {
     if (module >= Module::kLinear && module <= Module::kLinearCoopmatBf16)
         constants["ACTIVATION"] = ACTIVATION_RELU;
     else if (module == Module::kKvAppend)
-        constants["CACHE_FORMAT"] = other_format(constants["CACHE_FORMAT"]);
+        change_format(constants, "CACHE_FORMAT");
     else if (module == Module::kQkScores)
-        constants["KEY_FORMAT"] = other_format(constants["KEY_FORMAT"]);
+        change_format(constants, "KEY_FORMAT");
     else if (module == Module::kMergeParts || module == Module::kWeightedValues)
-        constants["OUTPUT_FORMAT"] = other_format(constants["OUTPUT_FORMAT"]);
+        change_format(constants, "OUTPUT_FORMAT");
     else
         constants["FEATURES"] |= FEATURE_SOFTCAP;
 }

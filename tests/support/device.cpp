@@ -1,9 +1,9 @@
 #include "device.hpp"
 
 #include "compare.hpp"
-#include "device_traits.hpp"
 #include "guarded_vulkan.hpp"
 #include "skips.hpp"
+#include "tools/devices/device_traits.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 namespace vkattn_test {
 namespace {
 
-// Bytes behind a region, which nobody may write. None before guard pages, where the region ends with its memory.
+// Bytes after a region, which nobody may write. None before guard pages, where the region ends with its memory.
 std::uint64_t guard_bytes() { return guards_pages() ? 0 : 64; }
 
 // A multiple of 16 and of nothing larger: the library must bear it on devices whose own alignment is larger.

@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/matrix_shapes.hpp"
 
-#include "text_file.hpp"
+#include "tools/io/text_file.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -28,7 +28,7 @@ bool guards_pages() {
 
 namespace {
 
-// What the driver gave, of which the caller's part lies in the middle: one page in front, one behind.
+// What the driver gave, of which the caller's part lies in the middle: one page before, one after.
 struct Guarded {
     std::uint8_t *begin; // of the first page
     std::uint64_t pages;
@@ -155,7 +155,7 @@ VKAPI_ATTR VkResult VKAPI_CALL bind_buffer(VkDevice device, VkBuffer buffer, VkD
                                                                       guarded_of(memory).offset + offset);
 }
 
-// Of a buffer that reaches over the page behind its memory.
+// Of a buffer that reaches over the page after its memory.
 VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
                                              const VkAllocationCallbacks *host, VkBuffer *buffer) {
     VkBufferCreateInfo larger = *info;
@@ -168,7 +168,7 @@ VKAPI_ATTR void VKAPI_CALL requirements_of_buffer(VkDevice device, VkBuffer buff
     given->size -= kPage;
 }
 
-// Calls use(writes), whose storage buffers reach over the page behind the memory, where ranges are open.
+// Calls use(writes), whose storage buffers reach over the page after the memory, where ranges are open.
 template <class Use>
 void with_ranges(std::uint32_t count, const VkWriteDescriptorSet *writes, Use use) {
     if (!state().opens_ranges) return use(writes);

@@ -22,7 +22,7 @@ struct GuardedMemory {
 // The one that was allocated last.
 GuardedMemory last_guarded_memory();
 
-// As long as there is one, descriptors of storage buffers reach over the page behind the memory, so that what is read past
+// As long as there is one, descriptors of storage buffers reach over the page after the memory, so that what is read past
 // its end crashes through them, too. For kernels each of whose invocations reads at a place of its own: a load of one
 // address for all, these drivers execute even where no invocation comes along.
 class OpenRanges {

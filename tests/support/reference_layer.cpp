@@ -86,7 +86,7 @@ Values columns(const Values &x, std::size_t width, std::size_t first, std::size_
     return y;
 }
 
-// Rows of a and of b, one behind the other.
+// Rows of a and of b, one after the other.
 Values beside(const Values &a, std::size_t a_width, const Values &b, std::size_t b_width) {
     Values y;
     for (std::size_t row = 0; row < a.size() / a_width; ++row) {

@@ -100,7 +100,7 @@ void fill_keys(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt
     for (std::size_t b = 0; b < sequences.size(); ++b) {
         const std::uint64_t keys = sequences[b].lengths.keys;
         if (batch.key_lengths.present()) batch.key_lengths.set(b, static_cast<float>(keys));
-        for (std::uint64_t n = 0; batch.block_table.present() && n < table_pages; ++n) // pages behind the end: nowhere
+        for (std::uint64_t n = 0; batch.block_table.present() && n < table_pages; ++n) // pages after the end: nowhere
             batch.block_table.set(b * table_pages + n,
                                   n * c.page < keys ? static_cast<float>(pages[b * table_pages + n]) : -7.0f);
         for (std::uint64_t key = 0; key < keys; ++key) {

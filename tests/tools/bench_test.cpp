@@ -1,10 +1,10 @@
 // What vkattn bench measures and prints. Times are never judged: only that they are times, and what is made of them.
-#include "bench_attention.hpp"
-#include "bench_linear.hpp"
-#include "bench_report.hpp"
 #include "device.hpp"
-#include "input_error.hpp"
 #include "lines.hpp"
+#include "tools/bench/attention.hpp"
+#include "tools/bench/linear.hpp"
+#include "tools/bench/report.hpp"
+#include "tools/io/input_error.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,12 +1,12 @@
 // What a case file says, and how it becomes a problem of the library; no device is needed.
-#include "case_file.hpp"
-#include "case_problem.hpp"
-#include "comparison.hpp"
-#include "input_error.hpp"
+#include "tools/cases/case_file.hpp"
+#include "tools/cases/case_problem.hpp"
+#include "tools/cases/comparison.hpp"
+#include "tools/io/input_error.hpp"
 
 #include "host_tensor.hpp"
-#include "quantise.hpp"
 #include "temporary_folder.hpp"
+#include "tools/tensors/quantise.hpp"
 
 #include <doctest/doctest.h>
 
@@ -120,7 +120,7 @@ TEST_CASE("what is no case is refused before its tensors are read") {
     const std::uint64_t length = header.size();
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char *>(&length), sizeof length) << header;
-    file.seekp(static_cast<std::streamoff>(kBytes - 1), std::ios::cur).put('\0'); // behind a hole
+    file.seekp(static_cast<std::streamoff>(kBytes - 1), std::ios::cur).put('\0'); // after a hole
     file.close();
     REQUIRE(file);
     CHECK_THROWS_WITH_AS(read_case(path),

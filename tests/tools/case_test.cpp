@@ -2,9 +2,9 @@
 #include "compare.hpp"
 #include "device.hpp"
 
-#include "case_runner.hpp"
-#include "comparison.hpp"
-#include "input_error.hpp"
+#include "tools/cases/case_runner.hpp"
+#include "tools/cases/comparison.hpp"
+#include "tools/io/input_error.hpp"
 
 #include <doctest/doctest.h>
 

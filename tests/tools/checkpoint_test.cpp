@@ -1,12 +1,12 @@
 // Hugging Face checkpoints: every family of names against PyTorch's answers (tests/tools/make_checkpoints.py), and what is
 // refused.
-#include "case_runner.hpp"
-#include "checkpoint.hpp"
-#include "checkpoint_case.hpp"
-#include "comparison.hpp"
 #include "device.hpp"
-#include "input_error.hpp"
-#include "strict_json.hpp"
+#include "tools/cases/case_runner.hpp"
+#include "tools/cases/comparison.hpp"
+#include "tools/checkpoints/checkpoint.hpp"
+#include "tools/checkpoints/checkpoint_case.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/strict_json.hpp"
 
 #include <doctest/doctest.h>
 

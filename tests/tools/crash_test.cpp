@@ -1,8 +1,8 @@
 // Processes that die while they write a file: it has its old contents or its new ones, never half of either.
-#include "output_file.hpp"
-#include "safetensors.hpp"
 #include "temporary_folder.hpp"
-#include "text_file.hpp"
+#include "tools/io/output_file.hpp"
+#include "tools/io/text_file.hpp"
+#include "tools/tensors/safetensors.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
 // The estimate of the command line: against the reference cases' own tensors, and what it prints; no device is needed.
-#include "case_file.hpp"
-#include "estimate_model.hpp"
-#include "estimate_report.hpp"
-#include "input_error.hpp"
 #include "lines.hpp"
+#include "tools/cases/case_file.hpp"
+#include "tools/estimate/model.hpp"
+#include "tools/estimate/report.hpp"
+#include "tools/io/input_error.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools/cases"))
 import export_case  # noqa: E402
 
 

@@ -1,9 +1,9 @@
 // Files that the command reads and writes: only regular ones are read, and only those of its own are written over.
-#include "input_error.hpp"
-#include "output_file.hpp"
-#include "run_output.hpp"
 #include "temporary_folder.hpp"
-#include "text_file.hpp"
+#include "tools/cases/run_output.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/output_file.hpp"
+#include "tools/io/text_file.hpp"
 
 #include <doctest/doctest.h>
 

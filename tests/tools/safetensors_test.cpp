@@ -1,8 +1,8 @@
 // Files that lie about themselves get one line that says what is wrong; honest ones come back as they were written.
-#include "float_formats.hpp"
-#include "input_error.hpp"
-#include "safetensors.hpp"
 #include "temporary_folder.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/tensors/float_formats.hpp"
+#include "tools/tensors/safetensors.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The map of characters that shows attention weights.
-#include "weights_map.hpp"
+#include "tools/command/weights_map.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
-#include "peaks/peaks.hpp"
+#include "tools/peaks/peaks.hpp"
 
-#include "input_error.hpp"
-#include "peaks/peak_sizes.h"
+#include "tools/io/input_error.hpp"
+#include "tools/peaks/peak_sizes.h"
 
 #include <vkattn_shaders/peak_fma.spv.hpp>
 #include <vkattn_shaders/peak_matrix.spv.hpp>

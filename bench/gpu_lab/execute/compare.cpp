@@ -20,8 +20,9 @@ void compare(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2];
     const uint32_t *a = read(wave, instruction, 0, buffers[0]), *b = read(wave, instruction, 1, buffers[1]);
     uint64_t mask = 0;
-    for (int lane = 0; lane < kMostLanes; lane++)
+    for_all_lanes(wave, [&](int lane) {
         mask |= uint64_t(bool(f(std::bit_cast<Element>(a[lane]), std::bit_cast<Element>(b[lane])))) << lane;
+    });
     write_mask<to_exec>(wave, instruction, mask);
 }
 
@@ -118,7 +119,7 @@ void classify_lanes(Wave &wave, const Instruction &instruction) {
     const uint32_t *value = read(wave, instruction, 0, buffers[0]),
                    *classes = read_bits(wave, instruction, 1, buffers[1]);
     uint64_t mask = 0;
-    for (int lane = 0; lane < kMostLanes; lane++) mask |= uint64_t(f(value[lane], classes[lane]) != 0) << lane;
+    for_all_lanes(wave, [&](int lane) { mask |= uint64_t(f(value[lane], classes[lane]) != 0) << lane; });
     write_mask<to_exec>(wave, instruction, mask);
 }
 

@@ -6,61 +6,97 @@
 #include "settings.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace execute {
 namespace {
 
-void check_word(const Wave &wave, const Instruction &instruction, uint32_t index, bool is_write, bool is_atomic) {
-    Workgroup &group = *wave.workgroup;
-    LdsWord &word = group.lds_words[index];
-    const bool is_of_other = word.is_written && word.writer != wave.id;
-    const bool is_written_now = is_of_other && word.write_epoch == group.epoch;
-    const auto is_late = [&](uint16_t other, uint32_t number) { // that a barrier is between does not help
-        return settings().waits && other != wave.id && number >= group.waves[other]->shared_done_at_barrier;
-    };
-    if (is_of_other && !is_written_now && is_late(word.writer, word.write_number))
-        find(wave, instruction, "LDS race: written by another wave that did not wait for it before the barrier, byte",
-             index * 4);
-    if (is_write) {
-        if (is_written_now && !(is_atomic && word.is_atomic))
-            find(wave, instruction, "LDS race: written by two waves with no barrier between, byte", index * 4);
-        if (word.read_epoch == group.epoch && (word.readers & ~(1ull << wave.id)))
-            find(wave, instruction, "LDS race: read by another wave with no barrier before this write, byte",
-                 index * 4);
-        if (word.read_epoch && word.read_epoch != group.epoch && is_late(word.last_reader, word.read_number))
-            find(wave, instruction, "LDS race: read by another wave that did not wait for it before the barrier, byte",
-                 index * 4);
-        word.write_epoch = group.epoch;
-        word.writer = uint16_t(wave.id);
+// The workgroup's shared memory, as an instruction of a wave sees it.
+class SharedMemory {
+  public:
+    SharedMemory(Wave &wave, const Instruction &instruction)
+        : wave_(wave), instruction_(instruction), data_(wave.workgroup->lds.data()), bytes_(wave.workgroup->lds.size()),
+          words_(wave.workgroup->lds_words.data()), epoch_(wave.workgroup->epoch), reader_(1u << wave.id),
+          checks_(settings().lds) {}
+
+    const uint8_t *to_read(uint32_t address, uint32_t bytes) const {
+        if (!contains(address, bytes)) return nullptr;
+        if (checks_)
+            for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++) check_read(index);
+        return data_ + address;
+    }
+    uint8_t *to_write(uint32_t address, uint32_t bytes) const {
+        if (!contains(address, bytes)) return nullptr;
+        if (checks_)
+            for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++) check_write(index);
+        return data_ + address;
+    }
+    uint8_t *to_change(uint32_t address) const { // by an atomic operation, which may meet others
+        if (!contains(address, 4)) return nullptr;
+        if (checks_ && !words_[address / 4].is_written) find_at(kUnwritten, address);
+        if (checks_) check_write(address / 4, true);
+        return data_ + address;
+    }
+
+  private:
+    static constexpr const char *kUnwritten = "LDS is read where nobody wrote, byte";
+
+    void find_at(const char *what, uint32_t address) const { find(wave_, instruction_, what, address); }
+    bool contains(uint32_t address, uint32_t bytes) const { // the workgroup's allocation
+        if (uint64_t(address) + bytes > bytes_) {
+            find_at("an access beyond the workgroup's LDS, byte", address);
+            return false;
+        }
+        if (address % std::min(bytes, 4u)) find_at("LDS is misaligned, byte", address);
+        return true;
+    }
+    bool is_of_another(const LdsWord &word) const { return word.write_epoch == epoch_ && word.writer != wave_.id; }
+    // Of an earlier epoch, but its wave had not waited for it when it came to the barrier between.
+    bool is_late(uint32_t epoch, uint16_t other, uint32_t number) const {
+        return epoch && epoch != epoch_ && other != wave_.id && settings().waits &&
+               number >= wave_.workgroup->waves[other]->shared_done_at_barrier;
+    }
+    void check_late_write(const LdsWord &word, uint32_t index) const {
+        if (is_late(word.write_epoch, word.writer, word.write_number))
+            find_at("LDS race: written by another wave that did not wait for it before the barrier, byte", index * 4);
+    }
+    void check_read(uint32_t index) const {
+        LdsWord &word = words_[index];
+        if (is_of_another(word))
+            find_at("LDS race: read, written by another wave with no barrier between, byte", index * 4);
+        check_late_write(word, index);
+        if (!word.is_written) find_at(kUnwritten, index * 4);
+        word.readers = word.read_epoch == epoch_ ? word.readers | reader_ : reader_;
+        word.read_epoch = epoch_;
+        word.read_number = wave_.shared_accesses;
+        word.last_reader = uint16_t(wave_.id);
+    }
+    void check_write(uint32_t index, bool is_atomic = false) const {
+        LdsWord &word = words_[index];
+        check_late_write(word, index);
+        if (is_late(word.read_epoch, word.last_reader, word.read_number))
+            find_at("LDS race: read by another wave that did not wait for it before the barrier, byte", index * 4);
+        if (is_of_another(word) && !(is_atomic && word.is_atomic))
+            find_at("LDS race: written by two waves with no barrier between, byte", index * 4);
+        if (word.read_epoch == epoch_ && (word.readers & ~reader_))
+            find_at("LDS race: read by another wave with no barrier before this write, byte", index * 4);
+        word.write_epoch = epoch_;
+        word.writer = uint16_t(wave_.id);
         word.is_written = true;
         word.is_atomic = is_atomic;
-        word.write_number = wave.shared_accesses;
-        return;
+        word.write_number = wave_.shared_accesses;
     }
-    if (is_written_now)
-        find(wave, instruction, "LDS race: read, written by another wave with no barrier between, byte", index * 4);
-    if (!word.is_written) find(wave, instruction, "LDS is read where nobody wrote, byte", index * 4);
-    if (word.read_epoch != group.epoch) word.readers = 0;
-    word.read_epoch = group.epoch;
-    word.read_number = wave.shared_accesses;
-    word.last_reader = uint16_t(wave.id);
-    word.readers |= 1ull << wave.id;
-}
 
-// Null beyond the workgroup's allocation.
-uint8_t *at(const Wave &wave, const Instruction &instruction, uint32_t address, uint32_t bytes, bool is_write,
-            bool is_atomic = false) {
-    auto &lds = wave.workgroup->lds;
-    if (uint64_t(address) + bytes > lds.size()) {
-        find(wave, instruction, "an access beyond the workgroup's LDS, byte", address);
-        return nullptr;
-    }
-    if (address % std::min(bytes, 4u)) find(wave, instruction, "LDS is misaligned, byte", address);
-    if (settings().lds)
-        for (uint32_t index = address / 4; index < (address + bytes + 3) / 4; index++)
-            check_word(wave, instruction, index, is_write, is_atomic);
-    return lds.data() + address;
-}
+    const Wave &wave_;
+    const Instruction &instruction_;
+    uint8_t *const data_;
+    const size_t bytes_;
+    LdsWord *const words_;
+    const uint32_t epoch_, reader_;
+    const bool checks_;
+};
+
+constexpr uint8_t kZeros[4] = {}; // what is read beyond
 
 void note_load(Wave &wave, const Instruction &instruction, int registers) {
     wave.add_pending(Counter::shared, instruction, registers ? &instruction.operands[0] : nullptr, registers);
@@ -68,23 +104,30 @@ void note_load(Wave &wave, const Instruction &instruction, int registers) {
 
 template <int words>
 void load(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const uint32_t *addresses = wave.vectors[instruction.operands[1].index];
-    const int destination = instruction.operands[0].index;
+    uint32_t(*destination)[kMostLanes] = wave.vectors + instruction.operands[0].index;
+    std::optional<uint32_t> last; // neighbouring lanes often read the same
+    uint32_t values[words] = {};
     for_each_lane(wave, [&](int lane) {
-        uint32_t values[words] = {};
-        if (const uint8_t *host = at(wave, instruction, addresses[lane] + instruction.offset, words * 4, false))
-            memcpy(values, host, sizeof values);
-        for (int k = 0; k < words; k++) wave.vectors[destination + k][lane] = values[k];
+        const uint32_t address = addresses[lane] + instruction.offset;
+        if (address != last) {
+            const uint8_t *host = shared.to_read(address, words * 4);
+            for (int k = 0; k < words; k++) memcpy(values + k, host ? host + 4 * k : kZeros, 4);
+            last = address;
+        }
+        for (int k = 0; k < words; k++) destination[k][lane] = values[k];
     });
     note_load(wave, instruction, words);
 }
 
 template <int words>
 void store(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const int data = instruction.operands[1].index;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
-        uint8_t *host = at(wave, instruction, address, words * 4, true);
+        uint8_t *host = shared.to_write(address, words * 4);
         for (int k = 0; host && k < words; k++) memcpy(host + 4 * k, &wave.vectors[data + k][lane], 4);
     });
     note_load(wave, instruction, 0);
@@ -92,13 +135,13 @@ void store(Wave &wave, const Instruction &instruction) {
 
 template <int words, uint32_t scale>
 void load_two(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const int destination = instruction.operands[0].index;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[1].index][lane];
         uint32_t values[2 * words] = {};
         for (int half = 0; half < 2; half++)
-            if (const uint8_t *host =
-                    at(wave, instruction, address + instruction.offsets[half] * scale, words * 4, false))
+            if (const uint8_t *host = shared.to_read(address + instruction.offsets[half] * scale, words * 4))
                 memcpy(values + half * words, host, words * 4);
         for (int k = 0; k < 2 * words; k++) wave.vectors[destination + k][lane] = values[k];
     });
@@ -107,12 +150,13 @@ void load_two(Wave &wave, const Instruction &instruction) {
 
 template <int words, uint32_t scale>
 void store_two(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     for_each_lane(wave, [&](int lane) {
         for (int half = 0; half < 2; half++) {
             const int data = instruction.operands[size_t(1 + half)].index;
             const uint32_t address =
                 wave.vectors[instruction.operands[0].index][lane] + instruction.offsets[half] * scale;
-            uint8_t *host = at(wave, instruction, address, words * 4, true);
+            uint8_t *host = shared.to_write(address, words * 4);
             for (int k = 0; host && k < words; k++) memcpy(host + 4 * k, &wave.vectors[data + k][lane], 4);
         }
     });
@@ -121,12 +165,12 @@ void store_two(Wave &wave, const Instruction &instruction) {
 
 template <class Small, Half half>
 void load_small(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const Operand &destination = instruction.operands[0];
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[1].index][lane] + instruction.offset;
         Small value = 0;
-        if (const uint8_t *host = at(wave, instruction, address, sizeof value, false))
-            memcpy(&value, host, sizeof value);
+        if (const uint8_t *host = shared.to_read(address, sizeof value)) memcpy(&value, host, sizeof value);
         put_small(wave.vectors[destination.index][lane], uint32_t(value), destination, half);
     });
     note_load(wave, instruction, 1);
@@ -134,25 +178,24 @@ void load_small(Wave &wave, const Instruction &instruction) {
 
 template <class Small, bool upper>
 void store_small(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const Operand &data = instruction.operands[1];
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[0].index][lane] + instruction.offset;
         const bool takes_upper = upper || (data.is_half && data.is_high);
         const auto value = Small(wave.vectors[data.index][lane] >> (takes_upper ? 16 : 0));
-        if (uint8_t *host = at(wave, instruction, address, sizeof value, true)) memcpy(host, &value, sizeof value);
+        if (uint8_t *host = shared.to_write(address, sizeof value)) memcpy(host, &value, sizeof value);
     });
     note_load(wave, instruction, 0);
 }
 
 template <auto operation, bool returns>
 void atomic(Wave &wave, const Instruction &instruction) {
+    const SharedMemory shared(wave, instruction);
     const size_t first = returns ? 1 : 0;
     for_each_lane(wave, [&](int lane) {
         const uint32_t address = wave.vectors[instruction.operands[first].index][lane] + instruction.offset;
-        if (settings().lds && address / 4 < wave.workgroup->lds_words.size() &&
-            !wave.workgroup->lds_words[address / 4].is_written)
-            find(wave, instruction, "LDS is read where nobody wrote, byte", address);
-        uint8_t *host = at(wave, instruction, address, 4, true, true);
+        uint8_t *host = shared.to_change(address);
         if (!host) return;
         uint32_t old;
         memcpy(&old, host, 4);

@@ -116,6 +116,16 @@ void set_mixed_literal(Instruction &instruction) {
         }
 }
 
+// What the check of waits asks of each instruction.
+void note_registers(Instruction &instruction) {
+    instruction.reads_other_lanes = instruction.move != LaneMove::none || instruction.kind == Kind::matrix ||
+                                    instruction.kind == Kind::lanes ||
+                                    instruction.name.find("lane") != std::string::npos;
+    for (const Instruction *half = &instruction; half; half = half->kind == Kind::dual ? half->inner.get() : nullptr)
+        for (size_t k = 0; k < half->operand_count; k++)
+            instruction.registers.add(half->operands[k].source, half->operands[k].index, half->operands[k].count);
+}
+
 std::map<std::pair<uint64_t, int>, std::unique_ptr<Program>> programs;
 
 } // namespace
@@ -160,6 +170,7 @@ const Instruction &Program::decode(uint64_t address, size_t index) {
     if (!unknown.empty()) stop("'" + unknown + "' of" + code.text + " is not known on " + settings().processor);
     set_mixed_literal(*instruction);
     remove_if_asked(*instruction);
+    note_registers(*instruction);
     if (index >= instructions_.size()) instructions_.resize(index + 256);
     instructions_[index] = std::move(instruction);
     return *instructions_[index];

@@ -91,7 +91,8 @@ class WorkgroupRun {
             group_.id[k] = dispatch_.first_group[k] + place[k];
             size_[k] = place[k] + 1 == groups[k] ? dispatch_.last_size[k] : dispatch_.group_size[k];
         }
-        group_.number = ++number_;
+        counters().begin_workgroup();
+        group_.number = number_of_next_workgroup();
         group_.epoch = 1;
         for (size_t k = 0; settings().poison && k + 4 <= group_.lds.size(); k += 4) memcpy(&group_.lds[k], &kPoison, 4);
         group_.lds_words.assign(group_.lds.size() / 4, {});
@@ -178,7 +179,6 @@ class WorkgroupRun {
     std::array<uint32_t, 3> size_{};
     std::vector<uint8_t> scratch_;
     static inline std::vector<std::unique_ptr<Wave>> pool_;
-    static inline uint32_t number_ = 0;
 };
 
 } // namespace
@@ -193,7 +193,7 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
             note_removed(wave, instruction);
         else if (instruction.kind == Kind::wait)
             wave.wait(instruction);
-        else if (checks_waits && wave.pending_registers)
+        else if (checks_waits)
             wave.check_pending(instruction);
         if (counts) counters().count(wave, instruction);
         if (instruction.kind == Kind::dual)
@@ -226,6 +226,8 @@ uint64_t run_workgroups(const Dispatch &dispatch, Program &program) {
 } // namespace
 
 void run(const Dispatch &dispatch) {
+    static uint64_t number = 0;
+    if (++number < settings().first) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
     set_current_program(dispatch.shader.empty() ? name : dispatch.shader);

@@ -1,9 +1,13 @@
 // execute_instructions GPU: runs instructions for tests, on a wave without a driver. A line of JSON in gives a line out.
 //   in: "code": assembly; "lanes": 32 or 64; "exec"; "mode": of float (COMPUTE_PGM_RSRC1's, 0xc0 is RADV's); "scc";
 //       "v", "s": values by register, an array a lane for v; "memory": words at address 0x10000; "lds": words
-//   "names": true asks for the table's instructions instead
-//   out: "executed": the names of the instructions that ran, as the table has them; "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings"
+//       "dispatch": {"workgroups": [x, y, z], "threads": of each, "registers": of vectors, "lds_bytes"} executes workgroups, with
+//       the address of memory in s[0:1] and of the workgroup behind it, for the counters that the environment asks for;
+//       "cold": as a submission's first; "names": true asks for the table's instructions instead
+//   out: "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings";
+//       "executed": the instructions, as the table names them
 #include "assembler.hpp"
+#include "counters.hpp"
 #include "decoder.hpp"
 #include "dispatch.hpp"
 #include "findings.hpp"
@@ -50,17 +54,44 @@ json words_of(const std::vector<uint8_t> &bytes) {
     return result;
 }
 
-json answer(const json &problem) {
-    if (problem.value("names", false)) return {{"names", instruction_names()}};
-    const int lanes = problem.value("lanes", 32);
+// The code, in a mapping of its own.
+std::vector<uint8_t> map_code(const json &problem, int lanes) {
     std::vector<uint8_t> code = assemble(problem.at("code").get<std::string>() + "\ns_endpgm", lanes);
     code.resize(code.size() + 64);
-    std::vector<uint8_t> bytes(problem.value("memory", json::array()).size() * 4);
     forget_programs(kCodeAddress, 1 << 20);
-    forget_races(kMemoryAddress, bytes.size());
     memory().map(kCodeAddress, code.size(), code.data());
+    return code;
+}
+
+std::vector<uint8_t> map_memory(const json &problem) {
+    std::vector<uint8_t> bytes(problem.value("memory", json::array()).size() * 4);
+    forget_races(kMemoryAddress, bytes.size());
     if (!bytes.empty()) memory().map(kMemoryAddress, bytes.size(), bytes.data());
     read_words(bytes, nullptr, problem.value("memory", json::array()));
+    return bytes;
+}
+
+json answer_dispatch(const json &problem, const json &wanted) {
+    Dispatch dispatch;
+    dispatch.lanes = problem.value("lanes", 32);
+    const std::vector<uint8_t> code = map_code(problem, dispatch.lanes), bytes = map_memory(problem);
+    dispatch.code = kCodeAddress;
+    dispatch.groups = wanted.at("workgroups").get<std::array<uint32_t, 3>>();
+    dispatch.group_size = dispatch.last_size = {wanted.at("threads").get<uint32_t>(), 1, 1};
+    dispatch.user_data[0] = uint32_t(kMemoryAddress);
+    const uint32_t granule = dispatch.lanes == 32 ? 8 : 4;
+    dispatch.resources[0] = 0xc0 << 12 | (wanted.value("registers", 24u) / granule - 1);
+    dispatch.resources[1] = 2 << 1 | 7 << 7 | wanted.value("lds_bytes", 0u) / 512 << 15;
+    if (problem.value("cold", true)) counters().begin_submission();
+    execute::run(dispatch);
+    return {{"memory", words_of(bytes)}, {"findings", findings()}};
+}
+
+json answer(const json &problem) {
+    if (problem.value("names", false)) return {{"names", instruction_names()}};
+    if (problem.contains("dispatch")) return answer_dispatch(problem, problem["dispatch"]);
+    const int lanes = problem.value("lanes", 32);
+    const std::vector<uint8_t> code = map_code(problem, lanes), bytes = map_memory(problem);
 
     Workgroup group;
     auto wave = std::make_unique<Wave>();

@@ -40,6 +40,26 @@ struct Operand {
     bool is_register() const { return source == Source::scalar && index != kNull; }
 };
 
+// Registers: vector ones, then scalar ones.
+class RegisterSet {
+  public:
+    void clear() { words_.fill(0); }
+    void add(Source source, uint32_t first, uint32_t count) {
+        if (source != Source::vector && source != Source::scalar) return;
+        const uint32_t begin = first + (source == Source::scalar ? kScalars : 0);
+        for (uint32_t k = begin; k < begin + count && k < kRegisters; k++) words_[k / 64] |= 1ull << (k % 64);
+    }
+    bool meets(const RegisterSet &other) const {
+        uint64_t both = 0;
+        for (size_t k = 0; k < words_.size(); k++) both |= words_[k] & other.words_[k];
+        return both != 0;
+    }
+
+  private:
+    static constexpr uint32_t kScalars = 320, kRegisters = 512;
+    std::array<uint64_t, kRegisters / 64> words_{};
+};
+
 // Data-parallel primitives: from which lane source 0 is read.
 enum class LaneMove : uint8_t {
     none,
@@ -89,10 +109,10 @@ const char *kind_name(Kind kind);
 
 struct Instruction {
     Execute execute = nullptr;
+    uint64_t address = 0, next = 0, target = 0;
     std::unique_ptr<Instruction> inner; // the second half of a dual instruction; what SDWA executes
     std::string text, name;             // as LLVM prints it; the name of today's generation
-    uint64_t address = 0, next = 0, target = 0;
-    std::array<uint8_t, 20> code{}; // the first length bytes
+    std::array<uint8_t, 20> code{};     // the first length bytes
     uint8_t length = 4;
     std::array<Operand, 8> operands;
     uint8_t operand_count = 0;
@@ -120,11 +140,12 @@ struct Instruction {
 
     Kind kind = Kind::vector;
     std::array<uint8_t, size_t(Counter::count)> wait_for = {255, 255, 255, 255}; // how many may be left; 255: any
-    bool ends = false, is_barrier = false, arrives_at_barrier = false;
-    bool orders_shared =
-        false; // s_waitcnt_depctr vm_vsrc(0): LDS then does what the wave asked for before others' later accesses
+    bool ends = false, is_barrier = false, arrives_at_barrier = false, reads_other_lanes = false;
+    // vm_vsrc(0): LDS does what the wave asked for before what others ask for later.
+    bool orders_shared = false;
     bool is_removed = false; // a barrier or wait that does nothing, to see what notices
     uint8_t bytes = 4;       // of a lane's access
+    RegisterSet registers;   // of all operands, of both halves of a dual instruction
 };
 
 } // namespace execute

@@ -1,6 +1,7 @@
 // Stands before Mesa's shim: notes which memory lies at which GPU address, and executes what is submitted. Loaded before it
 // by LD_PRELOAD.
 #include "command_processor.hpp"
+#include "counters.hpp"
 #include "decoder.hpp"
 #include "findings.hpp"
 #include "memory_map.hpp"
@@ -113,6 +114,7 @@ void close_buffer(int file, uint32_t handle) {
 }
 
 void submit(const Submit &request) {
+    counters().begin_submission();
     const auto *chunks = reinterpret_cast<const uint64_t *>(request.chunk_pointers);
     for (uint32_t k = 0; k < request.chunks; k++) {
         const auto *chunk = reinterpret_cast<const Chunk *>(chunks[k]);

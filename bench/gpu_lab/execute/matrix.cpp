@@ -3,6 +3,8 @@
 #include "instruction_table.hpp"
 #include "operands.hpp"
 
+#include <algorithm>
+
 namespace execute {
 namespace {
 
@@ -37,25 +39,30 @@ uint32_t half_of(uint32_t bits, bool high) { return high ? bits >> 16 : bits & 0
 
 void check_copies(const Wave &wave, const Instruction &instruction) {
     for (int k = 0; k < 2; k++)
-        for (int r = 0; r < 8; r++)
-            for (int lane = 16; lane < wave.lanes; lane++) {
-                const uint32_t *values = wave.vectors[instruction.operands[size_t(1 + k)].index + r];
-                if (values[lane] == values[lane % 16]) continue;
-                find(wave, instruction, "a matrix's lane is no copy of the first 16 lanes, lane", uint64_t(lane));
+        for (int r = 0; r < 8; r++) {
+            const uint32_t *values = wave.vectors[instruction.operands[size_t(1 + k)].index + r];
+            for (int lane = 16; lane < wave.lanes; lane += 16) {
+                const auto other = std::mismatch(values, values + 16, values + lane).second;
+                if (other == values + lane + 16) continue;
+                find(wave, instruction, "a matrix's lane is no copy of the first 16 lanes, lane",
+                     uint64_t(other - values));
                 return;
             }
+        }
 }
 
 template <bool is_bfloat>
 void load_source(const Wave &wave, const Instruction &instruction, int k, Layout layout, Matrix &rows) {
     const int first = instruction.operands[size_t(1 + k)].index;
-    for (int lane = 0; lane < layout.source_lanes(); lane++)
-        for (int element = 0; element < layout.source_elements(); element++) {
-            const bool high = element & 1;
-            const float value = to_float<is_bfloat>(half_of(wave.vectors[first + element / 2][lane], high));
-            const bool is_negated = (high ? instruction.neg_hi : instruction.neg_lo) >> k & 1;
-            rows[lane % 16][layout.source_k(lane, element)] = is_negated ? -value : value;
-        }
+    for (int element = 0; element < layout.source_elements(); element++) {
+        const bool high = element & 1;
+        const uint32_t sign = (high ? instruction.neg_hi : instruction.neg_lo) >> k & 1 ? 0x8000 : 0;
+        const uint32_t *values = wave.vectors[first + element / 2];
+        const int shift = high ? 16 : 0;
+        for (int lane = 0; lane < layout.source_lanes(); lane++)
+            rows[lane % 16][layout.source_k(lane, element)] =
+                to_float<is_bfloat>((values[lane] >> shift & 0xffff) ^ sign);
+    }
 }
 
 template <bool is_bfloat, bool is_short>

@@ -2,11 +2,6 @@
 
 namespace execute {
 
-MemoryMap &memory() {
-    static MemoryMap map;
-    return map;
-}
-
 void MemoryMap::map(uint64_t address, uint64_t bytes, uint8_t *host) {
     address = canonical(address);
     unmap(address, bytes);

@@ -13,8 +13,7 @@ class MemoryMap {
     // Null unless all the bytes lie in one mapping.
     uint8_t *at(uint64_t address, uint64_t bytes) {
         address = canonical(address);
-        if (address < last_.begin || address + bytes > last_.end)
-            if (!look_up(address, bytes)) return nullptr;
+        if ((address < last_.begin || address + bytes > last_.end) && !look_up(address, bytes)) return nullptr;
         return last_.host + (address - last_.begin);
     }
     static uint64_t canonical(uint64_t address) { return address & 0xffffffffffffull; }
@@ -29,6 +28,7 @@ class MemoryMap {
     Range last_{1, 0, nullptr};
 };
 
-MemoryMap &memory();
+inline MemoryMap memory_map;
+inline MemoryMap &memory() { return memory_map; }
 
 } // namespace execute

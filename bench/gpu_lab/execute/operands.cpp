@@ -82,7 +82,6 @@ void move_lanes(Wave &wave, const Instruction &instruction, const uint32_t *valu
         result[lane] = is_valid ? values[from] : 0;
         if (is_enabled && (is_valid || writes_zero)) written |= 1ull << lane;
     }
-    for (int lane = wave.lanes; lane < kMostLanes; lane++) result[lane] = 0;
     wave.move_lanes = written;
 }
 
@@ -102,22 +101,20 @@ bool keeps_other_half(const Wave &wave, const Instruction &instruction) {
 
 } // namespace
 
-const uint32_t *read_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
+const uint32_t *read_other_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
     const Operand &operand = source(instruction, k);
     if (operand.source != Source::vector) {
         fill(buffer, read_scalar(wave, operand));
         return buffer;
     }
-    if (k != 0 || instruction.move == LaneMove::none) return wave.vectors[operand.index];
     move_lanes(wave, instruction, wave.vectors[operand.index], buffer);
     return buffer;
 }
 
-const uint32_t *read_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
+const uint32_t *read_signed_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
     const Operand &operand = source(instruction, k);
     const uint32_t *values = read_bits(wave, instruction, k, buffer);
-    if (!operand.negate && !operand.absolute) return values;
-    for (int lane = 0; lane < kMostLanes; lane++) buffer[lane] = with_sign(values[lane], operand);
+    for_all_lanes(wave, [&](int lane) { buffer[lane] = with_sign(values[lane], operand); });
     return buffer;
 }
 
@@ -130,14 +127,14 @@ const uint32_t *read_u16(Wave &wave, const Instruction &instruction, int k, Lane
     }
     const uint32_t *values = read_bits(wave, instruction, k, buffer);
     const int shift = is_high(instruction, operand, k) ? 16 : 0;
-    for (int lane = 0; lane < kMostLanes; lane++) buffer[lane] = values[lane] >> shift & 0xffff;
+    for_all_lanes(wave, [&](int lane) { buffer[lane] = values[lane] >> shift & 0xffff; });
     return buffer;
 }
 
 const uint32_t *read_f16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
     const Operand &operand = source(instruction, k);
     read_u16(wave, instruction, k, buffer);
-    for (uint32_t &value : buffer) value = with_sign(as_bits(half_to_float(value)), operand);
+    for_all_lanes(wave, [&](int lane) { buffer[lane] = with_sign(as_bits(half_to_float(buffer[lane])), operand); });
     return buffer;
 }
 
@@ -176,11 +173,15 @@ uint64_t written_lanes(const Wave &wave, const Instruction &instruction) {
 void write_bits(Wave &wave, const Instruction &instruction, const uint32_t *values) {
     const uint64_t written = written_lanes(wave, instruction);
     uint32_t *registers = wave.vectors[instruction.operands[0].index];
-    if (written == ~0ull)
-        memcpy(registers, values, sizeof(Lanes));
-    else
-        for (int lane = 0; lane < kMostLanes; lane++)
-            registers[lane] = (written >> lane & 1) ? values[lane] : registers[lane];
+    if (written == wave.all_lanes()) {
+        memcpy(registers, values, size_t(wave.lanes) * sizeof *values);
+        return;
+    }
+    for (int first = 0; first < wave.lanes; first += 32) {
+        const auto lanes = uint32_t(written >> first);
+        for (int lane = 0; lane < 32; lane++)
+            registers[first + lane] = (lanes >> lane & 1) ? values[first + lane] : registers[first + lane];
+    }
 }
 
 void write_u16(Wave &wave, const Instruction &instruction, const uint32_t *values) {
@@ -191,8 +192,7 @@ void write_u16(Wave &wave, const Instruction &instruction, const uint32_t *value
     const int shift = high ? 16 : 0;
     const uint32_t *registers = wave.vectors[operand.index];
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++)
-        result[lane] = (registers[lane] & kept) | (values[lane] & 0xffff) << shift;
+    for_all_lanes(wave, [&](int lane) { result[lane] = (registers[lane] & kept) | (values[lane] & 0xffff) << shift; });
     write_bits(wave, instruction, result);
 }
 

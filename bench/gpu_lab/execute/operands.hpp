@@ -12,13 +12,14 @@ using Lanes = uint32_t[kMostLanes];
 
 uint32_t read_scalar(const Wave &wave, const Operand &operand);
 uint64_t read_scalar_pair(const Wave &wave, const Operand &operand);
+int64_t scalar_load_offset(const Wave &wave, const Instruction &instruction); // in bytes, from its base
 void write_scalar(Wave &wave, const Operand &operand, uint32_t value);
 void write_scalar_pair(Wave &wave, const Operand &operand, uint64_t value);
 uint32_t with_sign(uint32_t bits, const Operand &operand); // an f32's negation and absolute value
 
 // Source k of an instruction, counted from 0. The result is either the registers themselves or buffer.
-const uint32_t *read_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
-const uint32_t *read_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
+const uint32_t *read_other_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
+const uint32_t *read_signed_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer);
 const uint32_t *read_u16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer); // zero-extended
 const uint32_t *read_f16(Wave &wave, const Instruction &instruction, int k, Lanes &buffer); // as bits of f32
 uint64_t read_pair(Wave &wave, const Instruction &instruction, int k, int lane);            // 64 bits
@@ -31,6 +32,19 @@ float scaled(const Instruction &instruction, float value); // output modifiers
 
 inline const Operand &source(const Instruction &instruction, int k) {
     return instruction.operands[size_t(instruction.first_source + k)];
+}
+
+// As most operands are: registers as they lie.
+inline const uint32_t *read_bits(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
+    const Operand &operand = source(instruction, k);
+    if (operand.source == Source::vector && (k != 0 || instruction.move == LaneMove::none))
+        return wave.vectors[operand.index];
+    return read_other_bits(wave, instruction, k, buffer);
+}
+inline const uint32_t *read_f32(Wave &wave, const Instruction &instruction, int k, Lanes &buffer) {
+    const Operand &operand = source(instruction, k);
+    if (operand.negate || operand.absolute) return read_signed_f32(wave, instruction, k, buffer);
+    return read_bits(wave, instruction, k, buffer);
 }
 
 template <auto function, class Element>
@@ -64,9 +78,10 @@ void map_lanes(Wave &wave, const Instruction &instruction, Lanes &result, Result
     const uint32_t *a = read(wave, instruction, 0, buffers[0]);
     const uint32_t *b = count > 1 ? read(wave, instruction, 1, buffers[1]) : a;
     const uint32_t *c = count > 2 ? read(wave, instruction, 2, buffers[2]) : a;
-    for (int lane = 0; lane < kMostLanes; lane++)
+    for_all_lanes(wave, [&](int lane) {
         result[lane] = make_result(apply<function, Element>(
             std::bit_cast<Element>(a[lane]), std::bit_cast<Element>(b[lane]), std::bit_cast<Element>(c[lane])));
+    });
 }
 
 template <auto function>
@@ -81,7 +96,7 @@ void on_f32(Wave &wave, const Instruction &instruction) {
     Lanes result;
     map_lanes<function, float, read_f32>(wave, instruction, result, [](float value) { return as_bits(value); });
     if (instruction.output_scale || instruction.clamps)
-        for (uint32_t &value : result) value = as_bits(scaled(instruction, as_float(value)));
+        for_all_lanes(wave, [&](int lane) { result[lane] = as_bits(scaled(instruction, as_float(result[lane]))); });
     write_bits(wave, instruction, result);
 }
 

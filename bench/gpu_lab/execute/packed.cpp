@@ -33,7 +33,7 @@ float half_value(Wave &wave, const Instruction &instruction, int k, int lane, bo
 template <class Half>
 void write_halves(Wave &wave, const Instruction &instruction, Half half) { // half(lane, high)
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = half(lane, false) | half(lane, true) << 16;
+    for (int lane = 0; lane < wave.lanes; lane++) result[lane] = half(lane, false) | half(lane, true) << 16;
     write_bits(wave, instruction, result);
 }
 
@@ -83,7 +83,7 @@ float mixed_product(Wave &wave, const Instruction &instruction, int lane) {
 
 void fma_mix(Wave &wave, const Instruction &instruction) {
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++)
+    for (int lane = 0; lane < wave.lanes; lane++)
         result[lane] = as_bits(scaled(instruction, mixed_product(wave, instruction, lane)));
     write_bits(wave, instruction, result);
 }
@@ -93,7 +93,7 @@ void fma_mix_half(Wave &wave, const Instruction &instruction) {
     Lanes result;
     const auto convert = wave.halves_toward_zero ? float_to_half_toward_zero : float_to_half;
     const uint32_t *old = wave.vectors[instruction.operands[0].index];
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for (int lane = 0; lane < wave.lanes; lane++) {
         const U half = convert(scaled(instruction, mixed_product(wave, instruction, lane)));
         result[lane] = high ? (old[lane] & 0xffff) | half << 16 : (old[lane] & 0xffff0000) | half;
     }
@@ -103,7 +103,7 @@ void fma_mix_half(Wave &wave, const Instruction &instruction) {
 void dot_of_halves(Wave &wave, const Instruction &instruction) {
     Lanes buffer, result;
     const uint32_t *sums = read_f32(wave, instruction, 2, buffer);
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for (int lane = 0; lane < wave.lanes; lane++) {
         float sum = as_float(sums[lane]);
         if (instruction.neg_lo >> 2 & 1) sum = -sum;
         for (const bool high : {false, true})
@@ -129,7 +129,7 @@ void dot_of_bytes(Wave &wave, const Instruction &instruction) {
         return is_signed(k) ? int64_t(int8_t(value)) : int64_t(value);
     };
     const bool has_sign = signs != Signs::unsigned_bytes;
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for (int lane = 0; lane < wave.lanes; lane++) {
         int64_t sum = has_sign ? int64_t(as_signed(c[lane])) : int64_t(c[lane]);
         for (int which = 0; which < 4; which++) sum += byte(a[lane], 0, which) * byte(b[lane], 1, which);
         if (instruction.clamps && has_sign) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);

@@ -8,14 +8,15 @@
 #include "settings.hpp"
 
 namespace execute {
-namespace {
 
-int64_t offset_of(const Wave &wave, const Instruction &instruction) {
+int64_t scalar_load_offset(const Wave &wave, const Instruction &instruction) {
     int64_t offset = as_signed(instruction.offset);
     for (size_t k = 2; k < instruction.operand_count; k++)
         offset += as_signed(read_scalar(wave, instruction.operands[k]));
     return offset & ~3ll;
 }
+
+namespace {
 
 uint32_t load_word(const Wave &wave, const Instruction &instruction, uint64_t address) {
     const uint8_t *host = memory().at(address, 4);
@@ -23,7 +24,7 @@ uint32_t load_word(const Wave &wave, const Instruction &instruction, uint64_t ad
         find(wave, instruction, "a load from an address that is not mapped,", address);
         return 0;
     }
-    touch_memory(wave, instruction, address, 4, false);
+    touch_memory(wave, instruction, address, 4);
     uint32_t value;
     memcpy(&value, host, sizeof value);
     return value;
@@ -40,7 +41,7 @@ template <int words>
 void load(Wave &wave, const Instruction &instruction) {
     uint32_t values[words];
     const uint64_t address =
-        (read_scalar_pair(wave, instruction.operands[1]) & ~3ull) + uint64_t(offset_of(wave, instruction));
+        (read_scalar_pair(wave, instruction.operands[1]) & ~3ull) + uint64_t(scalar_load_offset(wave, instruction));
     for (int k = 0; k < words; k++) values[k] = load_word(wave, instruction, address + 4 * uint64_t(k));
     put(wave, instruction, values, words);
 }
@@ -49,7 +50,7 @@ template <int words>
 void load_buffer(Wave &wave, const Instruction &instruction) {
     const BufferDescriptor buffer(wave, instruction.operands[1].index);
     const uint64_t size = buffer.stride ? uint64_t(buffer.records) * buffer.stride : buffer.records;
-    const auto first = uint64_t(offset_of(wave, instruction));
+    const auto first = uint64_t(scalar_load_offset(wave, instruction));
     uint32_t values[words];
     // a wider load may have words beyond the end, which the compiler fused; the first is what the shader asks for
     if (settings().bounds && first + 4 > size)

@@ -73,20 +73,27 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.remove_flush = number(name, value);
     else if (name == "removals")
         result.removals = value;
+    else if (name == "first")
+        result.first = uint64_t(number(name, value));
     else if (name == "counters")
         result.counters = value;
+    else if (name == "model")
+        result.model = flag(name, value);
+    else if (name == "instructions")
+        result.instructions = value;
     else if (name == "log")
         result.log = flag(name, value);
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, remove, remove_flush, removals, counters, log");
+             "bounds, waits, remove, remove_flush, removals, first, counters, model, instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
     std::string names;
     for (const Gpu &known : kGpus) {
         if (gpu == known.name) {
+            result.gpu = known.name;
             result.processor = known.processor;
             result.generation = known.generation;
             return;
@@ -118,7 +125,9 @@ Settings &mutable_settings() {
 
 } // namespace
 
-const Settings &settings() { return mutable_settings(); }
+const Settings *known_settings = nullptr;
+
+const Settings &read_settings() { return *(known_settings = &mutable_settings()); }
 
 bool is_rdna1() { return settings().processor == "gfx1010"; }
 

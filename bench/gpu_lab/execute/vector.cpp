@@ -110,7 +110,7 @@ template <auto f, Read read_a, Read read_b, Write write>
 void mixed(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read_a(wave, instruction, 0, buffers[0]), *b = read_b(wave, instruction, 1, buffers[1]);
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = f(a[lane], b[lane]);
+    for_all_lanes(wave, [&](int lane) { result[lane] = f(a[lane], b[lane]); });
     write(wave, instruction, result);
 }
 
@@ -118,7 +118,8 @@ void pack_halves(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read_u16(wave, instruction, 0, buffers[0]), *b = read_u16(wave, instruction, 1, buffers[1]);
     const auto sign = [&](int k) { return source(instruction, k).negate ? 0x8000u : 0u; };
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = (a[lane] ^ sign(0)) | (b[lane] ^ sign(1)) << 16;
+    const uint32_t signs[2] = {sign(0), sign(1)};
+    for_all_lanes(wave, [&](int lane) { result[lane] = (a[lane] ^ signs[0]) | (b[lane] ^ signs[1]) << 16; });
     write_bits(wave, instruction, result);
 }
 
@@ -128,11 +129,11 @@ void count_lanes_below(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *mask = read_bits(wave, instruction, 0, buffers[0]),
                    *sum = read_bits(wave, instruction, 1, buffers[1]);
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for_all_lanes(wave, [&](int lane) {
         const int below = std::clamp(lane - (upper ? 32 : 0), 0, 32);
         const uint32_t bits = below == 32 ? ~0u : low_bits(U(below));
         result[lane] = U(__builtin_popcount(mask[lane] & bits)) + sum[lane];
-    }
+    });
     write_bits(wave, instruction, result);
 }
 
@@ -145,7 +146,10 @@ void select(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2], result;
     const uint32_t *a = read(wave, instruction, 0, buffers[0]), *b = read(wave, instruction, 1, buffers[1]);
     const uint64_t mask = selecting_mask(wave, instruction);
-    for (int lane = 0; lane < kMostLanes; lane++) result[lane] = (mask >> lane & 1) ? b[lane] : a[lane];
+    for (int first = 0; first < wave.lanes; first += 32) {
+        const auto bits = U(mask >> first);
+        for (int k = 0; k < 32; k++) result[first + k] = (bits >> k & 1) ? b[first + k] : a[first + k];
+    }
     write(wave, instruction, result);
 }
 
@@ -159,7 +163,7 @@ void with_carry(Wave &wave, const Instruction &instruction) {
                                                         : wave.mask(kVcc);
     uint64_t out = 0;
     const uint64_t exec = wave.exec();
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for (int lane = 0; lane < wave.lanes; lane++) {
         const uint64_t wide = f(uint64_t(a[lane]), uint64_t(b[lane]), in >> lane & 1);
         result[lane] = uint32_t(wide);
         out |= (wide >> 32 & 1) << lane;
@@ -213,7 +217,7 @@ void permute_row(Wave &wave, const Instruction &instruction) {
 
 void swap_halves_of_wave(Wave &wave, const Instruction &instruction) {
     Lanes result;
-    for (int lane = 0; lane < kMostLanes; lane++)
+    for (int lane = 0; lane < wave.lanes; lane++)
         result[lane] = wave.vectors[instruction.operands[1].index][wave.lanes == 64 ? lane ^ 32 : lane];
     write_bits(wave, instruction, result);
 }
@@ -239,7 +243,7 @@ void pack_byte(Wave &wave, const Instruction &instruction) {
     const uint32_t *value = read_f32(wave, instruction, 0, buffers[0]),
                    *which = read_bits(wave, instruction, 1, buffers[1]),
                    *rest = read_bits(wave, instruction, 2, buffers[2]);
-    for (int lane = 0; lane < kMostLanes; lane++) {
+    for (int lane = 0; lane < wave.lanes; lane++) {
         const uint32_t shift = 8 * (which[lane] & 3);
         const uint32_t byte = std::min(float_to_unsigned(as_float(value[lane])), 255u);
         result[lane] = (rest[lane] & ~(255u << shift)) | byte << shift;

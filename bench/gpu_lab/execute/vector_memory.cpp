@@ -16,44 +16,60 @@ const Operand *operand_at(const Instruction &instruction, uint8_t index) {
     return index == Instruction::kNoOperand ? nullptr : &instruction.operands[index];
 }
 
-uint8_t *mapped(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, bool is_write) {
+// written: the bytes that are stored; null of a load.
+uint8_t *mapped(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes,
+                const void *written) {
     uint8_t *host = memory().at(address, bytes);
     const bool is_atomic = instruction.kind == Kind::atomic; // which may meet in a dispatch
-    if (host && !is_atomic) touch_memory(wave, instruction, address, bytes, is_write);
+    if (host && !is_atomic) touch_memory(wave, instruction, address, bytes, {host, written});
     if (!host) find(wave, instruction, "an access to an address that is not mapped,", address);
-    if (host && is_write) journal().note(host, bytes);
+    if (host && (written || is_atomic)) journal().note(host, bytes);
     return host;
 }
 
 // Each finds the host's address of a lane's bytes from byte `first` of its access on; null if there are none.
 struct BufferSpace {
-    static constexpr uint32_t kPiece = 4; // bounds are checked by words
-    static uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes,
-                       bool is_write) {
-        const BufferDescriptor buffer(wave, instruction.operands[instruction.memory_base].index);
-        const Operand &address = instruction.operands[instruction.memory_address];
-        const uint32_t scalar_offset = read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1]);
-        uint32_t index = 0, offset = instruction.offset + first;
-        int next = address.index;
-        if (instruction.has_index_register) index = wave.vectors[next++][lane];
-        if (instruction.has_offset_register) offset += wave.vectors[next][lane];
-        if (!buffer.contains(wave.generation, index, offset, bytes)) {
-            // a wider access may have words beyond the end, which the compiler fused; the first is what the shader asks for
-            if (settings().bounds && first == 0)
-                find(wave, instruction,
-                     is_write ? "a store beyond its buffer's end, at byte" : "a load beyond its buffer's end, at byte",
-                     offset);
-            return nullptr;
-        }
-        return mapped(wave, instruction, buffer.base + scalar_offset + offset + uint64_t(index) * buffer.stride, bytes,
-                      is_write);
+    static constexpr uint32_t kPiece = 4; // bounds are checked by words, where not all are inside
+    BufferSpace(const Wave &wave, const Instruction &instruction)
+        : buffer(wave, instruction.operands[instruction.memory_base].index),
+          base(buffer.base + read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1])) {}
+
+    uint32_t index(const Wave &wave, const Instruction &instruction, int lane) const {
+        const int first = instruction.operands[instruction.memory_address].index;
+        return instruction.has_index_register ? wave.vectors[first][lane] : 0;
     }
+    uint32_t offset(const Wave &wave, const Instruction &instruction, int lane) const {
+        const int first = instruction.operands[instruction.memory_address].index;
+        if (!instruction.has_offset_register) return instruction.offset;
+        return instruction.offset + wave.vectors[first + instruction.has_index_register][lane];
+    }
+    bool has_all(const Wave &wave, const Instruction &instruction, int lane, uint32_t bytes) const {
+        const uint32_t at = offset(wave, instruction, lane);
+        return at + bytes > at && buffer.contains(wave.generation, index(wave, instruction, lane), at, bytes);
+    }
+    uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes,
+                const void *written) const {
+        const uint32_t row = index(wave, instruction, lane), byte = offset(wave, instruction, lane) + first;
+        if (buffer.contains(wave.generation, row, byte, bytes))
+            return mapped(wave, instruction, base + byte + uint64_t(row) * buffer.stride, bytes, written);
+        // a wider access may have words beyond the end, which the compiler fused; the first is what the shader asks for
+        if (settings().bounds && first == 0)
+            find(wave, instruction,
+                 written ? "a store beyond its buffer's end, at byte" : "a load beyond its buffer's end, at byte",
+                 byte);
+        return nullptr;
+    }
+
+    const BufferDescriptor buffer;
+    const uint64_t base;
 };
 
 struct GlobalSpace {
     static constexpr uint32_t kPiece = 16;
+    GlobalSpace(const Wave &, const Instruction &) {}
+    static bool has_all(const Wave &, const Instruction &, int, uint32_t) { return true; }
     static uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes,
-                       bool is_write) {
+                       const void *written) {
         const Operand &address = instruction.operands[instruction.memory_address];
         const Operand *base = operand_at(instruction, instruction.memory_base);
         uint64_t at = uint64_t(int64_t(as_signed(instruction.offset))) + first;
@@ -62,13 +78,16 @@ struct GlobalSpace {
                   (address.source == Source::vector ? wave.vectors[address.index][lane] : 0);
         else
             at += uint64_t(wave.vectors[address.index + 1][lane]) << 32 | wave.vectors[address.index][lane];
-        return mapped(wave, instruction, at, bytes, is_write);
+        return mapped(wave, instruction, at, bytes, written);
     }
 };
 
 struct ScratchSpace {
     static constexpr uint32_t kPiece = 16;
-    static uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes, bool) {
+    ScratchSpace(const Wave &, const Instruction &) {}
+    static bool has_all(const Wave &, const Instruction &, int, uint32_t) { return true; }
+    static uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes,
+                       const void *) {
         uint32_t offset = instruction.offset + first;
         for (const uint8_t k : {instruction.memory_address, instruction.memory_base}) {
             const Operand *operand = operand_at(instruction, k);
@@ -92,12 +111,14 @@ void note_load(Wave &wave, const Instruction &instruction, int registers) {
 
 template <class Space, int words>
 void load(Wave &wave, const Instruction &instruction) {
-    constexpr uint32_t bytes = words * 4, piece = std::min(Space::kPiece, bytes);
+    constexpr uint32_t bytes = words * 4;
+    const Space space(wave, instruction);
     const int destination = instruction.operands[instruction.memory_result].index;
     for_each_lane(wave, [&](int lane) {
         uint32_t values[words] = {};
+        const uint32_t piece = space.has_all(wave, instruction, lane, bytes) ? bytes : std::min(Space::kPiece, bytes);
         for (uint32_t first = 0; first < bytes; first += piece)
-            if (const uint8_t *host = Space::at(wave, instruction, lane, first, piece, false))
+            if (const uint8_t *host = space.at(wave, instruction, lane, first, piece, nullptr))
                 memcpy(values + first / 4, host, piece);
         for (int k = 0; k < words; k++) wave.vectors[destination + k][lane] = values[k];
     });
@@ -106,24 +127,27 @@ void load(Wave &wave, const Instruction &instruction) {
 
 template <class Space, int words>
 void store(Wave &wave, const Instruction &instruction) {
-    constexpr uint32_t bytes = words * 4, piece = std::min(Space::kPiece, bytes);
+    constexpr uint32_t bytes = words * 4;
+    const Space space(wave, instruction);
     const int data = instruction.operands[instruction.memory_data].index;
     for_each_lane(wave, [&](int lane) {
-        for (uint32_t first = 0; first < bytes; first += piece) {
-            uint8_t *host = Space::at(wave, instruction, lane, first, piece, true);
-            for (uint32_t k = 0; host && k < piece / 4; k++)
-                memcpy(host + 4 * k, &wave.vectors[data + int(first / 4 + k)][lane], 4);
-        }
+        const uint32_t piece = space.has_all(wave, instruction, lane, bytes) ? bytes : std::min(Space::kPiece, bytes);
+        uint32_t values[words];
+        for (int k = 0; k < words; k++) values[k] = wave.vectors[data + k][lane];
+        for (uint32_t first = 0; first < bytes; first += piece)
+            if (uint8_t *host = space.at(wave, instruction, lane, first, piece, values + first / 4))
+                memcpy(host, values + first / 4, piece);
     });
     note_load(wave, instruction, 0);
 }
 
 template <class Space, class Small, Half half>
 void load_small(Wave &wave, const Instruction &instruction) {
+    const Space space(wave, instruction);
     const Operand &destination = instruction.operands[instruction.memory_result];
     for_each_lane(wave, [&](int lane) {
         Small value = 0;
-        if (const uint8_t *host = Space::at(wave, instruction, lane, 0, sizeof value, false))
+        if (const uint8_t *host = space.at(wave, instruction, lane, 0, sizeof value, nullptr))
             memcpy(&value, host, sizeof value);
         put_small(wave.vectors[destination.index][lane], uint32_t(value), destination, half);
     });
@@ -132,11 +156,12 @@ void load_small(Wave &wave, const Instruction &instruction) {
 
 template <class Space, class Small, bool upper>
 void store_small(Wave &wave, const Instruction &instruction) {
+    const Space space(wave, instruction);
     const Operand &data = instruction.operands[instruction.memory_data];
     const bool takes_upper = upper || (data.is_half && data.is_high);
     for_each_lane(wave, [&](int lane) {
         const auto value = Small(wave.vectors[data.index][lane] >> (takes_upper ? 16 : 0));
-        if (uint8_t *host = Space::at(wave, instruction, lane, 0, sizeof value, true))
+        if (uint8_t *host = space.at(wave, instruction, lane, 0, sizeof value, &value))
             memcpy(host, &value, sizeof value);
     });
     note_load(wave, instruction, 0);
@@ -144,10 +169,11 @@ void store_small(Wave &wave, const Instruction &instruction) {
 
 template <class Space, auto operation>
 void atomic(Wave &wave, const Instruction &instruction) {
+    const Space space(wave, instruction);
     const int data = instruction.operands[instruction.memory_data].index;
     for_each_lane(wave, [&](int lane) {
         uint32_t old = 0;
-        if (uint8_t *host = Space::at(wave, instruction, lane, 0, 4, true)) {
+        if (uint8_t *host = space.at(wave, instruction, lane, 0, 4, &wave.vectors[data][lane])) {
             memcpy(&old, host, 4);
             uint32_t value;
             if constexpr (std::is_null_pointer_v<decltype(operation)>) // compare and swap

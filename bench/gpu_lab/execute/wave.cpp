@@ -16,6 +16,7 @@ void Wave::reset(bool poison) {
     executed = 0;
     for (auto &queue : pending) queue.clear();
     pending_registers = shared_accesses = shared_ordered = shared_done_at_barrier = 0;
+    pending_set.clear();
 }
 
 void Wave::add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers) {
@@ -23,13 +24,16 @@ void Wave::add_pending(Counter counter, const Instruction &instruction, const Op
                            destination ? destination->index : uint16_t(0), uint16_t(registers), exec(), &instruction};
     pending[size_t(counter)].push_back(load);
     if (counter == Counter::shared && load.source != Source::scalar) shared_accesses++;
-    pending_registers += destination != nullptr;
+    if (!destination) return;
+    pending_registers++;
+    pending_set.add(load.source, load.first, load.count);
 }
 
 // Scalar loads return in any order, also before others: only a wait for all is one for them, and each may be one of those that
 // are done in the place of an older access.
 void Wave::wait(const Instruction &instruction) {
     if (instruction.orders_shared) shared_ordered = shared_accesses;
+    const uint32_t before = pending_registers;
     for (size_t counter = 0; counter < size_t(Counter::count); counter++) {
         auto &queue = pending[counter];
         const size_t left = instruction.wait_for[counter];
@@ -45,6 +49,10 @@ void Wave::wait(const Instruction &instruction) {
             return true;
         });
     }
+    if (pending_registers == before) return;
+    pending_set.clear();
+    for (const auto &queue : pending)
+        for (const PendingLoad &load : queue) pending_set.add(load.source, load.first, load.count);
 }
 
 // Accesses of LDS are done in their order.
@@ -55,18 +63,9 @@ uint32_t Wave::shared_done() const {
     return std::max(shared_ordered, shared_accesses - uint32_t(in_flight));
 }
 
-namespace {
-
-bool reads_other_lanes(const Instruction &instruction) {
-    return instruction.move != LaneMove::none || instruction.kind == Kind::matrix || instruction.kind == Kind::lanes ||
-           instruction.name.find("lane") != std::string::npos;
-}
-
-} // namespace
-
 // A register of other lanes, as the two sides of a branch have, is another register.
-void Wave::check_pending(const Instruction &instruction) {
-    const uint64_t lanes_used = reads_other_lanes(instruction) ? all_lanes() : exec();
+void Wave::find_pending(const Instruction &instruction) {
+    const uint64_t lanes_used = instruction.reads_other_lanes ? all_lanes() : exec();
     for (const auto &queue : pending)
         for (const PendingLoad &load : queue) {
             if (load.source == Source::none || (load.source == Source::vector && !(load.lanes & lanes_used))) continue;
@@ -80,6 +79,7 @@ void Wave::check_pending(const Instruction &instruction) {
                          load.instruction->text.c_str());
             }
         }
+    if (instruction.kind == Kind::dual && instruction.inner) find_pending(*instruction.inner);
 }
 
 } // namespace execute

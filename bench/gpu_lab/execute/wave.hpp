@@ -15,7 +15,7 @@ constexpr uint32_t kPoison = 0x7fc0fe00; // a quiet NaN that no computation give
 // A word of LDS: who touched it in which barrier epoch.
 struct LdsWord {
     uint32_t write_epoch = 0, read_epoch = 0;
-    uint64_t readers = 0; // a bit a wave
+    uint32_t readers = 0; // a bit a wave
     uint16_t writer = 0;
     bool is_written = false, is_atomic = false; // is_atomic: the last write, which others of its kind may meet
     uint32_t write_number = 0, read_number = 0; // among the accesses of LDS of the writer and of the last reader
@@ -56,6 +56,7 @@ struct Wave {
     uint32_t scratch_bytes = 0;
     std::vector<PendingLoad> pending[size_t(Counter::count)];
     uint32_t pending_registers = 0;      // loads in flight that have a destination
+    RegisterSet pending_set;             // their destinations
     uint32_t shared_accesses = 0;        // of LDS, since the wave began
     uint32_t shared_ordered = 0;         // of these, how many come before what other waves do later
     uint32_t shared_done_at_barrier = 0; // of these, how many the wave had waited for when it last came to a barrier
@@ -85,15 +86,27 @@ struct Wave {
     void end() { done = true, shared_done_at_barrier = ~0u; }
     void wait(const Instruction &instruction);
     void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
-    void check_pending(const Instruction &instruction);
-    uint32_t
-    shared_done() const; // of the accesses of LDS, how many come before what other waves do after a barrier here
+    void check_pending(const Instruction &instruction) {
+        if (pending_registers && pending_set.meets(instruction.registers)) find_pending(instruction);
+    }
+    void find_pending(const Instruction &instruction);
+    // Of its accesses of LDS, how many come before what other waves do after a barrier that it comes to now.
+    uint32_t shared_done() const;
 };
 
 // Calls function(lane) for the lanes that exec has on.
 template <class Function>
 void for_each_lane(const Wave &wave, Function function) {
     for (uint64_t left = wave.exec(); left; left &= left - 1) function(__builtin_ctzll(left));
+}
+
+// Calls function(lane) for all lanes of the wave, in a loop of a constant length, which the compiler makes vectors of.
+template <class Function>
+inline void for_all_lanes(const Wave &wave, Function function) {
+    if (wave.lanes == 32)
+        for (int lane = 0; lane < 32; lane++) function(lane);
+    else
+        for (int lane = 0; lane < kMostLanes; lane++) function(lane);
 }
 
 } // namespace execute

@@ -3,7 +3,7 @@ import pathlib
 
 import assembly
 import pytest
-from assembly import hot_loop
+from assembly import arm, hot_loop
 from assembly.program import Block, Instruction, Program
 
 FILES = pathlib.Path(__file__).parent / "assembly"
@@ -73,6 +73,35 @@ def test_adreno_repeats_and_waits_in_slots():
     assert hot.efficiency == hot.product_share == pytest.approx(16 / 60)
 
 
+def test_mali_has_a_unit_each_for_products_conversions_shifts_and_memory():
+    hot = analyse("arm", "Assembly", "mali.txt", "mali-g610", 16)
+    assert counted(hot) == {"product": 32, "vector": 15, "convert": 32, "move": 8, "shared": 4, "branch": 2}
+    assert hot.loops[0].cycles == {"fma": 32, "convert": 32 + 8 + 11 + 2, "special": 4 * 4, "memory": 4 * 16}
+    assert (hot.busiest_unit, hot.efficiency) == ("memory", pytest.approx(32 / 64))
+    assert hot.arithmetic_efficiency == pytest.approx(32 / 53)
+
+
+def test_memory_of_mali_is_told_apart_by_the_instruction_and_by_the_pointer():
+    text = """LD_PKA.i128.unsigned.slot0.wait0 @r0:r1:r2:r3, r4^, u20
+LOAD.i64.unsigned.slot0 @r0:r1, r2^, offset:0
+STORE.i32.slot1 @r0, thread_local_pointer.w0, offset:4
+BARRIER.slot7.wait
+NOP.end"""
+    program = arm.parse(text, "mali-g610", 16)
+    assert [(i.kind, i.bytes, i.loads) for block in program.blocks.values() for i in block.instructions] == [
+        ("memory", 16, True), ("shared", 8, False), ("scratch", 4, False), ("wait", 0, False), ("wait", 0, False)]
+
+
+def test_a_branch_of_mali_skips_instructions_and_a_jump_falls_nowhere():
+    text = """   BRANCHZ.eq.reconverge r0^.h0, offset:1
+
+   BRANCHZ.eq.reconverge 0x0, offset:-2
+
+   NOP.end"""
+    assert {b.name: b.successors for b in arm.parse(text, "mali-g610", 16).blocks.values()} == {
+        "i0": ["i2", "i1"], "i1": ["i0"], "i2": []}
+
+
 def test_apple_counts_the_last_representation_that_has_registers():
     hot = analyse("apple", "AGX assembly", "apple.txt", "apple-m1", 32)
     assert counted(hot) == {"product": 16, "vector": 15, "move": 1, "shared": 2, "branch": 3}
@@ -94,7 +123,8 @@ def test_intel_takes_passes_of_its_lanes():
     ("amd", {}, "amd-navi21", "gives no machine code"),
     ("amd", {"Assembly": "BB0:\n\ts_endpgm\n"}, "voodoo2", "no rates are known for 'voodoo2'"),
     ("apple", {"AGX assembly": "shader: MESA_SHADER_COMPUTE\n"}, "apple-m1", "no code with registers"),
-    ("arm", {}, "mali-g610", "no reader"),
+    ("arm", {"Assembly": "\n"}, "mali-g610", "no instructions"),
+    ("powervr", {}, "powervr-bxs", "no reader"),
 ])
 def test_what_cannot_be_said_has_a_reason(vendor, texts, gpu, reason):
     hot, why = assembly.analyse(vendor, {}, texts, 32, gpu)

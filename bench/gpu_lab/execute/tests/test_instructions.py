@@ -356,6 +356,17 @@ def test_a_missing_wait_is_found(executor):
     assert with_wait["findings"] == 0 and without["findings"] == 1
 
 
+def test_a_missing_wait_of_a_dual_instruction_s_second_half_is_found(executor):
+    if executor.generation < 11:
+        return
+    wait = "s_wait_dscnt 0" if executor.generation >= 12 else "s_waitcnt lgkmcnt(0)"
+    dual = "v_dual_mov_b32 v2, v0 :: v_dual_add_f32 v3, v1, v0"
+    v = {"0": [0] * executor.lanes}
+    with_wait = executor.run(f"ds_load_b32 v1, v0\n{wait}\n{dual}", v=v, lds=[3])
+    without = executor.run(f"ds_load_b32 v1, v0\n{dual}", v=v, lds=[3])
+    assert with_wait["findings"] == 0 and without["findings"] == 1
+
+
 def test_an_access_beyond_a_buffer_is_found(executor):
     load = "buffer_load_b32" if executor.generation >= 11 else "buffer_load_dword"
     zero = "null" if executor.generation >= 12 else "0"

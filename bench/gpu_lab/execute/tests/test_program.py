@@ -37,6 +37,12 @@ def test_wrong_settings_are_named(settings, expected):
     assert result.returncode == 98 and expected in result.stderr
 
 
+@pytest.mark.parametrize("settings", ["model=1", "instructions=file"])
+def test_a_model_without_counters_is_refused(settings):
+    result = run(["navi31"], json.dumps({"code": "s_nop 0"}) + "\n", settings=settings)
+    assert result.returncode == 98 and "model and instructions are for counters, expected counters=FILE, too" in result.stderr
+
+
 def test_an_unknown_gpu_is_named():
     result = run(["navi99"])
     assert result.returncode == 98 and "'navi99' is unknown, expected one of polaris10 vega10" in result.stderr

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# Newer drivers, compilers and validation layers than this Debian's, where they can be fetched; then the kernels at the
+# other widths of the CPU driver's vectors, and as they run on older CPU drivers.
+
+# The package transformers, which Debian has not, for Debian testing's Python.
+fetch_transformers() {
+    [ ! -d build-ci/transformers/transformers ] || return 0
+    local version
+    version=$(scripts/modern-root run python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    python3 -m pip install --quiet --no-compile --target build-ci/transformers --python-version "$version" --only-binary=:all: \
+        --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 'transformers<6'
+}
+
+if ! scripts/modern-root install; then
+    without_testing "nothing was tested on its drivers"
+    return
+fi
+use_driver /usr/share/vulkan/icd.d/lvp_icd.json
+export VKATTN_BUILD_DIR=build-modern VKATTN_CMAKE_ARGS=$in_testing
+# without what builds or compiles all once more, or sees nothing of the driver
+status=0
+scripts/modern-root run scripts/test -E 'consume_|concurrency|faults|sample_textgen|startup|masks.pairs|long_run|sweep|tuning|attention.sizes|sequences' ||
+    status=$?
+# the Python package beside PyTorch and in models of transformers, with the library that consume_python has
+library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
+[ -e "$library" ] || { echo "no $library, expected what the stage lavapipe leaves" && status=1; }
+scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers &&
+    VKATTN_LIBRARY=$library \
+        PYTHONPATH=$PWD/build-ci/transformers scripts/modern-root run \
+        python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py ||
+    status=$?
+# lanes: the shaders are those of the suite, and not validated once more. matrices: in layers, where they are chosen
+# rather than requested; of NVIDIA's shape, too: AMD's are executed
+try_devices scripts/modern-root run env <<'END' || status=$?
+lanes-4 LP_NATIVE_VECTOR_WIDTH=128 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,attention.layouts,kv_append
+lanes-16 LP_NATIVE_VECTOR_WIDTH=512 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,attention.layouts,kv_append
+matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
+matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
+END
+exit $status

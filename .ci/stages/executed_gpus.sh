@@ -1,0 +1,26 @@
+# shellcheck shell=bash
+# The kernels' machine code, executed on AMD GPUs that are not there: with matrix units, with those of bf16, and in waves of 64.
+# Waves run in random order, switched within 60 instructions; races, reads of what nobody wrote, accesses beyond buffers
+# and missing waits fail. Before that, single instructions at their operands' edges.
+status=0
+if ! scripts/gpu-lab install; then
+    without_testing "no machine code was executed"
+    return
+fi
+export VKATTN_BUILD_DIR=build-modern VKATTN_VALIDATION=0
+for target in gpu_lab_execute vkattn_command vkattn_tests; do compile_in_testing $target; done
+scripts/modern-root install python3-pytest >/dev/null &&
+    VKATTN_EXECUTE_INSTRUCTIONS=build-modern/bench/gpu_lab/execute/execute_instructions scripts/modern-root run \
+        python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/execute/tests || status=$?
+VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/tests/test_profile.py || status=$?
+export VKATTN_EXECUTE=order=random,switch=60
+for gpu in navi31 gfx1201 vega10; do
+    execute="scripts/gpu-lab execute amd-$gpu"
+    echo "attention-$gpu $execute build-modern/tests/vkattn_tests --test-suite=attention.numbers,self_test,sequences"
+    echo "layers-$gpu $execute build-modern/tests/vkattn_tests --test-suite=caches,kv_append,layers,merge,operators,submit"
+    echo "selftest-$gpu $execute build-modern/tools/vkattn selftest"
+    echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
+done | try_devices env || status=$?
+# and that what they find fails
+echo "removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31" | try_devices env || status=$?
+exit $status

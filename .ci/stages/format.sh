@@ -1,0 +1,3 @@
+# shellcheck shell=bash
+# Every file is laid out by clang-format.
+scripts/format --check

@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# The release, packed by the shaders' newest compiler, builds and passes on this Debian without any, and so does its Debian
+# package; what was built here runs the matrix kernels on Debian testing's driver.
+test_release_on_matrix_units() ( # FOLDER
+    cd "$1"
+    use_driver /usr/share/vulkan/icd.d/lvp_icd.json
+    list=$VKATTN_TEST_SKIPS
+    export VKATTN_TEST_SKIPS=$1/skips # a path that there is in the modern root
+    scripts/modern-root run bash -euc '
+        build/tools/vkattn devices
+        if ! build/tools/vkattn devices --kernel coopmat --json | grep -q "\"supported\": true"; then
+            echo "release: coopmat cannot run, expected it on this driver"
+            exit 1
+        fi
+        build/tools/vkattn selftest
+        build/tests/vkattn_tests --test-suite=self_test,attention.types'
+    [ ! -e skips ] || cat skips >>"$list"
+)
+
+if VKATTN_BUILD_DIR=build-ci scripts/compile source_package -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=OFF >/dev/null 2>&1; then
+    echo "source_package packed what Debian 12's compiler leaves out, expected it to refuse"
+    return 1
+fi
+build="build-modern"
+if scripts/modern-root install; then
+    compile_in_testing source_package
+else
+    without_testing "the release was packed without matrix kernels"
+    build="build-ci"
+    VKATTN_BUILD_DIR=$build scripts/compile source_package -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=ON
+fi
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"; dpkg --remove vkattn >/dev/null 2>&1' EXIT
+tar -xzf $build/vkattn-*.tar.gz -C "$copy" --strip-components=1
+export CCACHE_BASEDIR=$copy
+unshare --mount --propagation private bash -euc '
+    for tool in /usr/bin/glslang* /usr/bin/glslc /usr/bin/spirv-*; do
+        [ ! -e "$tool" ] || mount --bind /dev/null "$tool"
+    done
+    cd "$1"
+    export VKATTN_CMAKE_ARGS=-DCMAKE_INSTALL_PREFIX=/usr
+    scripts/test -R "^(kv_append|cases|files_and_arithmetic|consume_.*)$"
+    cd build
+    cpack -G DEB
+    lintian --fail-on error,warning vkattn_*.deb
+    dpkg --install vkattn_*.deb' - "$copy"
+vkattn check tests/data/ref003_gqa4_mask_padding.safetensors
+# shellcheck disable=SC2046
+cc -x c tests/consume/c99/main.c -x none -o "$copy/c99" $(pkg-config --cflags --libs vkattn)
+"$copy/c99"
+[ "$build" = build-ci ] || test_release_on_matrix_units "$copy"

@@ -1,0 +1,43 @@
+"""Counters and the modelled time of what a command submits on an AMD GPU of the lab, executed instruction by instruction
+(docs/performance.md). A modelled time is none that was measured."""
+import json
+import pathlib
+import tempfile
+
+import lab
+
+UNCHECKED = {"lds": 0, "memory": 0, "bounds": 0, "waits": 0}  # what `scripts/gpu-lab execute` is for
+SUMS = ("lds_cycles", "lds_fewest_cycles", "requested_lines", "distinct_lines")
+
+
+def count(gpu, *command, first=1, environment=(), with_instructions=False):
+    """The finished command, its dispatches from the first-th on as counters.cpp writes them, and with_instructions each one's
+    instructions."""
+    lab.BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
+        counters, instructions = pathlib.Path(folder) / "counters", pathlib.Path(folder) / "instructions"
+        settings = {**UNCHECKED, "counters": counters, "model": 1, "first": first}
+        if with_instructions:
+            settings["instructions"] = instructions
+        ran = lab.execute(gpu, *command, settings=settings, environment=environment)
+        return ran, read(counters), [line["instructions"] for line in read(instructions)]
+
+
+def read(file):
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def totals(dispatches):
+    """Sums of a run's dispatches, which wait for one another: modelled_us is the sum of theirs, us_if the same under each
+    other guess; bound is what bounds the one that takes longest."""
+    slowest = max(dispatches, key=lambda dispatch: dispatch["modelled"]["us"])
+    return {
+        "dispatches": len(dispatches),
+        "instructions": sum(dispatch["instructions"]["total"] for dispatch in dispatches),
+        **{name: sum(dispatch[name] for dispatch in dispatches) for name in SUMS},
+        "dram_bytes": sum(dispatch["modelled"]["dram_bytes"] for dispatch in dispatches),
+        "modelled_us": round(sum(dispatch["modelled"]["us"] for dispatch in dispatches), 3),
+        "bound": slowest["modelled"]["bound"],
+        "us_if": {name: round(sum(dispatch["modelled"]["us_if"][name] for dispatch in dispatches), 3)
+                  for name in slowest["modelled"]["us_if"]},
+    }

@@ -1,0 +1,107 @@
+#include "tools/bench/attention.hpp"
+
+#include "tools/tensors/quantise.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace vkattn::tools {
+namespace {
+
+// Keys from the first on that a query sees: all, or up to its own where the last query stands at the last key.
+std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query) {
+    if (!shape.causal) return shape.kv_len;
+    const std::uint64_t hidden = shape.q_len - 1 - query;
+    return hidden < shape.kv_len ? shape.kv_len - hidden : 0;
+}
+
+// Query-key pairs of one head that the masks leave.
+double visible_pairs(const AttentionShape &shape) {
+    std::uint64_t pairs = 0;
+    const std::vector<std::int32_t> states = shape.block_size == 0 ? std::vector<std::int32_t>() : block_states(shape);
+    const std::size_t columns = shape.block_size == 0 ? 0 : blocks_of(shape, shape.kv_len);
+    for (std::uint32_t query = 0; query < shape.q_len; ++query) {
+        const std::uint64_t seen = seen_keys(shape, query);
+        if (columns == 0) pairs += seen;
+        for (std::size_t column = 0; column < columns; ++column) {
+            const std::uint64_t begin = column * shape.block_size, end = std::min(begin + shape.block_size, seen);
+            if (begin < end && states[query / shape.block_size * columns + column] != VKATTN_BLOCK_HIDDEN)
+                pairs += end - begin;
+        }
+    }
+    return static_cast<double>(pairs);
+}
+
+double flops(const AttentionShape &shape, const vkattn_attention_desc &desc) {
+    return 2.0 * shape.batch * shape.heads * visible_pairs(shape) *
+           static_cast<double>(desc.key.shape[3] + desc.output.shape[3]);
+}
+
+double bytes_once(const vkattn_attention_desc &desc) {
+    double bytes = 0.0;
+    for (const vkattn_tensor *each : {&desc.query, &desc.key, &desc.value, &desc.output})
+        bytes += static_cast<double>(vkattn_tensor_bytes(each));
+    return bytes;
+}
+
+// Random values, quantised on the device as an append quantises them.
+void fill_quantised(const Context &context, const RandomValues &random, const vkattn_tensor &layout, Buffer &buffer) {
+    vkattn_kv_append_desc desc{};
+    desc.source = desc.cache = layout;
+    desc.source.type = VKATTN_TYPE_F32;
+    const std::uint64_t bytes = vkattn_tensor_bytes(&desc.source);
+    Buffer values = context.buffer(bytes);
+    random.fill(values, Dtype::kF32, bytes);
+    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, buffer)};
+    context.kv_append_plan(desc).run(bindings);
+}
+
+// Every page once, in an order that no memory likes.
+void fill_block_table(InputSet &set, const Context &context, const ShapedProblem &problem, unsigned seed) {
+    std::vector<std::int32_t> pages(problem.desc.key.shape[0]);
+    std::iota(pages.begin(), pages.end(), 0);
+    std::ranges::shuffle(pages, std::mt19937(seed));
+    set.add(context, VKATTN_ROLE_BLOCK_TABLE, vkattn_tensor_bytes(&problem.desc.block_table))
+        .write(std::as_bytes(std::span(pages)));
+}
+
+InputSet make_input_set(const Context &context, const AttentionShape &shape, const ShapedProblem &problem,
+                        unsigned seed) {
+    const RandomValues random(seed);
+    InputSet set;
+    const auto add_random = [&](vkattn_role role, const vkattn_tensor &layout, Dtype dtype) {
+        Buffer &buffer = set.add(context, role, vkattn_tensor_bytes(&layout));
+        if (is_quantised(layout.type))
+            fill_quantised(context, random, layout, buffer);
+        else
+            random.fill(buffer, dtype, vkattn_tensor_bytes(&layout));
+    };
+    add_random(VKATTN_ROLE_QUERY, problem.desc.query, problem.query_type.dtype);
+    add_random(VKATTN_ROLE_KEY, problem.desc.key, problem.kv_type.dtype);
+    if (problem.desc.value.type != VKATTN_TYPE_NONE)
+        add_random(VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
+    if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
+    if (problem.desc.block_mask.type != VKATTN_TYPE_NONE) {
+        const std::vector<std::int32_t> states = block_states(shape);
+        set.add(context, VKATTN_ROLE_BLOCK_MASK, vkattn_tensor_bytes(&problem.desc.block_mask))
+            .write(std::as_bytes(std::span(states)));
+    }
+    set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));
+    return set;
+}
+
+} // namespace
+
+OperationTimes time_attention(const Context &context, const AttentionShape &shape, const RepeatOptions &options,
+                              vkattn_kernel kernel) {
+    const ShapedProblem problem = problem_of(shape, kernel);
+    OperationTimes times = time_operation(
+        context, options, bytes_once(problem.desc), [&] { return context.attention_plan(problem.desc); },
+        [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
+    times.flops = flops(shape, problem.desc);
+    times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
+    return times;
+}
+
+} // namespace vkattn::tools

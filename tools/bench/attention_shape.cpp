@@ -1,0 +1,109 @@
+#include "tools/bench/attention_shape.hpp"
+
+#include "tools/io/input_error.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace vkattn::tools {
+
+std::vector<AttentionShape> shapes_of(const ShapeOptions &options) {
+    std::vector<AttentionShape> shapes;
+    const auto add = [&](std::uint32_t q_len, std::uint32_t kv_len) {
+        shapes.push_back(options.shape);
+        shapes.back().q_len = q_len;
+        shapes.back().kv_len = kv_len;
+    };
+    if (options.q_lens.size() == options.kv_lens.size())
+        for (std::size_t i = 0; i < options.q_lens.size(); ++i) add(options.q_lens[i], options.kv_lens[i]);
+    else if (options.q_lens.size() == 1 || options.kv_lens.size() == 1)
+        for (const std::uint32_t kv_len : options.kv_lens)
+            for (const std::uint32_t q_len : options.q_lens) add(q_len, kv_len);
+    else
+        throw InputError("--q-len, --kv-len", std::to_string(options.q_lens.size()) + " and " +
+                                                  std::to_string(options.kv_lens.size()) +
+                                                  " lengths, expected as many of both, or one of either");
+    return shapes;
+}
+
+NamedType type_named(const char *option, const std::string &name) {
+    if (name == "f32") return {Dtype::kF32, VKATTN_TYPE_F32};
+    if (name == "f16") return {Dtype::kF16, VKATTN_TYPE_F16};
+    if (name == "bf16") return {Dtype::kBf16, VKATTN_TYPE_BF16};
+    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16 or bf16");
+}
+
+namespace {
+
+// The same for K and V, which may be q8_0 or q4_0 too; dtype is then that of the values before.
+NamedType kv_type_named(const char *option, const std::string &name) {
+    if (name == "q8_0") return {Dtype::kF32, VKATTN_TYPE_Q8_0};
+    if (name == "q4_0") return {Dtype::kF32, VKATTN_TYPE_Q4_0};
+    if (name == "f32" || name == "f16" || name == "bf16") return type_named(option, name);
+    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
+}
+
+} // namespace
+
+std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len) {
+    return (len + shape.block_size - 1) / shape.block_size;
+}
+
+std::vector<std::int32_t> block_states(const AttentionShape &shape) {
+    const std::size_t rows = blocks_of(shape, shape.q_len), columns = blocks_of(shape, shape.kv_len);
+    const std::size_t visible = std::clamp<std::size_t>(columns * shape.visible_blocks / 100, 1, columns);
+    std::vector<std::int32_t> states(rows * columns, VKATTN_BLOCK_HIDDEN);
+    std::vector<std::size_t> order(columns);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::mt19937 random(1);
+    for (std::size_t row = 0; row < rows; ++row) {
+        std::ranges::shuffle(order, random);
+        for (std::size_t i = 0; i < visible; ++i) states[row * columns + order[i]] = VKATTN_BLOCK_FULL;
+    }
+    return states;
+}
+
+ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
+    const std::uint32_t kv_heads = shape.kv_heads != 0 ? shape.kv_heads : shape.heads;
+    const std::uint32_t v_head_dim = shape.v_head_dim != 0 ? shape.v_head_dim : shape.head_dim;
+    ShapedProblem problem;
+    problem.query_type = type_named("--dtype", shape.dtype);
+    problem.kv_type = shape.kv_dtype.empty() ? problem.query_type : kv_type_named("--kv-dtype", shape.kv_dtype);
+    vkattn_attention_desc &desc = problem.desc;
+    std::uint32_t entries = shape.batch, rows = shape.kv_len;
+    if (shape.page_size != 0) {
+        const std::uint32_t pages = (shape.kv_len + shape.page_size - 1) / shape.page_size;
+        desc.block_table = tensor(VKATTN_TYPE_I32, {shape.batch, pages});
+        entries = shape.batch * pages;
+        rows = shape.page_size;
+    }
+    desc.query = tensor(problem.query_type.type, {shape.batch, shape.heads, shape.q_len, shape.head_dim});
+    desc.key = tensor(problem.kv_type.type, {entries, kv_heads, rows, shape.head_dim});
+    if (!shape.value_in_key) desc.value = tensor(problem.kv_type.type, {entries, kv_heads, rows, v_head_dim});
+    desc.output = tensor(problem.query_type.type, {shape.batch, shape.heads, shape.q_len, v_head_dim});
+    if (shape.causal) desc.mask_flags = VKATTN_MASK_CAUSAL;
+    // With the last query at the last key, as in decoding and in prefill with a cache.
+    desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    if (shape.block_size != 0) {
+        desc.block_mask =
+            tensor(VKATTN_TYPE_I32, {1, 1, blocks_of(shape, shape.q_len), blocks_of(shape, shape.kv_len)});
+        desc.block_q_len = desc.block_kv_len = shape.block_size;
+    }
+    desc.kernel = kernel;
+    return problem;
+}
+
+std::string shape_text(const AttentionShape &shape, const std::string &lengths) {
+    std::string text = "batch " + std::to_string(shape.batch) + ", " + std::to_string(shape.heads) + " query heads";
+    if (shape.kv_heads != 0) text += ", " + std::to_string(shape.kv_heads) + " KV heads";
+    text += ", head size " + std::to_string(shape.head_dim);
+    if (shape.v_head_dim != 0) text += " / " + std::to_string(shape.v_head_dim);
+    text += ", " + shape.dtype + (shape.kv_dtype.empty() ? "" : ", K and V " + shape.kv_dtype) + ", " + lengths;
+    if (shape.page_size != 0) text += ", pages of " + std::to_string(shape.page_size);
+    if (shape.block_size != 0)
+        text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
+    return text + (shape.causal ? ", causal" : "");
+}
+
+} // namespace vkattn::tools

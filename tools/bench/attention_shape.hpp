@@ -1,0 +1,69 @@
+// Attention problems by their sizes, as bench and tune take them from the command line.
+#pragma once
+
+#include "tools/tensors/safetensors.hpp"
+
+#include <vkattn/vkattn.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vkattn::tools {
+
+struct AttentionShape {
+    std::uint32_t batch = 1;
+    std::uint32_t heads = 32;
+    std::uint32_t kv_heads = 0; // 0: as many as heads
+    std::uint32_t q_len = 1;
+    std::uint32_t kv_len = 4096;
+    std::uint32_t page_size = 0; // positions; 0: K and V are not in pages
+    std::uint32_t head_dim = 128;
+    std::uint32_t v_head_dim = 0; // 0: head_dim
+    bool value_in_key = false;
+    std::string dtype = "f16";
+    std::string kv_dtype; // "": dtype
+    bool causal = false;
+    std::uint32_t block_size = 0;      // of a block mask, in queries and in keys; 0: none
+    std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
+};
+
+// One shape, and the lengths that it is to take in turn.
+struct ShapeOptions {
+    AttentionShape shape;
+    std::vector<std::uint32_t> q_lens{1};
+    std::vector<std::uint32_t> kv_lens{4096};
+};
+
+// The shapes of the lengths: two lists of the same size go together, else every key length with every query length.
+// Throws InputError.
+std::vector<AttentionShape> shapes_of(const ShapeOptions &options);
+
+struct NamedType {
+    Dtype dtype;
+    vkattn_type type;
+};
+
+// Returns the type that an option names: f32, f16 or bf16. Throws InputError, naming the option.
+NamedType type_named(const char *option, const std::string &name);
+
+// A shape as the library takes it.
+struct ShapedProblem {
+    vkattn_attention_desc desc{};
+    NamedType query_type{};
+    NamedType kv_type{};
+};
+
+// How many blocks of the shape's block mask so many positions make.
+std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
+
+// The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at
+// each call.
+std::vector<std::int32_t> block_states(const AttentionShape &shape);
+
+ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel);
+
+// Returns "batch 1, 32 query heads, head size 128, f16, causal": all but the lengths, and those between the two parts.
+std::string shape_text(const AttentionShape &shape, const std::string &lengths);
+
+} // namespace vkattn::tools

@@ -1,0 +1,27 @@
+#include "tools/bench/linear.hpp"
+
+namespace vkattn::tools {
+
+OperationTimes time_linear(const Context &context, const LinearShape &shape, const RepeatOptions &options) {
+    const ShapedLinear layer = problem_of(shape);
+    const vkattn_linear_desc &desc = layer.desc;
+    const auto bytes = [](const vkattn_tensor &each) { return vkattn_tensor_bytes(&each); };
+    OperationTimes times = time_operation(
+        context, options, static_cast<double>(bytes(desc.input) + bytes(desc.weight) + bytes(desc.output)),
+        [&] { return context.linear_plan(desc); },
+        [&](unsigned seed) {
+            const RandomValues random(seed);
+            InputSet set;
+            random.fill(set.add(context, VKATTN_ROLE_INPUT, bytes(desc.input)), layer.type.dtype, bytes(desc.input));
+            random.fill(set.add(context, VKATTN_ROLE_WEIGHT, bytes(desc.weight)), layer.weight_type.dtype,
+                        bytes(desc.weight));
+            set.add(context, VKATTN_ROLE_OUTPUT, bytes(desc.output));
+            return set;
+        });
+    times.kernel = times.reason.substr(0, times.reason.find(':')); // plans name kernels of attention alone
+    times.flops = 2.0 * shape.rows * shape.in_features * shape.out_features;
+    times.of_16_bits = layer.type.type != VKATTN_TYPE_F32;
+    return times;
+}
+
+} // namespace vkattn::tools

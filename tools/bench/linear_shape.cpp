@@ -1,0 +1,39 @@
+#include "tools/bench/linear_shape.hpp"
+
+#include "tools/io/input_error.hpp"
+
+namespace vkattn::tools {
+
+ShapedLinear problem_of(const LinearShape &shape) {
+    ShapedLinear shaped;
+    shaped.type = type_named("--dtype", shape.dtype);
+    shaped.weight_type = shape.weight_dtype.empty() ? shaped.type : type_named("--weight-dtype", shape.weight_dtype);
+    shaped.desc.input = tensor(shaped.type.type, {1, shape.rows, shape.in_features});
+    shaped.desc.weight = tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
+    shaped.desc.output = tensor(shaped.type.type, {1, shape.rows, shape.out_features});
+    return shaped;
+}
+
+std::string shape_text(const LinearShape &shape) {
+    const std::string features = std::to_string(shape.in_features) + " to " + std::to_string(shape.out_features);
+    return features + " features, " + shape.dtype +
+           (shape.weight_dtype.empty() ? "" : ", weights " + shape.weight_dtype);
+}
+
+bool is_linear(const OperationOptions &options, const std::string &command) {
+    if (options.op != "linear" && options.op != "attention")
+        throw InputError("--op " + options.op,
+                         "not supported yet by " + command + " in this version, expected attention or linear");
+    return options.op == "linear";
+}
+
+std::vector<LinearShape> linear_shapes_of(const OperationOptions &options) {
+    std::vector<LinearShape> shapes(options.rows.size(), options.linear);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        shapes[i].dtype = options.shape.dtype;
+        shapes[i].rows = options.rows[i];
+    }
+    return shapes;
+}
+
+} // namespace vkattn::tools

@@ -1,0 +1,227 @@
+#include "tools/cases/case_file.hpp"
+
+#include "tools/cases/config_reader.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/strict_json.hpp"
+#include "tools/tensors/safetensors_file.hpp"
+
+#include <array>
+#include <string_view>
+
+namespace vkattn::tools {
+namespace {
+
+constexpr std::string_view kExpectedPrefix = "expected.";
+
+void read_mask(ConfigReader &config, MaskConfig &mask) {
+    std::uint32_t is_causal = 0;
+    config.read_flag("is_causal", is_causal);
+    if (is_causal != 0) mask.flags |= VKATTN_MASK_CAUSAL;
+    if (config.has("window_left") || config.has("window_right")) mask.flags |= VKATTN_MASK_WINDOW;
+    config.read("window_left", mask.window_left);
+    config.read("window_right", mask.window_right);
+    config.read("block_q_len", mask.block_q_len);
+    config.read("block_kv_len", mask.block_kv_len);
+    config.read_choice<std::optional<vkattn_causal_alignment>>(
+        "causal_alignment", {{"top_left", VKATTN_CAUSAL_TOP_LEFT}, {"bottom_right", VKATTN_CAUSAL_BOTTOM_RIGHT}},
+        mask.causal_alignment);
+}
+
+void read_dropout(ConfigReader &config, CaseFile &read) {
+    config.read("dropout_p", read.attention.dropout_p);
+    config.read("dropout_seed", read.attention.dropout_seed);
+    if (read.is_layer() && read.attention.dropout_p != 0.0F)
+        config.fail("config key 'dropout_p' is not 0, expected 0: layers have no dropout");
+}
+
+std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key) {
+    vkattn_type type = VKATTN_TYPE_NONE;
+    config.read_choice<vkattn_type>(key,
+                                    {{"f32", VKATTN_TYPE_F32},
+                                     {"f16", VKATTN_TYPE_F16},
+                                     {"bf16", VKATTN_TYPE_BF16},
+                                     {"q8_0", VKATTN_TYPE_Q8_0},
+                                     {"q4_0", VKATTN_TYPE_Q4_0}},
+                                    type);
+    return type == VKATTN_TYPE_NONE ? std::nullopt : std::optional(type);
+}
+
+void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
+    config.read_choice("kv_head_mapping", {{"grouped", VKATTN_KV_HEADS_GROUPED}, {"modulo", VKATTN_KV_HEADS_MODULO}},
+                       mapping);
+}
+
+void read_attention(ConfigReader &config, CaseFile &read) {
+    AttentionConfig &attention = read.attention;
+    config.read_size("q_num_heads", attention.q_num_heads);
+    config.read_size("kv_num_heads", attention.kv_num_heads);
+    if (config.has("scale")) config.read("scale", attention.scale.emplace());
+    config.read("softcap", attention.softcap);
+    std::uint32_t stage = VKATTN_SCORES_SCALED;
+    config.read("qk_matmul_output_mode", stage);
+    if (stage > VKATTN_SCORES_WEIGHTS)
+        config.fail("config key 'qk_matmul_output_mode' is " + std::to_string(stage) + ", expected 0, 1, 2 or 3");
+    attention.score_stage = static_cast<vkattn_score_stage>(stage);
+    read_head_mapping(config, attention.kv_head_mapping);
+    attention.k_dtype = read_storage(config, "k_dtype");
+    attention.v_dtype = read_storage(config, "v_dtype");
+}
+
+void read_rope(ConfigReader &config, vkattn_layer_config &layer) {
+    config.require("rope_theta", layer.rope_theta);
+    config.require_flag("rope_interleaved", layer.rope_interleaved);
+}
+
+void read_mha(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_MHA;
+    config.require("embed_dim", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.read_size("num_kv_heads", read.layer.num_kv_heads);
+    config.read_size("head_dim", read.layer.head_dim);
+    read_head_mapping(config, read.layer.kv_head_mapping);
+    config.read("rope_theta", read.layer.rope_theta);
+    config.read_flag("rope_interleaved", read.layer.rope_interleaved);
+}
+
+void read_latent_mha(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_LATENT_MHA;
+    config.require("embed_dim", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.require("latent_dim", read.layer.latent_dim);
+}
+
+void read_latent_query(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_LATENT_QUERY;
+    config.require("input_dim", read.layer.input_dim);
+    config.require("latent_dim", read.layer.latent_dim);
+    config.require("num_latents", read.layer.num_latents);
+    config.require("num_heads", read.layer.num_heads);
+}
+
+void read_mla(ConfigReader &config, CaseFile &read) {
+    vkattn_layer_config &layer = read.layer;
+    layer.kind = VKATTN_LAYER_MLA;
+    config.require("dim", layer.embed_dim);
+    config.require("n_heads", layer.num_heads);
+    config.require("qk_nope_head_dim", layer.qk_nope_head_dim);
+    config.require("qk_rope_head_dim", layer.qk_rope_head_dim);
+    config.require("v_head_dim", layer.v_head_dim);
+    config.read("q_lora_rank", layer.q_lora_rank);
+    config.require("kv_lora_rank", layer.kv_lora_rank);
+    config.check_present("attn_impl");
+    config.read_choice("attn_impl", {{"naive", VKATTN_MLA_NAIVE}, {"absorb", VKATTN_MLA_ABSORB}}, layer.mla_form);
+    read_rope(config, layer);
+    config.read("start_pos", read.start_pos);
+}
+
+void read_mla_block(ConfigReader &config, CaseFile &read) {
+    read_mla(config, read);
+    read.layer.kind = VKATTN_LAYER_MLA_BLOCK;
+    config.require("mlp_ratio", read.layer.mlp_ratio);
+}
+
+void read_compressed_kv(ConfigReader &config, CaseFile &read) {
+    read.layer.kind = VKATTN_LAYER_COMPRESSED_KV;
+    config.require("d_model", read.layer.embed_dim);
+    config.require("num_heads", read.layer.num_heads);
+    config.require("latent_dim", read.layer.latent_dim);
+    config.read("decompress_lora_rank", read.layer.decompress_lora_rank);
+    read_rope(config, read.layer);
+    config.read("start_pos", read.start_pos);
+}
+
+void read_encoder(ConfigReader &config, CaseFile &read) {
+    read_mha(config, read);
+    read.layer.kind = VKATTN_LAYER_ENCODER;
+    config.require("ffn_dim", read.layer.ffn_dim);
+    config.check_present("activation");
+    config.read_choice("activation",
+                       {{"relu", VKATTN_ACTIVATION_RELU},
+                        {"gelu", VKATTN_ACTIVATION_GELU},
+                        {"silu", VKATTN_ACTIVATION_SILU},
+                        {"leaky_relu", VKATTN_ACTIVATION_LEAKY_RELU}},
+                       read.layer.activation);
+    config.require_flag("norm_first", read.layer.norm_first);
+}
+
+struct OpReader {
+    std::string_view op;
+    void (*read)(ConfigReader &, CaseFile &);
+};
+
+constexpr std::array<OpReader, 8> kOps{{{"attention", read_attention},
+                                        {"mha", read_mha},
+                                        {"latent_mha", read_latent_mha},
+                                        {"latent_query", read_latent_query},
+                                        {"mla", read_mla},
+                                        {"compressed_kv", read_compressed_kv},
+                                        {"encoder_layer", read_encoder},
+                                        {"mla_block", read_mla_block}}};
+
+const OpReader &find_op(const std::string &file, const nlohmann::json &config) {
+    const auto op = config.find("op");
+    if (op == config.end() || !op->is_string())
+        throw InputError(file, "the metadata 'vkattn' has no \"op\", expected the name of an op");
+    std::string expected;
+    for (const OpReader &known : kOps) {
+        if (op->get_ref<const std::string &>() == known.op) return known;
+        expected += (expected.empty() ? "" : " ") + std::string(known.op);
+    }
+    throw InputError(file,
+                     "unknown op " + quote_name(op->get_ref<const std::string &>()) + ", expected one of " + expected);
+}
+
+void split_tensors(TensorMap all, CaseFile &read) {
+    for (auto &[name, tensor] : all) {
+        if (name.starts_with(kExpectedPrefix))
+            read.expected[name.substr(kExpectedPrefix.size())] = std::move(tensor);
+        else
+            read.tensors[name] = std::move(tensor);
+    }
+}
+
+// A case without its tensors.
+CaseFile read_configuration(const std::string &file, const std::map<std::string, std::string> &all) {
+    const auto metadata = all.find("vkattn");
+    if (metadata == all.end())
+        throw InputError(file, "has no metadata 'vkattn', expected a JSON object with \"op\" and its configuration");
+    nlohmann::json json = parse_strict_json(metadata->second, file, "metadata 'vkattn'", 1);
+    const OpReader &op = find_op(file, json);
+    CaseFile read;
+    read.file = file;
+    read.op = op.op;
+    ConfigReader config(file, read.op, std::move(json));
+    op.read(config, read);
+    read_mask(config, read.mask);
+    read_dropout(config, read);
+    config.finish();
+    return read;
+}
+
+} // namespace
+
+const HostTensor *CaseFile::find(const std::string &tensor_name) const {
+    const auto found = tensors.find(tensor_name);
+    return found == tensors.end() ? nullptr : &found->second;
+}
+
+vkattn_causal_alignment CaseFile::causal_alignment() const {
+    if (mask.causal_alignment) return *mask.causal_alignment;
+    const bool has_lengths_alone = find("nonpad_kv_seqlen") != nullptr && find("past_key") == nullptr;
+    return !is_layer() && has_lengths_alone ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
+}
+
+CaseFile parse_case(const std::string &file, Safetensors content) {
+    CaseFile read = read_configuration(file, content.metadata);
+    split_tensors(std::move(content.tensors), read);
+    return read;
+}
+
+CaseFile read_case(const std::filesystem::path &path) {
+    SafetensorsFile file(path);
+    CaseFile read = read_configuration(path.string(), file.metadata()); // before gigabytes of what is no case
+    split_tensors(file.read_all(), read);
+    return read;
+}
+
+} // namespace vkattn::tools

@@ -1,0 +1,68 @@
+// A case: one attention problem in one file (operation, configuration, tensors, expected answers).
+#pragma once
+
+#include "tools/cases/rope_factors.hpp"
+#include "tools/tensors/safetensors.hpp"
+
+#include <vkattn/vkattn.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace vkattn::tools {
+
+// What every op can hide by its configuration.
+struct MaskConfig {
+    std::uint32_t flags = 0;                                 // vkattn_mask_flags
+    std::optional<vkattn_causal_alignment> causal_alignment; // absent: CaseFile::causal_alignment
+    std::int32_t window_left = -1;
+    std::int32_t window_right = -1;
+    std::uint32_t block_q_len = 0; // of the tensor block_mask
+    std::uint32_t block_kv_len = 0;
+};
+
+// The configuration of op "attention".
+struct AttentionConfig {
+    std::uint32_t q_num_heads = 0; // 0: not said; only 3-D tensors need them
+    std::uint32_t kv_num_heads = 0;
+    std::optional<float> scale;
+    float softcap = 0.0F;
+    float dropout_p = 0.0F;
+    std::uint64_t dropout_seed = 0;
+    vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
+    vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+    std::optional<vkattn_type> k_dtype; // absent: as stored
+    std::optional<vkattn_type> v_dtype;
+};
+
+struct CaseFile {
+    std::string file; // as given, for messages
+    std::string op;
+    MaskConfig mask;
+    AttentionConfig attention;                         // op "attention"
+    vkattn_layer_config layer{};                       // every other op
+    std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
+    std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
+    TensorMap tensors;                                 // inputs and weights
+    TensorMap expected;                                // by output name, without "expected."
+
+    // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
+    // past; else top left, since a layer's queries are its keys' tokens.
+    vkattn_causal_alignment causal_alignment() const;
+
+    bool is_layer() const { return op != "attention"; }
+    std::string name() const { return std::filesystem::path(file).stem().string(); }
+
+    // Returns the tensor, or NULL if the case has none of that name.
+    const HostTensor *find(const std::string &tensor_name) const;
+};
+
+// Reads and checks a case: unknown keys and values of the wrong type are named. Throws InputError.
+CaseFile read_case(const std::filesystem::path &path);
+
+// Makes a case of a file's content that is already in memory. Throws InputError.
+CaseFile parse_case(const std::string &file, Safetensors content);
+
+} // namespace vkattn::tools

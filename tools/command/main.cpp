@@ -1,0 +1,368 @@
+// The vkattn command.
+#include "tools/command/commands.hpp"
+#include "tools/command/estimate.hpp"
+#include "tools/command/help.hpp"
+#include "tools/devices/device_traits.hpp"
+#include "tools/io/input_error.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <limits>
+#include <new>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace vkattn::tools;
+
+struct Options {
+    CommonOptions common;
+    DevicesOptions devices;
+    RunOptions run;
+    CheckOptions check;
+    ShowOptions show;
+    SelftestOptions selftest;
+    PlanOptions plan;
+    ShadersOptions shaders;
+    TuneOptions tune;
+    BenchOptions bench;
+    EstimateOptions estimate;
+};
+
+// Reads a size such as 4096 or 4k (1024 each).
+std::uint32_t parse_size(const std::string &option, const std::string &text) {
+    std::uint64_t size = 0;
+    std::size_t digits = 0;
+    for (; digits < text.size() && digits < 10 && text[digits] >= '0' && text[digits] <= '9'; ++digits)
+        size = size * 10 + static_cast<std::uint64_t>(text[digits] - '0');
+    const std::string suffix = text.substr(digits);
+    if (suffix == "k" || suffix == "K") size *= 1024;
+    const bool is_known = suffix.empty() || suffix == "k" || suffix == "K";
+    if (digits == 0 || !is_known || size == 0 || size > std::numeric_limits<std::uint32_t>::max())
+        throw CLI::ValidationError(option + ": '" + text +
+                                   "' is no size, expected a whole number from 1, such as 4096 or 4k");
+    return static_cast<std::uint32_t>(size);
+}
+
+// Reads sizes such as 512,4k and ranges such as 1k..16k: from the first on, doubled until above the last.
+std::vector<std::uint32_t> parse_sizes(const std::string &option, const std::string &text) {
+    constexpr std::string_view kTo = "..";
+    std::vector<std::uint32_t> sizes;
+    for (const std::string &part : CLI::detail::split(text, ',')) {
+        const std::size_t to = part.find(kTo);
+        const std::uint64_t first = parse_size(option, part.substr(0, to));
+        const std::uint64_t last = to == std::string::npos ? first : parse_size(option, part.substr(to + kTo.size()));
+        if (last < first)
+            throw CLI::ValidationError(option + ": '" + part + "' falls, expected a range that rises, such as 1k..16k");
+        for (std::uint64_t size = first; size <= last; size *= 2) sizes.push_back(static_cast<std::uint32_t>(size));
+    }
+    return sizes;
+}
+
+// Returns what is wrong with a tolerance, "" if nothing is.
+std::string tolerance_error(const std::string &text) {
+    double value = -1.0;
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    return is_number && value >= 0.0 ? "" : quote_name(text) + " is no tolerance, expected a number from 0";
+}
+
+// An option that names a file. An empty name is a mistake, for instance of a script's variable.
+CLI::Option *add_file(CLI::App &command, const std::string &name, std::string &file, const std::string &help) {
+    return command.add_option(name, file, help)->type_name("FILE")->check([](const std::string &given) {
+        return given.empty() ? std::string("is empty, expected the name of a file") : std::string();
+    });
+}
+
+void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, const std::string &help) {
+    command
+        .add_option_function<std::string>(
+            name, [&size, name](const std::string &text) { size = parse_size(name, text); }, help)
+        ->type_name("SIZE");
+}
+
+void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint32_t> &sizes, const std::string &help) {
+    command
+        .add_option_function<std::string>(
+            name, [&sizes, name](const std::string &text) { sizes = parse_sizes(name, text); }, help)
+        ->type_name("SIZES");
+}
+
+// Pictures are the business of vkattn-plot: says so where one is asked for.
+void refuse_picture(CLI::App &command, const std::string &names, const std::string &from, const std::string &kind) {
+    const std::string suffixes = kind == "report" ? ".html" : ".png, .svg or .pdf";
+    const auto refuse = [names, from, kind, suffixes](const std::string &) {
+        throw CLI::ValidationError(names + ": draws nothing, expected 'vkattn " + from +
+                                   " --json' to a file, and 'vkattn-plot " + kind + "' to draw it as " + suffixes);
+    };
+    command.add_option_function<std::string>(names, refuse)->group(""); // not in the help
+}
+
+void add_common(CLI::App &command, CommonOptions &common) {
+    command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
+    command
+        .add_option("--kernel", common.kernel,
+                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
+        ->capture_default_str();
+    add_file(command, "--saved", common.saved_file,
+             "What earlier runs learned of the device, read if it is there, and written at the end");
+    command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
+}
+
+void add_devices(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("devices", "List every Vulkan device, and the kernels it can run");
+    command->add_flag("--json", options.devices.json, "Print a JSON array");
+    add_common(*command, options.common);
+}
+
+void add_run(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("run", "Run a case file, or one layer's attention of a checkpoint");
+    command->add_option("case", options.run.case_file, "Case file (.safetensors)");
+    CheckpointOptions &checkpoint = options.run.checkpoint;
+    CLI::Option *model = add_file(*command, "--model", checkpoint.model,
+                                  "Hugging Face checkpoint: .safetensors, .index.json or their folder");
+    add_file(*command, "--config", checkpoint.config, "Its config.json; default: beside the model")->needs(model);
+    command->add_option("--layer", checkpoint.layer, "Layer, from 0; default 0")->needs(model);
+    add_file(*command, "--input", checkpoint.input, "The layer's hidden_states (.safetensors)")->needs(model);
+    add_file(*command, "-o,--output", options.run.output_file, "Write the outputs to this .safetensors file");
+    command
+        ->add_option("--outputs", options.run.outputs,
+                     "Outputs to compute: output, lse, attn_weights, present_key, present_value, qk_matmul_output")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->capture_default_str();
+    add_common(*command, options.common);
+}
+
+void add_check(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("check", "Run case files and compare with the answers in them");
+    command->add_option("case", options.check.case_files, "Case files (.safetensors)")->required();
+    command
+        ->add_option("--tolerance", options.check.tolerance,
+                     "Greatest NMSE that passes; default: by the storage type of the case")
+        ->check(tolerance_error);
+    command->add_flag("--json", options.check.json, "Print a JSON object");
+    add_common(*command, options.common);
+}
+
+void add_show(CLI::App &app, Options &options) {
+    CLI::App *command =
+        app.add_subcommand("show", "Show the attention weights of a case file: a map of characters, or JSON");
+    ShowOptions &show = options.show;
+    command->add_option("case", show.case_file, "Case file (.safetensors)")->required();
+    CLI::Option *json = command->add_flag("--json", show.json, "Print the weights as a JSON object");
+    add_file(*command, "--tokens", show.tokens_file, "The keys' texts, one a line; default: numbers")->needs(json);
+    command->add_option("--sequence", show.sequence, "Sequence of the batch, from 0; default 0");
+    command->add_option("--heads", show.heads, "Heads in JSON beside the mean, such as 0,5; default: the first 15")
+        ->delimiter(',')
+        ->needs(json);
+    command->add_flag("--map", show.map, "Print a map of characters even if this is no terminal")->excludes(json);
+    refuse_picture(*command, "-o,--output", "show", "weights");
+    add_common(*command, options.common);
+}
+
+void add_selftest(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand("selftest", "Check the numbers of every kernel that the device can run");
+    command->add_flag("--json", options.selftest.json, "Print a JSON object");
+    add_common(*command, options.common);
+}
+
+void add_shape(CLI::App &command, ShapeOptions &options) {
+    AttentionShape &shape = options.shape;
+    add_size(command, "--batch", shape.batch, "Sequences; default 1");
+    add_size(command, "--heads", shape.heads, "Query heads; default 32");
+    add_size(command, "--kv-heads", shape.kv_heads, "KV heads; default: as many as query heads");
+    add_sizes(command, "--q-len", options.q_lens,
+              "Query length, or several: 512,4k or 1k..16k, by powers of 2; default 1");
+    add_sizes(command, "--kv-len", options.kv_lens, "Key length, or several; default 4096");
+    add_size(command, "--page-size", shape.page_size, "K and V in pages of so many positions, in random order");
+    add_size(command, "--head-dim", shape.head_dim, "Head size of Q and K; default 128");
+    command.add_flag("--value-in-key", shape.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
+    add_size(command, "--v-head-dim", shape.v_head_dim, "Head size of V; default: --head-dim");
+    command.add_option("--dtype", shape.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
+    command.add_option("--kv-dtype", shape.kv_dtype, "Type of K and V; default: --dtype");
+    add_size(command, "--block-mask", shape.block_size,
+             "Hide blocks of so many queries and keys, all but --visible-blocks of them");
+    command.add_option("--visible-blocks", shape.visible_blocks, "Percent of the blocks, at random")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 100));
+    command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
+}
+
+void add_operation(CLI::App &command, OperationOptions &options) {
+    command.add_option("--op", options.op, "Operation: attention, linear")->capture_default_str();
+    add_shape(command, options);
+    add_sizes(command, "--rows", options.rows, "Rows of linear's input, or several; default 1,16,512");
+    add_size(command, "--in-features", options.linear.in_features, "Input features of linear; default 4096");
+    add_size(command, "--out-features", options.linear.out_features, "Output features of linear; default 4096");
+    command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
+}
+
+void add_plan(CLI::App &app, Options &options) {
+    CLI::App *command =
+        app.add_subcommand("plan", "Tell which kernel a plan takes for an attention problem, and why; nothing is run");
+    add_operation(*command, options.plan);
+    command->add_flag("--explain", options.plan.explain,
+                      "Tell of every kernel what it would make of the problem, or what stands in its way");
+    command->add_flag("--json", options.plan.json, "Print a JSON array");
+    add_common(*command, options.common);
+}
+
+void add_shaders(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand(
+        "shaders",
+        "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
+    add_operation(*command, options.shaders);
+    CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
+    command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
+    command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");
+    add_common(*command, options.common);
+}
+
+void add_tune(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand(
+        "tune", "Measure which kernel and tiles are the fastest for attention problems or linear layers");
+    add_operation(*command, options.tune);
+    const std::vector<CLI::Option *> problem = command->get_options();
+    command->parse_complete_callback([problem, &options] {
+        options.tune.is_described =
+            std::ranges::any_of(problem, [](const CLI::Option *each) { return !each->empty(); });
+    });
+    command->add_flag("--json", options.tune.json, "Print a JSON array");
+    add_file(*command, "--report", options.tune.report_file,
+             "Write what was measured, with the device's facts, to a new JSON file for vkattn's authors; without "
+             "options that describe a problem, of a list of them, which takes some minutes on a GPU");
+    add_common(*command, options.common);
+}
+
+void add_bench(CLI::App &app, Options &options) {
+    BenchOptions &bench = options.bench;
+    CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
+    add_operation(*command, bench);
+    add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
+    add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
+    command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str();
+    command->add_flag("--roofline", bench.roofline, "Measure the device's peaks too, and say what part is reached");
+    CLI::Option *json = command->add_flag("--json", bench.json, "Print a JSON object, of several lengths an array");
+    command->add_flag("--csv", bench.csv, "Print comma-separated values")->excludes(json);
+    refuse_picture(*command, "--svg", "bench", "bench");
+    refuse_picture(*command, "--html", "bench", "report");
+    command->add_option("--variants", bench.variants, "Layers side by side: mha, mqa, gqa-N, mla")->delimiter(',');
+    add_size(*command, "--d-model", bench.d_model, "Width of the variants; default 2048");
+    add_size(*command, "--len", bench.len, "Prompt of the variants, and their cache at the decode step; default 2048");
+    add_common(*command, options.common);
+}
+
+int run_selected(const CLI::App &app, const Options &options, ValidationLog &validation) {
+    if (app.got_subcommand("devices")) return devices_command(options.common, options.devices, validation);
+    if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
+    if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
+    if (app.got_subcommand("show")) return show_command(options.common, options.show, validation);
+    if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
+    if (app.got_subcommand("plan")) return plan_command(options.common, options.plan, validation);
+    if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
+    if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
+    if (app.got_subcommand("estimate")) return estimate_command(options.common, options.estimate, validation);
+    return bench_command(options.common, options.bench, validation);
+}
+
+int run_guarded(const CLI::App &app, const Options &options) {
+    ValidationLog validation;
+    int status = kExitBadInput;
+    try {
+        traits_of_environment(); // an unknown one is refused by commands that need no device, too
+        status = run_selected(app, options, validation);
+    } catch (const std::bad_alloc &) {
+        print_error("memory: not enough for this problem, expected a smaller one");
+    } catch (const std::exception &error) {
+        print_error(error.what());
+    }
+    std::cout.flush();
+    if (!std::cout) {
+        print_error("standard output: cannot be written, expected room for the result");
+        status = kExitBadInput;
+    }
+    return status == kExitSuccess && validation.count() != 0 ? kExitWrong : status;
+}
+
+// Beneath the options in a command's help, and in the manual page.
+void add_examples(CLI::App &app) {
+    constexpr std::pair<const char *, const char *> kExamples[]{
+        {"devices", "vkattn devices\nvkattn devices --json"},
+        {"run", "vkattn run case.safetensors -o output.safetensors\n"
+                "vkattn run --model DIR --layer 3 --input x.safetensors"},
+        {"check", "vkattn check tests/data/*.safetensors"},
+        {"show", "vkattn show case.safetensors\n"
+                 "vkattn show case.safetensors --json | vkattn-plot weights - -o weights.png"},
+        {"selftest", "vkattn selftest --saved vkattn.saved"},
+        {"plan", "vkattn plan --heads 32 --kv-heads 8 --q-len 1 --kv-len 32k --dtype f16 --explain"},
+        {"shaders", "vkattn shaders --kv-heads 8 --q-len 2048 --kv-len 2048 --dtype f16 --assembly"},
+        {"tune", "vkattn tune --kv-heads 8 --q-len 1 --kv-len 1k..64k --saved vkattn.saved\n"
+                 "vkattn tune --report gpu.json"},
+        {"bench", "vkattn bench --heads 32 --kv-heads 8 --q-len 1 --kv-len 1k..128k --dtype f16 --roofline\n"
+                  "vkattn bench --op linear --rows 1,16,512 --in-features 4096 --out-features 4096\n"
+                  "vkattn bench --variants mha,mqa,gqa-4,mla --d-model 2048 --heads 32 --len 2048"},
+        {"estimate", "vkattn estimate DIR --context 32k --memory 24GiB --kv-dtype q8_0\n"
+                     "vkattn estimate gqa-8 mla --d-model 4096 --heads 32 --layers 32 --context 32k"}};
+    for (const auto &[name, examples] : kExamples)
+        app.get_subcommand(name)->footer(std::string("Examples:\n") + examples);
+}
+
+int parse_and_run(int argc, char **argv) {
+    Options options;
+    CLI::App app("vkattn: attention on any Vulkan device", "vkattn");
+    app.allow_windows_style_options(false); // on Windows /like/this is a file, too
+    app.require_subcommand(1);
+    add_common(app, options.common);
+    add_devices(app, options);
+    add_run(app, options);
+    add_check(app, options);
+    add_show(app, options);
+    add_selftest(app, options);
+    add_plan(app, options);
+    add_shaders(app, options);
+    add_tune(app, options);
+    add_bench(app, options);
+    CLI::App *estimate = add_estimate_command(app, options.estimate);
+    refuse_picture(*estimate, "--svg", "estimate", "estimate");
+    add_common(*estimate, options.common);
+    add_examples(app);
+#if defined(VKATTN_HOMEPAGE_URL)
+    app.footer("vkattn is at home at " VKATTN_HOMEPAGE_URL);
+#endif
+    app.add_flag_callback("--help-man",
+                          [&app] {
+                              print_manual_page(std::cout, app);
+                              throw CLI::Success();
+                          })
+        ->trigger_on_parse() // before a sub-command is asked for
+        ->group("");         // not in the help
+    if (argc < 2) {
+        std::cout << app.help();
+        return kExitSuccess;
+    }
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        if (error.get_exit_code() == 0) return app.exit(error); // --help and --version
+        print_error("command line: " + command_line_error(app, error));
+        return kExitBadInput;
+    }
+    return run_guarded(app, options);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    try {
+        return parse_and_run(argc, argv);
+    } catch (const std::exception &error) {
+        print_error(error.what());
+        return kExitBadInput;
+    }
+}

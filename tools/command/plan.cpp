@@ -1,0 +1,88 @@
+#include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
+#include "tools/io/input_error.hpp"
+#include "tools/io/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <iostream>
+
+namespace vkattn::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A problem, what a plan takes for it, and what every kernel would make of it.
+struct Planned {
+    std::string problem;
+    vkattn_report report;
+    vkattn_requirements requirements;
+    std::vector<Option> options;
+};
+
+Json to_json(const Option &option) {
+    return {{"kernel", vkattn_kernel_name(option.kernel)},
+            {"chosen", option.chosen != 0},
+            {"serves", option.obstacle[0] == '\0'},
+            {"shape", option.shape},
+            {"dispatches", option.dispatches},
+            {"obstacle", option.obstacle}};
+}
+
+Json to_json(const Planned &planned) {
+    Json json = {{"problem", planned.problem},
+                 {"kernel", planned.report.kernel_name},
+                 {"reason", planned.report.reason},
+                 {"dispatches", planned.report.dispatches},
+                 {"workspace_bytes", planned.requirements.workspace_bytes}};
+    for (const Option &option : planned.options) json["options"].push_back(to_json(option));
+    return json;
+}
+
+void print_option(const Option &option) {
+    std::cout << (option.chosen != 0 ? "  * " : "    ") << padded(vkattn_kernel_name(option.kernel), 14);
+    if (option.obstacle[0] != '\0')
+        std::cout << "no: " << option.obstacle << "\n";
+    else
+        std::cout << option.shape << (option.shape[0] != '\0' ? ", " : "") << option.dispatches
+                  << (option.dispatches == 1 ? " dispatch\n" : " dispatches\n");
+}
+
+void print_text(const Planned &planned) {
+    std::cout << planned.problem << "\n  " << kernel_text(planned.report.kernel_name, planned.report.reason) << "\n  "
+              << planned.report.dispatches << (planned.report.dispatches == 1 ? " dispatch, " : " dispatches, ")
+              << planned.requirements.workspace_bytes << " bytes of workspace\n";
+    for (const Option &option : planned.options) print_option(option);
+    std::cout << "\n";
+}
+
+} // namespace
+
+int plan_command(const CommonOptions &common, const PlanOptions &options, ValidationLog &validation) {
+    if (is_linear(options, "plan")) throw InputError("--op", "linear, expected attention");
+    const vkattn_kernel kernel = kernel_of(common.kernel);
+    const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
+    const vkattn_device_facts facts = context.facts();
+    if (!options.json) std::cout << facts.name << ", " << driver_text(facts) << "\n\n";
+    Json all = Json::array();
+    for (const AttentionShape &shape : shapes_of(options)) {
+        const ShapedProblem problem = problem_of(shape, kernel);
+        const Plan plan = context.attention_plan(problem.desc);
+        Planned planned{
+            shape_text(shape, "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len)),
+            plan.report(),
+            plan.requirements(),
+            {}};
+        if (options.explain) planned.options = context.explain(problem.desc);
+        if (options.json)
+            all.push_back(to_json(planned));
+        else
+            print_text(planned);
+    }
+    if (options.json) std::cout << all.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    save_context(context, common);
+    return kExitSuccess;
+}
+
+} // namespace vkattn::tools

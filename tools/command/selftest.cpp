@@ -1,0 +1,67 @@
+#include "tools/command/commands.hpp"
+#include "tools/devices/device_words.hpp"
+#include "tools/io/progress.hpp"
+#include "tools/io/text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <vector>
+
+namespace vkattn::tools {
+namespace {
+
+void print_check(const Check &check) {
+    std::cout << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
+              << decimals(check.milliseconds, 0) << " ms" << (check.passed ? "" : ": ") << check.reason
+              << std::endl; // one sees it go on
+}
+
+// Hands over each check as soon as its kernel is judged.
+std::vector<Check> run_checks(const Context &context, const std::function<void(const Check &)> &tell) {
+    std::vector<Check> checks;
+    std::optional<Waiting> waiting("self-test");
+    context.self_test_each([&](const Check &check) {
+        waiting.reset(); // nothing else may be printed meanwhile
+        checks.push_back(check);
+        tell(check);
+        waiting.emplace("self-test");
+    });
+    return checks;
+}
+
+void print_json(const vkattn_device_facts &facts, const std::vector<Check> &checks) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Check &check : checks)
+        list.push_back({{"name", check.name},
+                        {"passed", check.passed},
+                        {"reason", check.reason},
+                        {"milliseconds", check.milliseconds}});
+    const nlohmann::json report = {{"device", facts.name}, {"driver", driver_text(facts)}, {"checks", list}};
+    std::cout << report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+} // namespace
+
+int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation) {
+    const Context context = make_context(common, validation);
+    const SavedOnFailure saved(context, common);
+    if (!options.json)
+        std::cout << "device: " << context.facts().name << ", driver: " << driver_text(context.facts()) << std::endl;
+    const std::vector<Check> checks = run_checks(context, [&](const Check &check) {
+        if (!options.json) print_check(check);
+    });
+    const auto passed = std::ranges::count_if(checks, [](const Check &check) { return check.passed; });
+    const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;
+    if (options.json)
+        print_json(context.facts(), checks);
+    else
+        std::cout << passed << " passed, " << failed << " failed\n";
+    save_context(context, common);
+    return failed == 0 ? kExitSuccess : kExitWrong;
+}
+
+} // namespace vkattn::tools

@@ -1,0 +1,36 @@
+// The estimates of several layers, side by side: in words and figures.
+#pragma once
+
+#include "tools/estimate/model.hpp"
+#include "tools/io/units.hpp"
+
+#include <ostream>
+
+namespace vkattn::tools {
+
+struct Estimate {
+    EstimateModel model;
+    vkattn_estimate_info info{}; // as estimated, no member left at a default but memory_bytes
+    vkattn_estimate_result result{};
+    // of one layer, the batch, on a device: see measure_workspaces
+    std::optional<std::uint64_t> prefill_workspace{}, step_workspace{};
+
+    bool has_cache() const { return result.cache_bytes_per_token != 0; }
+    std::uint64_t bytes_needed() const { return result.weight_bytes + result.cache_bytes; }
+    bool fits() const { return bytes_needed() <= info.memory_bytes; }
+};
+
+// Estimates each model for the use; what the use leaves open is taken from the model. Throws InputError.
+std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use);
+
+// Says which fit the memory, which serves the most sequences and why: one sentence a line. Needs memory_bytes.
+std::vector<std::string> verdict(std::span<const Estimate> estimates);
+
+// The types' names on the command line: f32 f16 bf16 q8_0 q4_0.
+std::string estimate_type_name(vkattn_type type);
+
+void print_table(std::ostream &out, std::span<const Estimate> estimates);
+void print_json(std::ostream &out, std::span<const Estimate> estimates);
+void print_csv(std::ostream &out, std::span<const Estimate> estimates);
+
+} // namespace vkattn::tools
