@@ -20,6 +20,9 @@ def source(kind, ne, nb=None):
     return " ".join(map(str, [TYPES[kind][0], *ne, *(nb or strides(kind, ne))]))
 
 
+PRECISION_DEFAULT, PRECISION_F32 = 0, 10  # by default ggml sums in f16 where the device has it
+
+
 def case(shape):
     """A line of test-backend-ops' --test-file: op, type, ne, parameters, sources with their sizes and strides. A causal
     shape has the only mask that ggml knows, a dense tensor of f16; values that are part of the keys have their strides."""
@@ -31,7 +34,7 @@ def case(shape):
                source(shape.kv_type, [shape.v_head_dim, *keys[1:]], value_strides)]
     if shape.causal:
         sources.append(source("f16", [shape.kv_len, shape.q_len, 1, 1]))
-    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, shape.batch, 4, scale, 0, 0, 10,
+    return " ".join(map(str, [74, 0, shape.v_head_dim, shape.heads, shape.q_len, shape.batch, 4, scale, 0, 0, PRECISION_F32,
                               len(sources), *sources, "case"]))
 
 

@@ -9,6 +9,8 @@ import time
 
 import budgets
 import collect
+import compare
+import compare_page
 import lab
 import pages
 import profile_shape
@@ -125,6 +127,16 @@ def search_tiles(arguments):
     search.search(gpus, arguments.kernel or search.SPACES, RESULTS / "tiles")
 
 
+def compare_with_ggml(arguments):
+    wrong = [gpu for gpu in arguments.gpus if gpu not in compare.GPUS]
+    if wrong:
+        sys.exit(f"scripts/gpu-lab: compare: GPU '{wrong[0]}' is not executed here, expected one of {', '.join(compare.GPUS)}")
+    if arguments.ours:
+        compare.begin_anew(compare.TABLE)
+    compare.fill(compare.TABLE, arguments.gpus or compare.GPUS, arguments.shapes, lambda line: print(line, flush=True))
+    compare_page.write()
+
+
 def profile(arguments):
     if not arguments.shape:
         sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
@@ -150,6 +162,7 @@ def main():
             ("report", report, "compile the problems on every GPU and write bench/results/gpu-lab"),
             ("pages", write_pages, "write the pages of bench/results/gpu-lab anew from its CSV files"),
             ("check", check, "compile them and compare with bench/budgets"),
+            ("compare", compare_with_ggml, "execute what bench/results/gpu-lab/ggml.csv lacks, vkattn and ggml, and write its page"),
             ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
             ("removals", write_removals, "take barriers and waits out in turn and write bench/results/gpu-lab/removals.md"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
@@ -157,6 +170,9 @@ def main():
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")
         if name == "report":
             command.add_argument("--ours", action="store_true", help="ggml's figures stay as the tables have them")
+        if name == "compare":
+            command.add_argument("--ours", action="store_true", help="vkattn's rows anew, beside what they were; ggml's stay")
+            command.add_argument("--shapes", default="", help="only shapes whose names match this regular expression")
         if name == "search":
             command.add_argument("--kernel", action="append", choices=search.SPACES, help="what to search; none: all")
         if name == "check":

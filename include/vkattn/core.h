@@ -359,7 +359,7 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_MOST_ADDRESSED_LINEAR_ROWS = 2,
     /* invocations of a subgroup that may each load through an address of its own; 0, the default: any number */
     VKATTN_TRAIT_WIDEST_DIVERGENT_ADDRESSES = 3,
-    /* workgroups that fill the device; default: 4 for each shader core, 512 where their number is unknown */
+    /* workgroups that fill the device; default: 4 for each shader core, 512 (integrated: 128) if that is unknown */
     VKATTN_TRAIT_PARALLEL_WORKGROUPS = 4,
     /* millions of operations that one dispatch may compute, and one submission of vkattn_run and vkattn_submit; what
      * moves data counts as 8 operations an element. 0: any number. Default: on discrete GPUs 30000 for each shader core,

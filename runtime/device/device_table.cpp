@@ -143,10 +143,13 @@ bool matches(const Row &row, const vkattn_device_facts &facts) {
 // Four workgroups of decode, of 128 invocations, on each core. FlashAttention and llama.cpp split keys for two, of more
 // invocations. A single query has workgroups of one subgroup, and four times as many: 16 are the most that Turing and
 // most Amperes keep at a time (CUDA programming guide), and no GPU of tests/devices keeps fewer than 32 subgroups. The
-// rest would wait, and their parts be merged for nothing. Where the number of cores is unknown: enough for 128.
-uint32_t workgroups_that_fill(uint32_t shader_cores) {
-    constexpr uint32_t kUnknown = 512;
-    return shader_cores == 0 ? kUnknown : shader_cores * kWorkgroupsOfCore;
+// rest would wait, and their parts be merged for nothing. Where the number of cores is unknown: enough for 128, of an
+// integrated GPU for 32, which few of Apple's, Intel's and Qualcomm's have.
+uint32_t workgroups_that_fill(const vkattn_device_facts &facts) {
+    constexpr uint32_t kUnknown = 128, kUnknownIntegrated = 32;
+    const bool integrated = facts.device_type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+    const uint32_t cores = facts.shader_cores != 0 ? facts.shader_cores : integrated ? kUnknownIntegrated : kUnknown;
+    return cores * kWorkgroupsOfCore;
 }
 
 // Compilers for one vendor's GPUs like the same shapes, whoever wrote them: the instructions are the vendor's.
@@ -180,7 +183,7 @@ DeviceTraits device_traits(const vkattn_device_facts &facts) {
     DeviceTraits traits = row == std::end(kTable) ? DeviceTraits{} : row->traits;
     if (kCompilesForArm64 && contains(facts.name, "llvmpipe (LLVM 15")) traits.unpacks_halves = 0;
     if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts);
-    if (traits.parallel_workgroups == 0) traits.parallel_workgroups = workgroups_that_fill(facts.shader_cores);
+    if (traits.parallel_workgroups == 0) traits.parallel_workgroups = workgroups_that_fill(facts);
     if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
     if (traits.gpu_class == 0) traits.gpu_class = static_cast<uint32_t>(class_of_gpu(facts));
     return traits;

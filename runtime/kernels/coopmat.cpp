@@ -74,8 +74,10 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     shape.keys_per_dispatch = problem.kv_len;
     const Module module = module_of(problem, caps);
     shape.parts = may_take_parts(problem, caps, shader_name(module, tile.shape))
-                      ? parts_that_pay(problem, caps, uint64_t{row_tiles} * problem.kv_heads * problem.batch,
-                                       caps.traits.parallel_workgroups, tile.keys)
+                      ? parts_that_pay(problem, caps,
+                                       {.count = uint64_t{row_tiles} * problem.kv_heads * problem.batch,
+                                        .filling = caps.traits.parallel_workgroups,
+                                        .keys_of_tile = tile.keys})
                       : tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {
         module, constants_of_tile(tile, problem), {row_tiles * shape.parts, problem.kv_heads, problem.batch}};

@@ -11,10 +11,9 @@
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kRows = 64;              // of a KV head: more fill a device by themselves
-constexpr uint64_t kLatentRows = 512;       // the only KV head's: all heads of a few tokens
-constexpr uint64_t kRowsOfDecodeShader = 8; // that share each read of K and V through a core's cache
-constexpr uint32_t kPays = 60, kServes = 20;
+constexpr uint64_t kRows = 64;                                    // of a KV head: more fill a device by themselves
+constexpr uint64_t kLatentRows = 512;                             // the only KV head's: all heads of a few tokens
+constexpr uint32_t kBeatsMatrices = 90, kPays = 60, kServes = 20; // coopmat is 80
 
 // Workgroups of so many invocations that fill the device.
 uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
@@ -30,7 +29,7 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
     const auto workgroups = [&] {
         return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
     };
-    const double keys = keys_that_pay(problem, workgroups(), filling(caps, tile.workgroup));
+    const double keys = keys_that_pay(problem, {.count = workgroups(), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
         tile = flash_tile(problem, caps, true, tile.rows, tile.keys / 2);
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
@@ -39,23 +38,48 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
     return tile;
 }
 
-// One dispatch for all keys: decode's own for a few rows, flash's for more.
-AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
-    return rows_of(problem) <= kRowsOfDecodeShader ? decode_dispatch(problem, decode_tile(problem, caps), parts)
-                                                   : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
-}
-
 // What either shader takes at a time.
 uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
     if (is_decode(dispatch)) return keys_of_step(dispatch);
     return dispatch.constants.COLUMNS * dispatch.constants.KEYS_OF_INVOCATION;
 }
 
-uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const AttentionShape::Dispatch dispatch = dispatch_of(problem, caps, 1);
+// The workgroups of a dispatch for all keys.
+PartWorkgroups workgroups_of(const AttentionShape::Dispatch &dispatch, const DeviceCaps &caps) {
     const auto [x, y, z] = dispatch.groups;
-    return parts_that_pay(problem, caps, uint64_t{x} * y * z, filling(caps, dispatch.constants.WORKGROUP_SIZE),
-                          keys_of_tile(dispatch));
+    return {.count = uint64_t{x} * y * z,
+            .filling = filling(caps, dispatch.constants.WORKGROUP_SIZE),
+            .few_rows = is_decode(dispatch) ? dispatch.constants.ROWS : 0,
+            .keys_of_tile = keys_of_tile(dispatch)};
+}
+
+// The shader's tile; of two rows where parts, as short as they may be, leave half of the device idle. A single row would read
+// K too often.
+DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kFewestRows = 2;
+    DecodeTile tile = decode_tile(problem, caps);
+    const auto is_idle = [&] {
+        const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, tile, 1), caps);
+        const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(problem.kv_len, parts);
+        const uint32_t fewest = std::max(workgroups.keys_of_tile, fewest_keys_of_part(problem, workgroups));
+        return 2 * workgroups.count * parts <= workgroups.filling && keys <= 2 * fewest;
+    };
+    while (problem.tile.rows == 0 && tile.rows > kFewestRows && is_idle()) tile.rows /= 2;
+    return tile;
+}
+
+bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return rows_of(problem) <= (problem.value_in_key ? most_latent_rows(caps) : kRowsOfDecodeShader);
+}
+
+// One dispatch for all keys: decode's own for a few rows, flash's for more.
+AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return takes_decode_shader(problem, caps) ? decode_dispatch(problem, tile_that_fills(problem, caps), parts)
+                                              : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
+}
+
+uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return parts_that_pay(problem, caps, workgroups_of(dispatch_of(problem, caps, 1), caps));
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
@@ -80,12 +104,26 @@ bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most
            (parts_of(problem, caps) > 1 || flash_idles(problem, caps));
 }
 
+// Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
+// empty while they wait for quantised keys.
+bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kScoresOfWorkgroup = 96;
+    const uint64_t scores = rows_of(problem) * problem.kv_len * problem.kv_heads * problem.batch;
+    if (!caps.cooperative_matrix || caps.traits.matrix_units == 0 || !takes_decode_shader(problem, caps)) return false;
+    return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
+           (is_quantised(problem.key.type) && rows_of(problem) <= kRowsOfDecodeShader);
+}
+
+uint32_t rank_where_it_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return idles_matrix_units(problem, caps) ? kBeatsMatrices : kPays;
+}
+
 uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return !problem.value_in_key && pays(problem, caps, kRows) ? kPays : kServes;
+    return !problem.value_in_key && pays(problem, caps, kRows) ? rank_where_it_pays(problem, caps) : kServes;
 }
 
 uint32_t rank_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return problem.value_in_key && pays(problem, caps, kLatentRows) ? kPays : kServes - 1;
+    return problem.value_in_key && pays(problem, caps, kLatentRows) ? rank_where_it_pays(problem, caps) : kServes - 1;
 }
 
 AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {

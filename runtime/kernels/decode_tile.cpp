@@ -100,7 +100,8 @@ uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, b
 // Numbers that an invocation holds: its part of the output, of K and of V.
 uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
     const uint32_t keys = vectors_of(problem.head_dim, tile), values = vectors_of(problem.v_head_dim, tile);
-    return tile.rows * values * kVector + tile.keys * (keys + values) * (halves ? kVector / 2 : kVector);
+    const uint32_t read = problem.value_in_key ? std::max(keys, values) : keys + values;
+    return tile.rows * values * kVector + tile.keys * read * (halves ? kVector / 2 : kVector);
 }
 
 // Fewer keys at a time where heads are large, and fewer rows where those are not enough.
@@ -128,6 +129,13 @@ uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
 
 bool is_decode(const AttentionShape::Dispatch &dispatch) {
     return dispatch.module >= Module::kDecode && dispatch.module <= Module::kDecodeHalvesSubgroups;
+}
+
+// Read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such: by then flash's
+// tiles fill the device.
+uint32_t most_latent_rows(const DeviceCaps &caps) {
+    const auto gpu = static_cast<GpuClass>(caps.traits.gpu_class);
+    return gpu == GpuClass::kRdna || gpu == GpuClass::kGcn ? 32 : kRowsOfDecodeShader;
 }
 
 uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {

@@ -15,11 +15,16 @@ struct DecodeTile {
     bool query_staged;      // in shared memory, and not in registers
 };
 
+constexpr uint32_t kRowsOfDecodeShader = 8; // of a KV head, that share each read of K and V through a core's cache
+
 // Whether a dispatch of the shader's is meant.
 bool is_decode(const AttentionShape::Dispatch &dispatch);
 
 // Keys that a workgroup of the dispatch takes at a time.
 uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch);
+
+// Rows of a KV head's latents up to which the shader is faster than flash, which stages them.
+uint32_t most_latent_rows(const DeviceCaps &caps);
 
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps);
 

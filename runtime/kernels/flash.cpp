@@ -4,6 +4,7 @@
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
 
 namespace vkattn {
 namespace {
@@ -12,12 +13,41 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) { retu
 
 uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 50; }
 
+uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
+    return uint64_t{tiles(rows_of(problem), rows_of_tile(tile))} * problem.kv_heads * problem.batch;
+}
+
+// Without matrix units a key takes longer, and its part of a merge is the less of it.
+constexpr double kCostOfFlashPart = 0.3;
+
+// One, where the number of parts may not follow the batch, or the keys come in several dispatches.
+uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
+    if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
+    if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
+    return parts_that_pay(problem, caps,
+                          {.count = workgroups_of(problem, tile),
+                           .filling = caps.traits.parallel_workgroups,
+                           .keys_of_tile = keys_of_tile(tile),
+                           .cost_of_part = kCostOfFlashPart});
+}
+
+// Of fewer rows, where the device has room for three times as many workgroups: each takes less time.
+FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kFewestRows = 2; // fewer cost more reads of keys than they save time
+    FlashTile tile = flash_tile(problem, caps, false);
+    if (problem.tile.rows != 0 || problem.batch_invariant) return tile;
+    while (tile.rows > kFewestRows && 3 * workgroups_of(problem, tile) <= caps.traits.parallel_workgroups)
+        tile = flash_tile(problem, caps, false, tile.rows / 2);
+    return tile;
+}
+
 AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
-    shape.parts = 1;
-    const FlashTile tile = flash_tile(problem, caps, false);
+    FlashTile tile = tile_that_fills(problem, caps);
+    shape.parts = parts_of(problem, caps, tile);
+    if (shape.parts > 1) tile = flash_tile(problem, caps, true, tile.rows);
     shape.keys_per_dispatch = keys_of_dispatch(problem, caps, keys_of_tile(tile));
-    shape.dispatches[0] = flash_dispatch(problem, tile, 1);
+    shape.dispatches[0] = flash_dispatch(problem, tile, shape.parts);
     finish_parts(problem, caps, shape);
     return shape;
 }

@@ -15,11 +15,14 @@
 namespace vkattn {
 namespace {
 
-// Rows up to which linear_vector, which reads each weight once, serves instead of the tiled kernel.
-constexpr uint32_t kFewRows = LINEAR_VECTOR_ROWS;
+// Rows up to which linear_vector, which reads each weight once, serves instead of matrix units; and instead of the tiled
+// kernel, as neighbours that share the weights take a few rows each.
+constexpr uint32_t kFewRows = LINEAR_VECTOR_ROWS, kMostVectorRows = 4 * LINEAR_VECTOR_ROWS;
 
 // Of linear_coopmat: the rule's and the most subgroups of a workgroup, the most matrices of a subgroup either way.
 constexpr uint32_t kSubgroups = 4, kMostSubgroups = 8, kMostMatrices = 4;
+
+constexpr uint32_t kMostRowsOfReading = 32; // of a tile of linear_coopmat whose time goes into reading the weight
 
 constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows that are aligned
 
@@ -109,24 +112,42 @@ struct LinearMatrixTile {
     vkattn_matrix_shape shape;
     uint32_t subgroup_size;
     uint32_t row_subgroups, output_subgroups;
-    uint32_t matrices; // of a subgroup, either way
+    uint32_t row_matrices, output_matrices; // of a subgroup
+    uint32_t step;                          // input features in shared memory at a time
 };
 
-uint32_t rows_of(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.matrices * tile.shape.n; }
-uint32_t outputs_of(const LinearMatrixTile &tile) { return tile.output_subgroups * tile.matrices * tile.shape.m; }
+uint32_t rows_of(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.n; }
+uint32_t outputs_of(const LinearMatrixTile &tile) {
+    return tile.output_subgroups * tile.output_matrices * tile.shape.m;
+}
 
 // Shared memory that linear_coopmat.comp declares.
 uint64_t shared_bytes(const LinearMatrixTile &tile) {
-    const uint64_t inputs = uint64_t{rows_of(tile) + outputs_of(tile)} * (LINEAR_MATRIX_STEP / 8 + 1);
+    const uint64_t inputs = uint64_t{rows_of(tile) + outputs_of(tile)} * (tile.step / 8 + 1);
     const uint64_t strips =
         uint64_t{tile.row_subgroups} * tile.output_subgroups * tile.shape.n * (tile.shape.m / 4 + 1);
     return 16 * std::max(inputs, strips);
 }
 
+constexpr uint32_t kStep = 32, kStepOfFewRows = 128;
+
 LinearMatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroup_size, uint32_t subgroups,
                          uint32_t matrices) {
     const uint32_t row_subgroups = subgroups > 1 ? subgroups / 2 : 1;
-    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices};
+    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices, matrices, kStep};
+}
+
+// Rows of matrices that would be empty are left out. Then the time goes into reading the weight: more of it is on its way at
+// a time, and more workgroups share it.
+void drop_empty_rows(LinearMatrixTile &tile, uint32_t rows) {
+    while (tile.row_subgroups > 1 && rows_of(tile) / 2 >= rows) {
+        tile.row_subgroups /= 2;
+        tile.output_subgroups *= 2;
+    }
+    while (tile.row_matrices > 1 && rows_of(tile) / 2 >= rows) tile.row_matrices /= 2;
+    if (rows_of(tile) > kMostRowsOfReading) return;
+    tile.output_matrices = 1;
+    tile.step = kStepOfFewRows;
 }
 
 // Of a workgroup in subgroups of such a size.
@@ -153,10 +174,11 @@ std::optional<LinearMatrixTile> linear_matrix_tile(const LinearProblem &problem,
     const uint32_t matrices = tuned.matrices == 0 ? rule : std::bit_floor(std::min(tuned.matrices, kMostMatrices));
     for (const uint32_t index : indices) {
         const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
-        if (shape.k > LINEAR_MATRIX_STEP) continue;
+        if (shape.k > kStep) continue;
         const uint32_t size = matrix_subgroup_size(shape, caps);
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned, size, caps)); subgroups > 0; subgroups /= 2) {
-            const LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
+            LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
+            if (tuned.matrices == 0) drop_empty_rows(tile, problem.push.rows);
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }
@@ -185,11 +207,13 @@ std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const 
     const std::optional<LinearMatrixTile> tile = linear_matrix_tile(problem, caps);
     if (!tile.has_value()) return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
-    constants.ALIGNED = aligned_factors(problem);
+    constants.ALIGNED = aligned_factors(problem) | (problem.push.in_features % tile->step == 0 ? ALIGNED_STEPS : 0);
     constants.SUBGROUP_SIZE = tile->subgroup_size;
     constants.ROW_SUBGROUPS = tile->row_subgroups;
     constants.WORKGROUP_SIZE = tile->row_subgroups * tile->output_subgroups * tile->subgroup_size;
-    constants.TILES = tile->matrices;
+    constants.TILES = tile->output_matrices;
+    constants.ROW_TILES = tile->row_matrices;
+    constants.MATRIX_STEP = tile->step;
     constants.MATRIX_M = tile->shape.m;
     constants.MATRIX_N = tile->shape.n;
     constants.MATRIX_K = tile->shape.k;
@@ -221,14 +245,16 @@ std::optional<LinearChoice> choose_addresses(const LinearProblem &problem, const
 }
 
 std::optional<LinearChoice> choose_vector(const LinearProblem &problem, const DeviceCaps &caps) {
-    if (problem.push.rows > kFewRows || is_off(caps, Module::kLinearVector, paths_of(problem))) return std::nullopt;
+    if (problem.push.rows > kMostVectorRows || is_off(caps, Module::kLinearVector, paths_of(problem)))
+        return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    constants.ROWS = problem.push.rows;
+    const uint32_t neighbours = tiles(problem.push.rows, LINEAR_VECTOR_ROWS);
+    constants.ROWS = tiles(problem.push.rows, neighbours);
     return LinearChoice{LinearShader::kVector,
                         Module::kLinearVector,
                         constants,
-                        grid(problem, LINEAR_VECTOR_OUTPUTS, problem.push.rows),
+                        {tiles(problem.push.out_features, LINEAR_VECTOR_OUTPUTS) * neighbours, 1, problem.groups},
                         paths_of(problem),
                         "few rows, whose time goes into reading the weight"};
 }
@@ -310,8 +336,8 @@ std::string words(const LinearChoice &choice) {
     if (choice.shader == LinearShader::kAddresses)
         tile += text(", ", c.ROWS, c.ROWS == 1 ? " row, " : " rows, ", c.BLOCKS, c.BLOCKS == 1 ? " block" : " blocks");
     if (choice.shader == LinearShader::kMatrices)
-        tile += text(", ", c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ", c.TILES, " x ", c.TILES, ", ",
-                     c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, " subgroups");
+        tile += text(", ", c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ", c.TILES, " x ", c.ROW_TILES,
+                     ", ", c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, " subgroups");
     return tile;
 }
 

@@ -237,8 +237,7 @@ void apply_tuning(MatrixTile &tile, const AttentionTile &tuned) {
 
 uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps) {
     const auto *rule = std::ranges::find_if(kRules, [&](const TileRule &each) { return is_for(each, shape, caps); });
-    const bool is_as_wide = rule != std::end(kRules) && rule->subgroup_size == shape.n;
-    return is_as_wide ? rule->subgroup_size : caps.subgroup_size;
+    return rule != std::end(kRules) ? rule->subgroup_size : caps.subgroup_size;
 }
 
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {

@@ -24,8 +24,7 @@ struct MatrixTile {
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module);
 
-// The subgroups of linear layers: as wide as the matrices where the table says that the units take them so (Intel), else
-// the device's own.
+// The subgroups of linear layers: the first that the table has for such matrices, else the device's own.
 uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps);
 
 inline uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }

@@ -4,6 +4,7 @@
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vkattn {
@@ -11,16 +12,24 @@ namespace {
 
 constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states.glsl
 
-// An invocation of merge_parts joins one block of four elements, where a workgroup may have so many.
-uint32_t merge_workgroup(const AttentionProblem &problem) {
+// Blocks of four elements that a workgroup of merge_parts joins at a time.
+uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
-// Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
-// and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
-// counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
-// agree on it.
-constexpr double kCostOfPart = 2;
+// Invocations that share a block's parts: as many loads of a GPU are under way at the same time. An unknown device, or a
+// processor, joins them one after the other.
+uint32_t columns_of_merge(const DeviceCaps &caps, uint32_t blocks) {
+    constexpr uint32_t kMost = 4;
+    if (static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther) return 1;
+    return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, kMost));
+}
+
+// Dims of a key and its value, in those of heads of 128.
+double dims_of_usual_heads(const AttentionProblem &problem) {
+    constexpr double kUsual = 2 * 128;
+    return (problem.head_dim + problem.v_head_dim) / kUsual;
+}
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     const uint32_t size = kStateHeader + (problem.v_head_dim + 3) / 4 * 4;
@@ -69,19 +78,32 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
 
-double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling) {
-    workgroups = std::max<uint64_t>(workgroups, 1); // none: nothing to do
-    const double balanced = std::sqrt(problem.kv_len / (kCostOfPart * static_cast<double>(workgroups)));
-    const auto most = static_cast<double>(divide_up(filling, workgroups));
-    return problem.kv_len / std::max(std::min(balanced, most), 1.0);
+uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
+    if (workgroups.few_rows == 0) return kFewestKeysOfPart;
+    return static_cast<uint32_t>(kFewestKeysOfPart / 2 / std::max(dims_of_usual_heads(problem), 1.0));
 }
 
-uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
-                        uint32_t keys_of_tile) {
-    const double tiles_wanted = keys_that_pay(problem, workgroups, filling) / keys_of_tile;
-    const auto tiles_of_part = static_cast<uint32_t>(std::max(std::lround(tiles_wanted), 1L));
-    return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * keys_of_tile, kFewestKeysOfPart)),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, keys_of_tile)));
+// Where a workgroup has few rows, their states are small, and a part costs little more than a load of the merge, however many
+// workgroups it is: as long as they leave the device idle, p = sqrt(keys / c). Keys of larger heads are more work.
+double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
+    const auto count = static_cast<double>(std::max<uint64_t>(workgroups.count, 1)); // none: nothing to do
+    const auto filling = static_cast<double>(divide_up(workgroups.filling, std::max<uint64_t>(workgroups.count, 1)));
+    double parts = std::sqrt(problem.kv_len / (workgroups.cost_of_part * count));
+    if (workgroups.few_rows != 0) {
+        const double of_idle_device = std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / workgroups.cost_of_part);
+        const double idle = workgroups.few_rows > 2 ? filling / 2 : filling; // more rows are more registers
+        parts = std::max(parts, std::min(of_idle_device, idle));
+    }
+    return problem.kv_len / std::max(std::min(parts, filling), 1.0);
+}
+
+uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
+    const uint32_t tile = workgroups.keys_of_tile;
+    const uint32_t fewest = fewest_keys_of_part(problem, workgroups);
+    const auto tiles_of_part =
+        static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
+    return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * tile, fewest)),
+                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile)));
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape) {
@@ -97,12 +119,14 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
+    const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(caps, blocks);
     shape.dispatches[1] = {Module::kMergeParts,
-                           constants_of(problem, merge_workgroup(problem)),
+                           constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},
                            merge_paths_of(first.paths),
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
+    merge.COLUMNS = columns;
     merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
 }
 

@@ -20,19 +20,35 @@ uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &cap
 // Whether the self-test has left the shader, and merge_parts, the parts of such a problem.
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader);
 
-// Keys of a part that balance its time against its merge, where a part is so many workgroups; more where that would be more
-// workgroups than the device takes at a time, which is `filling`.
-double keys_that_pay(const AttentionProblem &problem, uint64_t workgroups, uint64_t filling);
+// Parts shorten the time of each workgroup, but each part of each workgroup leaves states, which are read again. With p parts
+// and g workgroups a part the time is about keys / p + c * p * g: least at p = sqrt(keys / (c * g)). The c is read off the
+// counters of executed machine code (bench/results/split-keys-amd.md): short and long decodes, latent ones and small prefills
+// on matrix units agree on it.
+constexpr double kCostOfPart = 2;
 
-// Parts of each row's keys of about so many keys: whole tiles each, none longer than what a dispatch may attend.
-uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t workgroups, uint64_t filling,
-                        uint32_t keys_of_tile);
+// The workgroups of one part of the keys.
+struct PartWorkgroups {
+    uint64_t count;
+    uint64_t filling;        // that the device takes at a time
+    uint32_t few_rows = 0;   // that each has, if so few that the memory of their states weighs nothing
+    uint32_t keys_of_tile{}; // each part is whole tiles
+    double cost_of_part = kCostOfPart;
+};
+
+// Keys of a part that balance its time against its merge; more where that would be more workgroups than the device takes.
+double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &workgroups);
+
+// Parts of each row's keys of about so many keys: none longer than what a dispatch may attend.
+uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups);
 
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
 
 // Fewer keys are not worth a part of their own.
 constexpr uint32_t kFewestKeysOfPart = 64;
+
+// Of workgroups of few rows half as many are, and fewer of larger heads.
+uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups);
 
 // What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states, merge and operations.
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape);

@@ -125,7 +125,7 @@ void Search::try_kernels() {
 void Search::vary_parts(vkattn_kernel kernel) {
     const uint32_t parts = choose(context_, problem_, tiles_.fastest_of(kernel)).shape.parts;
     const uint32_t others[] = {std::max(parts / 4, 1u), std::max(parts / 2, 1u), parts * 2, parts * 4};
-    if (kernel != VKATTN_KERNEL_FLASH) tiles_.vary(kernel, &AttentionTile::parts, others);
+    tiles_.vary(kernel, &AttentionTile::parts, others);
 }
 
 void Search::try_tiles() {

@@ -66,10 +66,13 @@ struct RowTile {
     uint end;
 };
 
-// The workgroup's tile `index` of `size` rows. Empty past the end of a sequence that is shorter than the longest.
+// The workgroup's tile `index` of `size` rows. Empty past the end of a sequence that is shorter than the longest. The
+// causal line leaves the last rows the most keys: they come first, so that the longest work does not start last.
 RowTile row_tile(uint index, const uint size) {
+    uint end = rows_of_kv_head(workgroup().z), tiles = (end + size - 1) / size;
+    if (has(FEATURE_CAUSAL) && index < tiles) index = tiles - 1 - index;
     uint first = index * size;
-    return RowTile(workgroup().z, workgroup().y, first, min(first + size, rows_of_kv_head(workgroup().z)));
+    return RowTile(workgroup().z, workgroup().y, first, min(first + size, end));
 }
 
 bool is_empty(RowTile tile) { return tile.first >= tile.end; }

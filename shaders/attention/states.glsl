@@ -33,10 +33,10 @@ vec4 load_state_block(uint element, uint block) {
     return vec4(scores[at], scores[at + 1], scores[at + 2], scores[at + 3]);
 }
 
-// Dims `dim` (a multiple of 4) to `dim + 3` of the output; those past the last block are left out.
+// Dims `dim` (a multiple of 4) to `dim + 3` of the output, unless they are past the last block.
 void store_state_block(uint element, uint dim, vec4 block) {
-    [[unroll]] for (uint i = 0; i < 4; ++i) if (dim + i < 4 * VALUE_BLOCKS) scores[element + STATE_HEADER + dim + i] =
-        block[i];
+    if (dim < 4 * VALUE_BLOCKS) [[unroll]]
+        for (uint i = 0; i < 4; ++i) scores[element + STATE_HEADER + dim + i] = block[i];
 }
 
 #endif

@@ -1,5 +1,5 @@
 // What a key is worth to a query: the score and its masks. Another variant of attention replaces this file; it declares
-// the same six names.
+// the same seven names.
 #ifndef VARIANT_GLSL
 #define VARIANT_GLSL
 
@@ -9,6 +9,11 @@
 
 // Whether transform_score changes a score.
 const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0u;
+
+// Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
+const bool MASKS_BY_RANGE =
+    (MASK_FORMAT | PAGE_SIZE |
+     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_KEY_PADDING | FEATURE_BLOCK_MASK))) == 0u;
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
 float transform_score(float score, Row row, uint key) { return bias_score(cap_score(score), row, key); }

@@ -19,7 +19,7 @@ namespace vkattn::gpu {
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
-#define LINEAR_VECTOR_ROWS 4       /* the most it takes */
+#define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
 #define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
 
 #define ACTIVATION_NONE 0u
@@ -28,13 +28,14 @@ namespace vkattn::gpu {
 #define ACTIVATION_SILU 3u
 #define ACTIVATION_LEAKY_RELU 4u
 
-#define LINEAR_MATRIX_STEP 32 /* input features that linear_coopmat has in shared memory */
-
 /* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
- * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time */
+ * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time. TILES and
+ * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
+ * memory at a time */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
+#define ALIGNED_STEPS 4u /* of linear_coopmat: whole steps of features */
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
@@ -53,7 +54,9 @@ namespace vkattn::gpu {
     X(14, ALIGNED, 0)                                                                                                  \
     X(15, MULTIPLIER_FORMAT, 0)                                                                                        \
     X(16, ROWS, 1)                                                                                                     \
-    X(17, BLOCKS, 1)
+    X(17, BLOCKS, 1)                                                                                                   \
+    X(18, ROW_TILES, 1)                                                                                                \
+    X(19, MATRIX_STEP, 32)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */

@@ -184,7 +184,7 @@ void sum_part_of_chunk(uint chunk, uint part) {
 void sum_parts(KeyTile tile, ValueStaging staging) {
     [[dont_unroll]] for (staging.part = VALUES_FINITE; staging.part <= VALUES_MINUS_INFINITY; ++staging.part) {
         barrier(); // the last readers of what lies there are done
-        stage_values_in_turn(tile, staging, 0);
+        stage_values_in_turn(tile, staging);
         barrier();
         sum_part_of_chunk(staging.chunk, staging.part);
     }
@@ -225,33 +225,47 @@ void attend_tile(KeyTile tile, uint number) {
     sum_tile(tile, number);
 }
 
-// To the output, or to where the states of parts wait.
-void store_block(uint tile_row, uint part, uint dim, vec4 block) {
-    Row row = row_of_tile(rows, tile_row);
-    if (leaves_states())
-        store_state_block(state_element(row, part), dim, block);
-    else
-        store_output_block(output_element(row), dim, block);
+// Blocks of four of a matrix in the strip, of which an invocation stores one a turn.
+const uint STORE_TURNS = (MATRIX_M * BLOCKS_OF_ROW + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE;
+uint stored_block(uint turn) { return turn * SUBGROUP_SIZE + lane(); }
+
+// Where the rows begin of which an invocation stores blocks, in the output, or where the states of parts wait.
+const uint NO_ROW = 0xffffffffu;
+
+void find_stored_rows(uint first_row, uint part, out uint elements[STORE_TURNS]) {
+    [[unroll]] for (uint turn = 0; turn < STORE_TURNS; ++turn) {
+        uint matrix_row = stored_block(turn) / BLOCKS_OF_ROW, tile_row = first_row + matrix_row;
+        Row row = row_of_tile(rows, tile_row);
+        bool exists = matrix_row < MATRIX_M && rows.first + tile_row < rows.end;
+        uint element = leaves_states() ? state_element(row, part) : output_element(row);
+        elements[turn] = exists ? element : NO_ROW;
+    }
 }
 
-void store_strip(uint first_row, uint part, uint dim) {
-    const uint blocks = MATRIX_N / 4;
-    [[dont_unroll]] for (uint i = lane(); i < MATRIX_M * blocks; i += SUBGROUP_SIZE) {
-        uint tile_row = first_row + i / blocks;
-        if (rows.first + tile_row < rows.end)
-            store_block(tile_row, part, dim + i % blocks * 4,
-                        uintBitsToFloat(tiles[strip() + i / blocks * STRIP_PITCH + i % blocks]));
+void store_strip(const uint elements[STORE_TURNS], uint dim) {
+    [[unroll]] for (uint turn = 0; turn < STORE_TURNS; ++turn) {
+        uint row = stored_block(turn) / BLOCKS_OF_ROW, block = stored_block(turn) % BLOCKS_OF_ROW;
+        if (elements[turn] == NO_ROW) continue;
+        vec4 values = uintBitsToFloat(tiles[strip() + row * STRIP_PITCH + block]);
+        if (leaves_states())
+            store_state_block(elements[turn], dim + 4 * block, values);
+        else
+            store_output_block(elements[turn], dim + 4 * block, values);
     }
 }
 
 // Through the strip, a matrix at a time.
 void store_outputs(uint part) {
-    [[dont_unroll]] for (uint current = 0; current < ROW_MATRICES * OUTPUT_TILES; ++current) {
-        FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES)
-        if (t == current) coopMatStore(outputs[t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
-        subgroupBarrier();
-        store_strip(subgroup_row() + current / OUTPUT_TILES * MATRIX_M, part, dim_of_output(current % OUTPUT_TILES));
-        subgroupBarrier(); // the strip's last readers are done
+    FOR_MATRICES(r, ROW_MATRICES) {
+        uint elements[STORE_TURNS];
+        find_stored_rows(subgroup_row() + r * MATRIX_M, part, elements);
+        [[dont_unroll]] for (uint current = 0; current < OUTPUT_TILES; ++current) {
+            FOR_MATRICES(t, OUTPUT_TILES)
+            if (t == current) coopMatStore(outputs[r * OUTPUT_TILES + t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
+            subgroupBarrier();
+            store_strip(elements, dim_of_output(current));
+            subgroupBarrier(); // the strip's last readers are done
+        }
     }
 }
 

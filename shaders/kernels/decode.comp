@@ -63,6 +63,9 @@ uint group() { return lane() / COLUMNS; }
 uint dim_of(uint vector) { return 8 * (vector * COLUMNS + column()); }
 uint key_of(KeyTile tile, uint k) { return tile.first + k * GROUPS + group(); }
 
+// The first element of a column's vector in query_tile. Columns read neighbours: the next element of a vector is COLUMNS on.
+uint query_at(uint vector, uint at_column) { return vector * ELEMENTS_OF_VECTOR * COLUMNS + at_column; }
+
 void start_rows() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         row_states[r] = softmax_empty();
@@ -74,16 +77,16 @@ void start_rows() {
     if (QUERY_STAGED == 0) return;
     [[dont_unroll]] for (uint i = lane(); i < ROWS * KEY_VECTORS * COLUMNS; i += WORKGROUP_SIZE) {
         VECTOR vector = load_query(i / (KEY_VECTORS * COLUMNS), i % (KEY_VECTORS * COLUMNS) * 8, PADDED_HEAD_DIM);
-        PUT(query_tile, i * ELEMENTS_OF_VECTOR, vector)
+        uint at = query_at(i / COLUMNS, i % COLUMNS);
+        PUT_APART(query_tile, at, COLUMNS, vector)
     }
     barrier();
 }
 
 vec4 query_block(const uint r, const uint i, const uint block) {
     if (QUERY_STAGED == 0) return block_of_vector(QUERY_FORMAT, queries[r * KEY_VECTORS + i], block);
-    uint vector = (r * KEY_VECTORS + i) * COLUMNS + column();
-    return block_of(QUERY_FORMAT, query_tile[vector * ELEMENTS_OF_VECTOR + block / BLOCKS_OF_ELEMENT],
-                    block % BLOCKS_OF_ELEMENT);
+    uint at = query_at(r * KEY_VECTORS + i, column()) + block / BLOCKS_OF_ELEMENT * COLUMNS;
+    return block_of(QUERY_FORMAT, query_tile[at], block % BLOCKS_OF_ELEMENT);
 }
 
 // In place of keys past the walk's end the last one stands: its score and weight say that it is hidden.

@@ -1,8 +1,9 @@
 // Joins the states that the parts of each query row's keys left in scores: output and log_sum_exp of all their keys.
-// The sum over parts runs in their order, so the same call gives the same bits.
+// Sums run in the order of the parts, so the same call gives the same bits.
 //
 // states in scores (see attention/states.glsl) -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (Lq, Hq, B), one workgroup a row; each invocation joins blocks of four elements, WORKGROUP_SIZE apart.
+// grid: (Lq, Hq, B), one workgroup a row. COLUMNS invocations share a block of four elements: each of them joins a run of
+// the parts, so that the loads of all are in flight, and the first one joins their results.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -14,8 +15,12 @@ layout(local_size_x_id = 0) in;
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 
-// Parts whose loads are in flight at the same time.
+// Parts of an invocation whose loads are in flight at the same time.
 const uint BATCH = 8;
+const uint BLOCKS_AT_ONCE = WORKGROUP_SIZE / COLUMNS;
+
+shared vec2 run_states[COLUMNS > 1 ? WORKGROUP_SIZE : 1]; // maximum and sum
+shared vec4 run_blocks[COLUMNS > 1 ? WORKGROUP_SIZE : 1];
 
 // What a row's parts come to: their softmax, and one block of the output that belongs to it.
 struct JoinedParts {
@@ -23,12 +28,12 @@ struct JoinedParts {
     vec4 block;
 };
 
-// Past the last part of a batch the last part is loaded again, and not added.
-void join_batch(uint first, uint first_part, uint block, inout JoinedParts all) {
+// Past the end of a run the last part is loaded again, and not added.
+void join_batch(uint first, uint first_part, uint end, uint block, inout JoinedParts all) {
     SoftmaxState states[BATCH];
     vec4 blocks[BATCH];
     [[unroll]] for (uint i = 0; i < BATCH; ++i) {
-        uint element = first + min(first_part + i, parts() - 1) * STATE_SIZE;
+        uint element = first + min(first_part + i, end - 1) * STATE_SIZE;
         states[i] = load_state(element);
         blocks[i] = load_state_block(element, block);
     }
@@ -36,30 +41,56 @@ void join_batch(uint first, uint first_part, uint block, inout JoinedParts all) 
     [[unroll]] for (uint i = 0; i < BATCH; ++i) maximum = max(maximum, states[i].maximum);
     float rescale = exp2(all.state.maximum - maximum);
     all = JoinedParts(SoftmaxState(maximum, all.state.sum * rescale), all.block * rescale);
-    [[unroll]] for (uint i = 0; i < BATCH; ++i) if (first_part + i < parts()) {
+    [[unroll]] for (uint i = 0; i < BATCH; ++i) if (first_part + i < end) {
         float weight = exp2(states[i].maximum - maximum);
         all.state.sum += states[i].sum * weight;
         all.block += blocks[i] * weight;
     }
 }
 
-JoinedParts join_parts(uint first, uint block) {
+// The parts of this invocation's column.
+JoinedParts join_run(uint first, uint block) {
     JoinedParts all = JoinedParts(softmax_empty(), vec4(0));
-    [[dont_unroll]] for (uint part = 0; part < parts(); part += BATCH) join_batch(first, part, block, all);
+    uint size = (parts() + COLUMNS - 1) / COLUMNS, begin = gl_LocalInvocationID.x / BLOCKS_AT_ONCE * size;
+    uint end = min(begin + size, parts());
+    [[dont_unroll]] for (uint part = begin; part < end; part += BATCH) join_batch(first, part, end, block, all);
     return all;
+}
+
+// What the columns came to; the first column's invocations need it.
+JoinedParts join_columns(JoinedParts run) {
+    if (COLUMNS == 1) return run;
+    uint lane = gl_LocalInvocationID.x, at = lane % BLOCKS_AT_ONCE;
+    barrier(); // the last block's readers are done
+    run_states[lane] = vec2(run.state.maximum, run.state.sum);
+    run_blocks[lane] = run.block;
+    barrier();
+    JoinedParts all = JoinedParts(softmax_empty(), vec4(0));
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) all.state.maximum =
+        max(all.state.maximum, run_states[c * BLOCKS_AT_ONCE + at].x);
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+        float weight = exp2(run_states[c * BLOCKS_AT_ONCE + at].x - all.state.maximum);
+        all.state.sum += run_states[c * BLOCKS_AT_ONCE + at].y * weight;
+        all.block += run_blocks[c * BLOCKS_AT_ONCE + at] * weight;
+    }
+    return all;
+}
+
+void store_block(Row row, uint block, JoinedParts all) {
+    SoftmaxState with_sink = all.state;
+    float rescale = softmax_denominator_scale(with_sink, row);
+    float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
+    store_output_block(output_element(row), 4 * block, scale * all.block);
+    if (block == 0) store_log_sum_exp(with_sink, row);
 }
 
 void main() {
     Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
     if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
-    uint element = output_element(row);
-    for (uint block = gl_LocalInvocationID.x; block < VALUE_BLOCKS; block += WORKGROUP_SIZE) {
-        JoinedParts all = join_parts(first, block);
-        SoftmaxState with_sink = all.state;
-        float rescale = softmax_denominator_scale(with_sink, row);
-        float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
-        store_output_block(element, 4 * block, scale * all.block);
-        if (block == 0) store_log_sum_exp(with_sink, row);
+    for (uint begin = 0; begin < VALUE_BLOCKS; begin += BLOCKS_AT_ONCE) {
+        uint block = begin + gl_LocalInvocationID.x % BLOCKS_AT_ONCE;
+        JoinedParts all = join_columns(join_run(first, min(block, VALUE_BLOCKS - 1)));
+        if (gl_LocalInvocationID.x < BLOCKS_AT_ONCE && block < VALUE_BLOCKS) store_block(row, block, all);
     }
 }

@@ -3,8 +3,9 @@
 //
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
-// grid: (output tiles, row tiles, groups). A subgroup computes TILES x TILES matrices of (outputs, rows), a workgroup
-// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of STEP features in shared memory.
+// grid: (output tiles, row tiles, groups). A subgroup computes TILES x ROW_TILES matrices of (outputs, rows), a workgroup
+// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of MATRIX_STEP features in shared memory. The
+// next ones are on their way to registers meanwhile.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -26,12 +27,11 @@ layout(local_size_x_id = 7) in;
 
 #include "common/matrices.glsl" // of the tensors' constants
 
-const uint STEP = LINEAR_MATRIX_STEP;
-const uint PITCH = STEP / 8 + 1; // of eight elements; neighbours lie in other banks
+const uint PITCH = MATRIX_STEP / 8 + 1; // of eight elements; neighbours lie in other banks
 const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
 const uint OUTPUT_SUBGROUPS = SUBGROUPS / ROW_SUBGROUPS;
 const uint SUBGROUP_OUTPUTS = TILES * MATRIX_M;
-const uint SUBGROUP_ROWS = TILES * MATRIX_N;
+const uint SUBGROUP_ROWS = ROW_TILES * MATRIX_N;
 const uint TILE_OUTPUTS = OUTPUT_SUBGROUPS * SUBGROUP_OUTPUTS;
 const uint TILE_ROWS = ROW_SUBGROUPS * SUBGROUP_ROWS;
 
@@ -42,68 +42,81 @@ const uint STRIP_SIZE = SUBGROUPS * MATRIX_N * STRIP_PITCH;
 
 shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weights, then the input
 
-SUMS sums[TILES * TILES]; // [output][row]
+SUMS sums[TILES * ROW_TILES]; // [output][row]
 
 uint output_of_subgroup() { return subgroup_index() / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
 uint row_of_subgroup() { return subgroup_index() % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
+// Of features past the last, something that exists.
+const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
+uint feature_within(uint feature) { return WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES); }
+
 uvec4 load_weight_elements(uint row, uint feature) {
-    if ((ALIGNED & ALIGNED_WEIGHT) != 0)
-        return feature < push.in_features ? weight_load8_halves(row + feature) : uvec4(0);
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0) return weight_load8_halves(row + feature_within(feature));
     return pack_vector(load_weight_features(row, feature));
 }
 
 uvec4 load_input_elements(uint row, uint feature) {
-    if ((ALIGNED & ALIGNED_INPUT) != 0)
-        return feature < push.in_features ? input_load8_halves(row + feature) : uvec4(0);
+    if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8_halves(row + feature_within(feature));
     return pack_vector(load_input_features(row, feature));
 }
 
 // What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th eight features.
-const uint LOADS = STEP / FEATURES; // of a line
+const uint LOADS = MATRIX_STEP / FEATURES; // of a line
 const uint WEIGHT_LOADS = (TILE_OUTPUTS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 const uint INPUT_LOADS = (TILE_ROWS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 
 uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
+bool is_of_tile(uint i, const uint lines) {
+    return (i + 1) * WORKGROUP_SIZE <= lines * LOADS || load_of(i) < lines * LOADS;
+}
 
-// Elements of the lines' first features; lines behind the last repeat it, and are not stored.
+// Elements of the lines' first features. Lines behind the last, of the tile or of all, repeat it, and are not stored.
 uint weight_rows[WEIGHT_LOADS];
 uint input_rows[INPUT_LOADS];
 
 void find_lines(uint first_output, uint first_row) {
     [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
-        weight_element(min(first_output + load_of(i) / LOADS, push.out_features - 1), 0);
+        weight_element(min(first_output + min(load_of(i) / LOADS, TILE_OUTPUTS - 1), push.out_features - 1), 0);
     [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
-        input_element(min(first_row + load_of(i) / LOADS, push.rows - 1), 0);
+        input_element(min(first_row + min(load_of(i) / LOADS, TILE_ROWS - 1), push.rows - 1), 0);
+}
+
+uvec4 loaded_weights[WEIGHT_LOADS];
+uvec4 loaded_inputs[INPUT_LOADS];
+
+void load_step(uint first_feature) {
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) loaded_weights[i] =
+        load_weight_elements(weight_rows[i], first_feature + load_of(i) % LOADS * FEATURES);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) loaded_inputs[i] =
+        load_input_elements(input_rows[i], first_feature + load_of(i) % LOADS * FEATURES);
+}
+
+// Features past the last are zeros.
+void put_line(uint line, uint i, uint first_feature, uvec4 elements) {
+    bool exists = WHOLE_STEPS || first_feature + load_of(i) % LOADS * FEATURES < push.in_features;
+    tiles[line * PITCH + load_of(i) % LOADS] = exists ? elements : uvec4(0);
 }
 
 void fill_tiles(uint first_feature) {
-    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
-        uint load = load_of(i);
-        if (load < TILE_OUTPUTS * LOADS)
-            tiles[load / LOADS * PITCH + load % LOADS] =
-                load_weight_elements(weight_rows[i], first_feature + load % LOADS * FEATURES);
-    }
-    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) {
-        uint load = load_of(i);
-        if (load < TILE_ROWS * LOADS)
-            tiles[(TILE_OUTPUTS + load / LOADS) * PITCH + load % LOADS] =
-                load_input_elements(input_rows[i], first_feature + load % LOADS * FEATURES);
-    }
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) if (is_of_tile(i, TILE_OUTPUTS))
+        put_line(load_of(i) / LOADS, i, first_feature, loaded_weights[i]);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) if (is_of_tile(i, TILE_ROWS))
+        put_line(TILE_OUTPUTS + load_of(i) / LOADS, i, first_feature, loaded_inputs[i]);
 }
 
 void multiply_tiles() {
-    [[unroll]] for (uint step = 0; step < STEP / MATRIX_K; ++step) {
+    [[unroll]] for (uint step = 0; step < MATRIX_STEP / MATRIX_K; ++step) {
         MATRIX_A weights[TILES];
         [[unroll]] for (uint t = 0; t < TILES; ++t)
             coopMatLoad(weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + step * MATRIX_K / 8, PITCH,
                         ROWS_IN_MEMORY);
-        [[unroll]] for (uint r = 0; r < TILES; ++r) {
+        [[unroll]] for (uint r = 0; r < ROW_TILES; ++r) {
             MATRIX_B inputs;
             coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + step * MATRIX_K / 8,
                         PITCH, COLUMNS_IN_MEMORY);
-            [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * TILES + r] =
-                coopMatMulAdd(weights[t], inputs, sums[t * TILES + r]);
+            [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * ROW_TILES + r] =
+                coopMatMulAdd(weights[t], inputs, sums[t * ROW_TILES + r]);
         }
     }
 }
@@ -112,12 +125,12 @@ void multiply_tiles() {
 void store_tiles(uint first_output, uint first_row) {
     const uint pairs = MATRIX_M / 2;
     uint strip = subgroup_index() * MATRIX_N * STRIP_PITCH;
-    [[dont_unroll]] for (uint i = 0; i < TILES * TILES; ++i) {
-        [[unroll]] for (uint t = 0; t < TILES * TILES; ++t) // sums have registers, which no index finds
+    [[dont_unroll]] for (uint i = 0; i < TILES * ROW_TILES; ++i) {
+        [[unroll]] for (uint t = 0; t < TILES * ROW_TILES; ++t) // sums have registers, which no index finds
             if (t == i) coopMatStore(sums[t], tiles, strip, STRIP_PITCH, COLUMNS_IN_MEMORY);
         subgroupBarrier();
-        uint o = first_output + output_of_subgroup() + i / TILES * MATRIX_M;
-        uint row = first_row + row_of_subgroup() + i % TILES * MATRIX_N;
+        uint o = first_output + output_of_subgroup() + i / ROW_TILES * MATRIX_M;
+        uint row = first_row + row_of_subgroup() + i % ROW_TILES * MATRIX_N;
         [[dont_unroll]] for (uint p = subgroup_lane(); p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
             uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
             store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
@@ -129,13 +142,15 @@ void store_tiles(uint first_output, uint first_row) {
 void main() {
     uint first_output = workgroup().x * TILE_OUTPUTS;
     uint first_row = workgroup().y * TILE_ROWS;
-    [[unroll]] for (uint i = 0; i < TILES * TILES; ++i) sums[i] = ZEROS;
+    [[unroll]] for (uint i = 0; i < TILES * ROW_TILES; ++i) sums[i] = ZEROS;
     find_lines(first_output, first_row);
-    for (uint first_feature = 0; first_feature < push.in_features; first_feature += STEP) {
+    for (uint next = 0;; next += MATRIX_STEP) {
+        if (next < push.in_features) load_step(next);
+        if (next > 0) multiply_tiles(); // what is there
+        if (next >= push.in_features) break;
         barrier(); // the tiles' last readers are done
-        fill_tiles(first_feature);
+        fill_tiles(next);
         barrier();
-        multiply_tiles();
     }
     barrier(); // the tiles' last readers are done
     store_tiles(first_output, first_row);

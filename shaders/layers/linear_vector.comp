@@ -1,7 +1,8 @@
 // The linear of linear.comp for few rows: bound by reading the weights, once for all rows. LANES neighbours share a row
 // of the weight.
 //
-// grid: (output tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows
+// grid: (output tiles times row tiles, 1, groups); a workgroup computes LINEAR_VECTOR_OUTPUTS values of each of ROWS rows,
+// its neighbours those of the other rows
 // shared memory: LINEAR_VECTOR_ROWS f32 an invocation; the lanes' sums are added in an order that never changes
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -17,12 +18,12 @@ const uint LANES = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
 shared float lane_sums[LINEAR_VECTOR_ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
 
 // Of every LANES-th eight input features, from this lane's first.
-void sum_lane(uint o, uint lane) {
+void sum_lane(uint first_row, uint o, uint lane) {
     float sums[LINEAR_VECTOR_ROWS];
     uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         sums[r] = 0.0;
-        rows[r] = input_element(r, 0);
+        rows[r] = input_element(min(first_row + r, push.rows - 1), 0);
     }
     uint weight_row = weight_element(o, 0);
     for (uint feature = FEATURES * lane; feature < push.in_features; feature += FEATURES * LANES) {
@@ -37,12 +38,13 @@ void sum_lane(uint o, uint lane) {
 
 void main() {
     uint lane = gl_LocalInvocationID.x % LANES;
-    uint o = workgroup().x * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
-    if (o < push.out_features) sum_lane(o, lane);
-    barrier(); // all sums are there
-    if (lane >= ROWS || o >= push.out_features) return;
-    uint row = lane; // as many lanes finish a row each
+    uint row_tiles = (push.rows + ROWS - 1) / ROWS, first_row = workgroup().x % row_tiles * ROWS;
+    uint o = workgroup().x / row_tiles * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
+    if (o < push.out_features) sum_lane(first_row, o, lane);
+    barrier();                   // all sums are there
+    uint row = first_row + lane; // as many lanes finish a row each
+    if (lane >= ROWS || row >= push.rows || o >= push.out_features) return;
     float sum = 0.0;
-    for (uint i = 0; i < LANES; ++i) sum += lane_sums[row * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x - lane + i];
+    for (uint i = 0; i < LANES; ++i) sum += lane_sums[lane * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x - lane + i];
     output_store(OUTPUT_FORMAT, output_element(row, o), finish(sum, row, o));
 }

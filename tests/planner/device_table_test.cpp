@@ -102,6 +102,7 @@ TEST_CASE("a device is filled by workgroups for each of its cores, where it tell
     CHECK(parallel_workgroups("A GPU", kDiscrete, [](vkattn_device_facts &facts) { facts.shader_cores = 132; }) == 528);
     CHECK(parallel_workgroups("A GPU", kIntegrated, [](vkattn_device_facts &facts) { facts.shader_cores = 4; }) == 16);
     CHECK(parallel_workgroups("A GPU", kDiscrete, [](vkattn_device_facts &) {}) == 512);
+    CHECK(parallel_workgroups("A GPU", kIntegrated, [](vkattn_device_facts &) {}) == 128);
     CHECK(parallel_workgroups("llvmpipe (LLVM 21.1.8, 256 bits)", kCpu, [](vkattn_device_facts &) {}) == 16);
 }
 

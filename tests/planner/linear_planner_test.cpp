@@ -61,18 +61,20 @@ vkattn::LinearProblem any_problem(Random &random) {
 }
 
 // Rows and outputs that the workgroups of a choice compute.
-std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearChoice &choice) {
+std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &problem,
+                                                const vkattn::LinearChoice &choice) {
     const vkattn::gpu::LinearConstants &c = choice.constants;
     const std::uint64_t x = choice.groups[0], y = choice.groups[1];
+    const std::uint64_t row_tiles = (problem.push.rows + c.ROWS - 1) / c.ROWS; // side by side in linear_vector's grid
     switch (choice.shader) {
     case vkattn::LinearShader::kVector:
-        return {y * c.ROWS, x * LINEAR_VECTOR_OUTPUTS};
+        return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
     case vkattn::LinearShader::kAddresses:
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
     case vkattn::LinearShader::kTiles:
         return {y * LINEAR_TILE, x * LINEAR_TILE};
     default:
-        return {y * c.ROW_SUBGROUPS * c.TILES * c.MATRIX_N,
+        return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
                 x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
     }
 }
@@ -80,9 +82,8 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearChoice &choi
 // As linear_coopmat.comp declares its shared memory.
 std::uint64_t shared_bytes(const vkattn::gpu::LinearConstants &c) {
     const std::uint64_t subgroups = c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, outputs = subgroups / c.ROW_SUBGROUPS;
-    const std::uint64_t lines = outputs * c.TILES * c.MATRIX_M + c.ROW_SUBGROUPS * c.TILES * c.MATRIX_N;
-    return 16 *
-           std::max<std::uint64_t>(lines * (LINEAR_MATRIX_STEP / 8 + 1), subgroups * c.MATRIX_N * (c.MATRIX_M / 4 + 1));
+    const std::uint64_t lines = outputs * c.TILES * c.MATRIX_M + c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N;
+    return 16 * std::max<std::uint64_t>(lines * (c.MATRIX_STEP / 8 + 1), subgroups * c.MATRIX_N * (c.MATRIX_M / 4 + 1));
 }
 
 void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCaps &caps,
@@ -90,7 +91,7 @@ void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCa
     CHECK(shared_bytes(c) <= caps.max_shared_memory_bytes);
     CHECK(c.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
     CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.ROW_SUBGROUPS) == 0);
-    CHECK(LINEAR_MATRIX_STEP % c.MATRIX_K == 0);
+    CHECK(c.MATRIX_STEP % c.MATRIX_K == 0);
     CHECK(problem.input.type == VKATTN_TYPE_F16);
     bool listed = false;
     for (const vkattn_matrix_shape &shape : caps.matrix_shapes)
@@ -112,7 +113,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         const vkattn::LinearChoice choice = vkattn::choose_linear(problem, caps);
         ++by_shader[static_cast<std::size_t>(choice.shader)];
         tuned += choice.reason.find("tuning") != std::string::npos ? 1 : 0;
-        const auto [rows, outputs] = covered(choice);
+        const auto [rows, outputs] = covered(problem, choice);
         CHECK(rows >= problem.push.rows);
         CHECK(outputs >= problem.push.out_features);
         const vkattn::Grid part = vkattn::grid_of_dispatch(choice.groups, 0, caps);

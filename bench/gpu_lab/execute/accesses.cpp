@@ -75,8 +75,8 @@ bool find_address(const Wave &wave, const Instruction &instruction, int lane, ui
         int next = address.index;
         if (instruction.has_index_register) index = wave.vectors[next++][lane];
         if (instruction.has_offset_register) offset += wave.vectors[next][lane];
-        at = buffer.base + read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1]) + offset +
-             uint64_t(index) * buffer.stride;
+        at = buffer.base + read_scalar(wave, instruction.operands[size_t(instruction.memory_base) + 1]) +
+             buffer.place(wave.generation, index, offset, lane);
         return buffer.contains(wave.generation, index, offset, std::min<uint32_t>(instruction.bytes, 4));
     }
     const bool has_base = instruction.memory_base != Instruction::kNoOperand &&

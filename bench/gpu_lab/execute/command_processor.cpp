@@ -172,6 +172,7 @@ class CommandProcessor {
         result.code = (uint64_t(shader_register(0xB834) & 0xff) << 32 | shader_register(0xB830)) << 8;
         result.resources[0] = shader_register(0xB848);
         result.resources[1] = shader_register(0xB84C);
+        result.resources[2] = shader_register(0xB8A0);
         for (uint32_t k = 0; k < 3; k++) {
             const uint32_t threads = std::max(shader_register(0xB81C + 4 * k) & 0xffff, 1u);
             const uint32_t rest = is_in_threads ? size[k] % threads : 0;
@@ -181,6 +182,7 @@ class CommandProcessor {
             result.first_group[k] = starts_at_zero ? 0 : shader_register(0xB810 + 4 * k);
         }
         if (is_indirect || !is_in_threads) result.shader = next_shader(is_indirect ? nullptr : &result.groups);
+        result.scratch_ring = shader_register(0xB860);
         for (uint32_t k = 0; k < 16; k++) result.user_data[k] = shader_register(0xB900 + 4 * k);
         execute::run(result);
     }

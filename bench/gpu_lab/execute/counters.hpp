@@ -17,6 +17,7 @@ class Counters {
     Counters();
     bool is_on() const { return file_ != nullptr; }
     void begin_submission();
+    uint64_t submission() const { return submission_; }
     void begin_dispatch(const Dispatch &dispatch);
     void begin_workgroup();
     void count(const Wave &wave, const Instruction &instruction); // before it is executed

@@ -104,16 +104,18 @@ Code read_code(uint64_t address, int lanes) {
     stop(line);
 }
 
-// LLVM prints the low half of a literal of f32.
+// LLVM prints the low half of a literal of f32. The second word has nine bits a source, of which 255 means the literal.
 void set_mixed_literal(Instruction &instruction) {
     if (instruction.name.find("fma_mix") == std::string::npos || instruction.length != 12) return;
-    for (Operand &operand : instruction.operands)
-        if (operand.source == Source::constant && !operand.is_float && operand.constant > 64 &&
-            int32_t(operand.constant) > 0) {
-            uint32_t literal;
-            memcpy(&literal, instruction.code.data() + 8, sizeof literal);
-            operand.constant = literal;
-        }
+    uint32_t sources, literal;
+    memcpy(&sources, instruction.code.data() + 4, sizeof sources);
+    memcpy(&literal, instruction.code.data() + 8, sizeof literal);
+    for (size_t k = 0; k < 3; k++) {
+        if ((sources >> (9 * k) & 0x1ff) != 255) continue;
+        Operand &operand = instruction.operands[1 + k];
+        operand.is_float = false;
+        operand.constant = literal;
+    }
 }
 
 // What the check of waits asks of each instruction.

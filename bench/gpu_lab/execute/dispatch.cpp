@@ -112,6 +112,8 @@ class WorkgroupRun {
         wave.reset(settings().poison);
         wave.lanes = dispatch_.lanes;
         wave.generation = settings().generation;
+        wave.first_shared = int(dispatch_.vector_registers());
+        wave.shared_registers = int(dispatch_.shared_registers());
         wave.workgroup = &group_;
         wave.id = int(id);
         wave.pc = dispatch_.code;
@@ -121,7 +123,7 @@ class WorkgroupRun {
         set_thread_ids(wave, id * uint32_t(wave.lanes), threads);
     }
 
-    // User data, then what COMPUTE_PGM_RSRC2 asks for; RDNA 4 has the workgroup's place in trap registers.
+    // User data, then what COMPUTE_PGM_RSRC2 asks for; RDNA 4 has the workgroup's and the wave's places in trap registers.
     void set_scalars(Wave &wave, uint32_t id, uint32_t waves) {
         uint32_t next = 0;
         for (; next < dispatch_.user_scalars(); next++) wave.scalars[next] = dispatch_.user_data[next];
@@ -130,12 +132,16 @@ class WorkgroupRun {
             wave.scalars[kTrap + 9] = place[0];
             wave.scalars[kTrap + 7] = (place[1] & 0xffff) | place[2] << 16;
             wave.scalars[kTrap + 8] = id << 25;
-            return;
+        } else {
+            for (uint32_t k = 0; k < 3; k++)
+                if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
         }
-        for (uint32_t k = 0; k < 3; k++)
-            if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
-        if (dispatch_.resources[1] >> 10 & 1)
-            wave.scalars[next++] = waves | id << (wave.generation < kRdna1 || is_rdna1() ? 6 : 20) | (id == 0 ? 1u << 31 : 0);
+        if (dispatch_.resources[1] >> 10 & 1) { // the workgroup's size in waves
+            const uint32_t place_of_id = wave.generation < kRdna1 || is_rdna1() ? 6 : 20;
+            wave.scalars[next++] = waves | id << place_of_id | (id == 0 ? 1u << 31 : 0);
+        }
+        if (dispatch_.has_scratch() && wave.generation < kRdna3) // workgroups run one after the other
+            wave.scalars[next++] = id * dispatch_.scratch_bytes_of_wave();
     }
 
     void set_thread_ids(Wave &wave, uint32_t first, uint32_t threads) {
@@ -181,6 +187,16 @@ class WorkgroupRun {
     static inline std::vector<std::unique_ptr<Wave>> pool_;
 };
 
+// Of the first submissions that have dispatches: a benchmark's warm-ups.
+bool is_skipped() {
+    static uint64_t last = 0;
+    static int64_t with_dispatches = 0;
+    const uint64_t submission = counters().submission();
+    with_dispatches += submission != last;
+    last = submission;
+    return with_dispatches <= settings().skip_submissions;
+}
+
 } // namespace
 
 void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
@@ -200,6 +216,7 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
             execute_dual(wave, instruction);
         else
             instruction.execute(wave, instruction);
+        if (wave.shared_registers) wave.share_result(instruction);
         if (instruction.ends) wave.end();
         if (instruction.arrives_at_barrier) wave.shared_done_at_barrier = wave.shared_done();
         if (instruction.is_barrier && !instruction.is_removed) wave.waits_at_barrier = true;
@@ -228,6 +245,7 @@ uint64_t run_workgroups(const Dispatch &dispatch, Program &program) {
 void run(const Dispatch &dispatch) {
     static uint64_t number = 0;
     if (++number < settings().first) return;
+    if (is_skipped()) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
     set_current_program(dispatch.shader.empty() ? name : dispatch.shader);

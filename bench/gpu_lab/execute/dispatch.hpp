@@ -13,13 +13,16 @@ struct Dispatch {
     std::array<uint32_t, 3> groups{}, first_group{}, group_size{},
         last_size{}; // last_size: of the last group in each dimension
     std::array<uint32_t, 16> user_data{};
-    uint32_t resources[2] = {}; // COMPUTE_PGM_RSRC1 and 2
+    uint32_t resources[3] = {}; // COMPUTE_PGM_RSRC1, 2 and, since RDNA, 3
+    uint32_t scratch_ring = 0;  // COMPUTE_TMPRING_SIZE
     std::string shader;         // its name, if it is known
 
     uint32_t lds_bytes() const { return (resources[1] >> 15 & 0x1ff) * 512; }
     uint32_t user_scalars() const { return resources[1] >> 1 & 31; }
+    uint32_t scratch_bytes_of_wave() const { return (scratch_ring >> 12 & 0x1fff) * 1024; }
     bool has_scratch() const { return resources[1] & 1; }
     uint32_t vector_registers() const { return ((resources[0] & 63) + 1) * (lanes == 32 ? 8 : 4); }
+    uint32_t shared_registers() const { return lanes == 64 ? (resources[2] & 15) * 8 : 0; } // by both halves of a wave
 };
 
 void run(const Dispatch &dispatch);

@@ -1,5 +1,6 @@
 // execute_instructions GPU: runs instructions for tests, on a wave without a driver. A line of JSON in gives a line out.
 //   in: "code": assembly; "lanes": 32 or 64; "exec"; "mode": of float (COMPUTE_PGM_RSRC1's, 0xc0 is RADV's); "scc";
+//       "shared": the first of the registers that both halves of a wave have together; there are 8
 //       "v", "s": values by register, an array a lane for v; "memory": words at address 0x10000; "lds": words
 //       "dispatch": {"workgroups": [x, y, z], "threads": of each, "registers": of vectors, "lds_bytes"} executes workgroups, with
 //       the address of memory in s[0:1] and of the workgroup behind it, for the counters that the environment asks for;
@@ -101,6 +102,8 @@ json answer(const json &problem) {
     wave->workgroup = &group;
     wave->pc = kCodeAddress;
     wave->scc = problem.value("scc", 0u);
+    wave->first_shared = problem.value("shared", 0);
+    wave->shared_registers = wave->first_shared ? 8 : 0;
     wave->set_mask(kExec, problem.value("exec", wave->all_lanes()));
     group.waves = {wave.get()};
     group.lds.resize(problem.value("lds", json::array()).size() * 4);

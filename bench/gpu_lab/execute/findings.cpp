@@ -1,5 +1,6 @@
 #include "findings.hpp"
 
+#include "settings.hpp"
 #include "wave.hpp"
 
 #include <cinttypes>
@@ -21,6 +22,7 @@ void fail_at_exit() {
     if (!found) return;
     fprintf(stderr, "execute: %" PRIu64 " findings, expected none\n", found);
     fflush(nullptr);
+    if (!settings().fail) return;
     _exit(kFoundStatus);
 }
 

@@ -37,9 +37,9 @@ float to_float(uint32_t bits) {
 
 uint32_t half_of(uint32_t bits, bool high) { return high ? bits >> 16 : bits & 0xffff; }
 
-void check_copies(const Wave &wave, const Instruction &instruction) {
+void check_copies(const Wave &wave, const Instruction &instruction, int registers) {
     for (int k = 0; k < 2; k++)
-        for (int r = 0; r < 8; r++) {
+        for (int r = 0; r < registers; r++) {
             const uint32_t *values = wave.vectors[instruction.operands[size_t(1 + k)].index + r];
             for (int lane = 16; lane < wave.lanes; lane += 16) {
                 const auto other = std::mismatch(values, values + 16, values + lane).second;
@@ -99,7 +99,7 @@ template <bool is_bfloat, bool is_short>
 void multiply(Wave &wave, const Instruction &instruction) {
     const Layout layout{wave.generation >= kRdna4, wave.lanes == 64};
     if (wave.exec() != wave.all_lanes()) find(wave, instruction, "a matrix product with lanes off, exec", wave.exec());
-    if (!layout.is_rdna4) check_copies(wave, instruction);
+    if (!layout.is_rdna4) check_copies(wave, instruction, 8);
     Matrix a, b, result;
     load_source<is_bfloat>(wave, instruction, 0, layout, a);
     load_source<is_bfloat>(wave, instruction, 1, layout, b); // by columns
@@ -122,10 +122,40 @@ void multiply(Wave &wave, const Instruction &instruction) {
     });
 }
 
+// A byte of a row of A or a column of B; neg_lo says whether it has a sign.
+int32_t byte_of(const Wave &wave, const Instruction &instruction, int k, int lane, int element) {
+    const int first = instruction.operands[size_t(1 + k)].index;
+    const auto byte = uint8_t(wave.vectors[first + element / 4][lane] >> (8 * (element % 4)));
+    return instruction.neg_lo >> k & 1 ? int32_t(int8_t(byte)) : int32_t(byte);
+}
+
+// Sums of 32 bits wrap, or saturate by clamp.
+void multiply_bytes(Wave &wave, const Instruction &instruction) {
+    const Layout layout{wave.generation >= kRdna4, wave.lanes == 64};
+    if (wave.exec() != wave.all_lanes()) find(wave, instruction, "a matrix product with lanes off, exec", wave.exec());
+    if (!layout.is_rdna4) check_copies(wave, instruction, 4);
+    int32_t a[16][16], b[16][16]; // b by columns
+    for (int lane = 0; lane < layout.source_lanes(); lane++)
+        for (int element = 0; element < layout.source_elements(); element++) {
+            a[lane % 16][layout.source_k(lane, element)] = byte_of(wave, instruction, 0, lane, element);
+            b[lane % 16][layout.source_k(lane, element)] = byte_of(wave, instruction, 1, lane, element);
+        }
+    const Operand &sums = instruction.operands[3];
+    const int target = instruction.operands[0].index;
+    for (int element = 0; element < layout.result_registers(); element++)
+        for (int lane = 0; lane < wave.lanes; lane++) {
+            const int row = layout.result_row(lane, element);
+            int64_t sum = as_signed(sums.source == Source::vector ? wave.vectors[sums.index + element][lane]
+                                                                  : read_scalar(wave, sums));
+            for (int k = 0; k < 16; k++) sum += int64_t(a[row][k]) * b[lane % 16][k];
+            if (instruction.clamps) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+            wave.vectors[target + element][lane] = uint32_t(sum);
+        }
+}
+
 constexpr Entry kEntries[] = {
-    {"v_wmma_f32_16x16x16_f16", multiply<false, false>},
-    {"v_wmma_f32_16x16x16_bf16", multiply<true, false>},
-    {"v_wmma_f16_16x16x16_f16", multiply<false, true>},
+    {"v_wmma_i32_16x16x16_iu8", multiply_bytes},         {"v_wmma_f32_16x16x16_f16", multiply<false, false>},
+    {"v_wmma_f32_16x16x16_bf16", multiply<true, false>}, {"v_wmma_f16_16x16x16_f16", multiply<false, true>},
     {"v_wmma_bf16_16x16x16_bf16", multiply<true, true>},
 };
 

@@ -11,12 +11,22 @@ namespace {
 using U = uint32_t;
 using F = float;
 
+// A DPP move reads source 0 from other lanes: into a temporary register.
+void move_first_source(Wave &wave, const Instruction &instruction) {
+    if (instruction.move != LaneMove::none) read_bits(wave, instruction, 0, wave.vectors[kTemporaryRegisters]);
+}
+
+uint32_t vector_value(const Wave &wave, const Instruction &instruction, int k, int lane) {
+    const bool is_moved = k == 0 && instruction.move != LaneMove::none;
+    return wave.vectors[is_moved ? kTemporaryRegisters : source(instruction, k).index][lane];
+}
+
 // The 16 bits that op_sel chooses of source k for the low or the high result.
 uint32_t half_bits(Wave &wave, const Instruction &instruction, int k, int lane, bool high) {
     const Operand &operand = source(instruction, k);
     uint32_t bits;
     if (operand.source == Source::vector)
-        bits = wave.vectors[operand.index][lane];
+        bits = vector_value(wave, instruction, k, lane);
     else if (operand.is_float)
         bits = float_to_half(F(operand.number)); // the upper half of a float is 0
     else
@@ -40,6 +50,7 @@ void write_halves(Wave &wave, const Instruction &instruction, Half half) { // ha
 template <auto f>
 void on_f16_pairs(Wave &wave, const Instruction &instruction) {
     wave.require_nearest();
+    move_first_source(wave, instruction);
     constexpr int count = sources<f, float>();
     write_halves(wave, instruction, [&](int lane, bool high) {
         float values[3] = {};
@@ -52,6 +63,7 @@ void on_f16_pairs(Wave &wave, const Instruction &instruction) {
 
 template <auto f>
 void on_u16_pairs(Wave &wave, const Instruction &instruction) {
+    move_first_source(wave, instruction);
     constexpr int count = sources<f, uint32_t>();
     write_halves(wave, instruction, [&](int lane, bool high) {
         uint32_t values[3] = {};
@@ -69,7 +81,7 @@ float mixed_value(Wave &wave, const Instruction &instruction, int k, int lane) {
         value = F(operand.number);
     } else {
         const uint32_t bits =
-            operand.source == Source::vector ? wave.vectors[operand.index][lane] : read_scalar(wave, operand);
+            operand.source == Source::vector ? vector_value(wave, instruction, k, lane) : read_scalar(wave, operand);
         value = is_half ? half_to_float(instruction.op_sel >> k & 1 ? bits >> 16 : bits & 0xffff) : as_float(bits);
     }
     if (operand.absolute) value = std::fabs(value);
@@ -83,6 +95,7 @@ float mixed_product(Wave &wave, const Instruction &instruction, int lane) {
 
 void fma_mix(Wave &wave, const Instruction &instruction) {
     Lanes result;
+    move_first_source(wave, instruction);
     for (int lane = 0; lane < wave.lanes; lane++)
         result[lane] = as_bits(scaled(instruction, mixed_product(wave, instruction, lane)));
     write_bits(wave, instruction, result);
@@ -91,6 +104,7 @@ void fma_mix(Wave &wave, const Instruction &instruction) {
 template <bool high>
 void fma_mix_half(Wave &wave, const Instruction &instruction) {
     Lanes result;
+    move_first_source(wave, instruction);
     const auto convert = wave.halves_toward_zero ? float_to_half_toward_zero : float_to_half;
     const uint32_t *old = wave.vectors[instruction.operands[0].index];
     for (int lane = 0; lane < wave.lanes; lane++) {
@@ -102,6 +116,7 @@ void fma_mix_half(Wave &wave, const Instruction &instruction) {
 
 void dot_of_halves(Wave &wave, const Instruction &instruction) {
     Lanes buffer, result;
+    move_first_source(wave, instruction);
     const uint32_t *sums = read_f32(wave, instruction, 2, buffer);
     for (int lane = 0; lane < wave.lanes; lane++) {
         float sum = as_float(sums[lane]);

@@ -73,6 +73,10 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.remove_flush = number(name, value);
     else if (name == "removals")
         result.removals = value;
+    else if (name == "fail")
+        result.fail = flag(name, value);
+    else if (name == "skip_submissions")
+        result.skip_submissions = number(name, value);
     else if (name == "first")
         result.first = uint64_t(number(name, value));
     else if (name == "counters")
@@ -86,7 +90,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, remove, remove_flush, removals, first, counters, model, instructions, log");
+             "bounds, waits, remove, remove_flush, removals, fail, skip_submissions, first, counters, model, "
+             "instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {

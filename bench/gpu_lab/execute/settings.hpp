@@ -27,6 +27,8 @@ struct Settings {
     Removal remove;               // remove: a barrier or a wait of a shader, SHADER:barrier:N or SHADER:wait:N
     int64_t remove_flush = -1;    // remove_flush: the n-th barrier between dispatches
     std::string removals;         // removals: a file of what notices that each barrier and wait is taken out
+    bool fail = true;             // fail: what is found fails the program at its end; 0: it is only told
+    int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
     uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)

@@ -27,16 +27,29 @@ uint32_t placed(uint32_t value, uint32_t old, const Instruction &instruction) {
     return selected(value, select < 4 ? 0 : 4, true) << shift;
 }
 
+// Constants of instructions that read halves are halves.
+bool reads_halves(const Instruction &instruction) {
+    const size_t end = instruction.name.find("_sdwa");
+    return end != std::string::npos && end >= 4 && instruction.name.compare(end - 4, 4, "_f16") == 0;
+}
+
+void read_source(Wave &wave, const Instruction &instruction, int k) {
+    const Operand &operand = source(instruction, k);
+    Lanes buffer;
+    const uint32_t *values = read_bits(wave, instruction, k, buffer);
+    if (operand.is_float && reads_halves(instruction))
+        for (uint32_t &value : buffer) value = float_to_half(float(operand.number));
+    for (int lane = 0; lane < kMostLanes; lane++)
+        wave.vectors[kTemporaryRegisters + k][lane] =
+            selected(values[lane], instruction.select[size_t(1 + k)], operand.sign_extend);
+}
+
 void execute_sub_dword(Wave &wave, const Instruction &instruction) {
     const Instruction &inner = *instruction.inner;
     for (int k = 0; k < 2 && instruction.first_source + k < instruction.operand_count; k++) {
         const Operand &operand = source(instruction, k);
         if (operand.source != Source::vector && instruction.select[size_t(1 + k)] == 6) continue;
-        Lanes buffer;
-        const uint32_t *values = read_bits(wave, instruction, k, buffer);
-        for (int lane = 0; lane < kMostLanes; lane++)
-            wave.vectors[kTemporaryRegisters + k][lane] =
-                selected(values[lane], instruction.select[size_t(1 + k)], operand.sign_extend);
+        read_source(wave, instruction, k);
     }
     if (instruction.operands[0].source != Source::vector) { // a comparison
         inner.execute(wave, inner);

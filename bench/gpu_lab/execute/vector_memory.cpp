@@ -45,13 +45,17 @@ struct BufferSpace {
     }
     bool has_all(const Wave &wave, const Instruction &instruction, int lane, uint32_t bytes) const {
         const uint32_t at = offset(wave, instruction, lane);
-        return at + bytes > at && buffer.contains(wave.generation, index(wave, instruction, lane), at, bytes);
+        return !buffer.is_swizzled(wave.generation) && at + bytes > at &&
+               buffer.contains(wave.generation, index(wave, instruction, lane), at, bytes);
     }
     uint8_t *at(Wave &wave, const Instruction &instruction, int lane, uint32_t first, uint32_t bytes,
                 const void *written) const {
         const uint32_t row = index(wave, instruction, lane), byte = offset(wave, instruction, lane) + first;
-        if (buffer.contains(wave.generation, row, byte, bytes))
-            return mapped(wave, instruction, base + byte + uint64_t(row) * buffer.stride, bytes, written);
+        if (buffer.contains(wave.generation, row, byte, bytes)) {
+            const uint64_t place = base + buffer.place(wave.generation, row, byte, lane);
+            if (buffer.is_swizzled(wave.generation)) return memory().at(place, bytes); // a wave's own
+            return mapped(wave, instruction, place, bytes, written);
+        }
         // a wider access may have words beyond the end, which the compiler fused; the first is what the shader asks for
         if (settings().bounds && first == 0)
             find(wave, instruction,

@@ -13,10 +13,23 @@ void Wave::reset(bool poison) {
     scalars[kNull] = 0;
     scc = 0;
     done = waits_at_barrier = halves_toward_zero = false;
+    first_shared = shared_registers = 0;
     executed = 0;
     for (auto &queue : pending) queue.clear();
     pending_registers = shared_accesses = shared_ordered = shared_done_at_barrier = 0;
     pending_set.clear();
+}
+
+// The lower half is executed first.
+void Wave::share_result(const Instruction &instruction) {
+    const Operand &target = instruction.operands[0];
+    if (target.source != Source::vector || target.index + target.count <= first_shared) return;
+    const uint64_t written = exec() & (instruction.move == LaneMove::none ? ~0ull : move_lanes);
+    for (int r = std::max<int>(target.index, first_shared); r < target.index + target.count; r++)
+        for (int lane = 0; lane < 32; lane++) {
+            const int last = written >> (lane + 32) & 1 ? lane + 32 : lane;
+            vectors[r][lane] = vectors[r][lane + 32] = vectors[r][last];
+        }
 }
 
 void Wave::add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers) {

@@ -50,7 +50,8 @@ struct Wave {
     Workgroup *workgroup = nullptr;
     int id = 0;
     bool done = false, waits_at_barrier = false;
-    bool halves_toward_zero = false; // how f16 results are rounded; else to nearest
+    int first_shared = 0, shared_registers = 0; // RDNA 1 and 2, waves of 64: registers that both halves have together
+    bool halves_toward_zero = false;            // how f16 results are rounded; else to nearest
     uint64_t executed = 0;
     uint8_t *scratch = nullptr;
     uint32_t scratch_bytes = 0;
@@ -84,6 +85,7 @@ struct Wave {
 
     void reset(bool poison);
     void end() { done = true, shared_done_at_barrier = ~0u; }
+    void share_result(const Instruction &instruction); // after it, if the wave has shared registers
     void wait(const Instruction &instruction);
     void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
     void check_pending(const Instruction &instruction) {

@@ -23,6 +23,11 @@ const uint ROWS_OF_LANE = SUBGROUP_ROWS > SUBGROUP_SIZE ? SUBGROUP_ROWS / SUBGRO
 uint lane_of_row() { return lane() % LANES_OF_ROW; }
 uint lane_row(uint r) { return lane() / LANES_OF_ROW * ROWS_OF_LANE + r; } // of the subgroup's
 
+// Of a row of a strip they take every so many blocks of four columns.
+const uint BLOCKS_OF_ROW = MATRIX_N / 4;
+const uint TURNS_OF_ROW = (BLOCKS_OF_ROW + LANES_OF_ROW - 1) / LANES_OF_ROW;
+bool is_block_of_row(uint block) { return BLOCKS_OF_ROW % LANES_OF_ROW == 0 || block < BLOCKS_OF_ROW; }
+
 // Of those that have the same rows, the one that writes what there is one of for each row.
 bool owns_rows() { return lane_of_row() == 0 && dim_subgroup() == 0; }
 
@@ -82,25 +87,36 @@ bool needs_slow_way(KeyTile tile, uint number) {
     return last_slow == number;
 }
 
-// The score in the strip, with all that is done to it. What is not changed keeps its digits.
-float finish_score(uint at, uint r, uint key, KeyTile tile) {
-    float relative = uintBitsToFloat(tiles[at / 4][at % 4]);
-    if (tile.all_visible && !TRANSFORMS_SCORES) return relative;
-    uint tile_row = subgroup_row() + lane_row(r);
-    float reference = OF_ROW(row_references, tile_row), score = relative + reference;
-    float finished = score_key(score, row_of_tile(rows, tile_row), key, tile);
-    if (finished != score) relative = finished - reference;
-    tiles[at / 4][at % 4] = floatBitsToUint(relative);
+// A score less its row's reference, with all that is done to it. What is not changed keeps its digits.
+float finish_score(float relative, float reference, Row row, uint key, KeyTile tile) {
+    float score = relative + reference, finished = score_key(score, row, key, tile);
+    return finished == score ? relative : finished - reference;
+}
+
+// Of four neighbouring keys. The code of most masks stands there once: each score comes first in its turn.
+vec4 finish_block(vec4 relative, uint tile_row, uint key, KeyTile tile) {
+    Row row = row_of_tile(rows, tile_row);
+    float reference = OF_ROW(row_references, tile_row);
+    if (MASKS_BY_RANGE) {
+        [[unroll]] for (uint i = 0; i < 4; ++i) relative[i] = finish_score(relative[i], reference, row, key + i, tile);
+        return relative;
+    }
+    [[dont_unroll]] for (uint i = 0; i < 4; ++i) relative =
+        vec4(relative.yzw, finish_score(relative.x, reference, row, key + i, tile));
     return relative;
 }
 
-// In shared memory, where a loop finds each score by its index: unrolled, the code of the masks would stand there once a
-// key.
+// In shared memory, where an invocation finds the scores of its own rows.
 void finish_strip(KeyTile tile, uint first_key, inout float maxima[ROWS_OF_LANE]) {
-    [[dont_unroll]] for (uint column = lane_of_row(); column < MATRIX_N; column += LANES_OF_ROW)
-        [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
-        uint at = (strip() + lane_row(r) * STRIP_PITCH) * 4 + column;
-        maxima[r] = max(maxima[r], finish_score(at, r, first_key + column, tile));
+    [[unroll]] for (uint turn = 0; turn < TURNS_OF_ROW; ++turn) [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
+        uint block = lane_of_row() + turn * LANES_OF_ROW, at = strip() + lane_row(r) * STRIP_PITCH + block;
+        if (!is_block_of_row(block)) continue;
+        vec4 scores = uintBitsToFloat(tiles[at]);
+        if (!tile.all_visible || TRANSFORMS_SCORES) {
+            scores = finish_block(scores, subgroup_row() + lane_row(r), first_key + 4 * block, tile);
+            tiles[at] = floatBitsToUint(scores);
+        }
+        maxima[r] = max(maxima[r], max(max(scores.x, scores.y), max(scores.z, scores.w)));
     }
 }
 
@@ -221,10 +237,14 @@ void sum_columns(out float totals[ROWS_OF_LANE]) {
     FOR_MATRICES(r, ROW_MATRICES)
     coopMatStore(sums[r], tiles, strip() + r * MATRIX_M * STRIP_PITCH, STRIP_PITCH, ROWS_IN_MEMORY);
     subgroupBarrier();
-    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] = 0.0;
-    [[dont_unroll]] for (uint column = lane_of_row(); column < MATRIX_N; column += LANES_OF_ROW)
-        [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] +=
-        uintBitsToFloat(tiles[strip() + lane_row(r) * STRIP_PITCH + column / 4][column % 4]);
+    [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
+        vec4 sum = vec4(0);
+        [[unroll]] for (uint turn = 0; turn < TURNS_OF_ROW; ++turn) {
+            uint block = lane_of_row() + turn * LANES_OF_ROW;
+            if (is_block_of_row(block)) sum += uintBitsToFloat(tiles[strip() + lane_row(r) * STRIP_PITCH + block]);
+        }
+        totals[r] = (sum.x + sum.y) + (sum.z + sum.w);
+    }
     subgroupBarrier(); // the strip's last readers are done
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) totals[r] = sum_of_row(totals[r], subgroup_row() + lane_row(r));
 }

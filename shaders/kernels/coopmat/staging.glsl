@@ -136,7 +136,7 @@ struct ValueStaging {
 const uint VALUE_BLOCKS_OF_ROW = VALUE_DIMS / 8;
 const uint VALUE_PAIRS = KEYS_OF_CHUNK / 2;
 const uint VALUE_ITEMS = (VALUE_BLOCKS_OF_ROW + 3) / 4 * 4 * VALUE_PAIRS;
-const uint VALUE_TURNS = VALUE_ITEMS / WORKGROUP_SIZE;
+const uint VALUE_TURNS = (VALUE_ITEMS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 
 struct ValueItem {
     uint block; // of eight dims
@@ -149,6 +149,11 @@ ValueItem value_item_of_turn(uint turn) {
     if (WORKGROUP_SIZE % (4 * VALUE_PAIRS) != 0) return value_item(turn * WORKGROUP_SIZE + invocation());
     ValueItem item = value_item(invocation()); // divided once for all turns
     return ValueItem(item.block + turn * (WORKGROUP_SIZE / VALUE_PAIRS), item.pair);
+}
+
+// Of the last turn, perhaps not all invocations have an item.
+bool has_value_item(uint turn) {
+    return (turn + 1) * WORKGROUP_SIZE <= VALUE_ITEMS || turn * WORKGROUP_SIZE + invocation() < VALUE_ITEMS;
 }
 
 uint key_of_item(KeyTile tile, ValueStaging staging, ValueItem item) {
@@ -200,13 +205,14 @@ TwoKeys load_whole_item(KeyTile tile, ValueStaging staging, ValueItem item) {
 bool stages_values_at_once() { return values_are_whole() && 2 * VALUE_TURNS <= MOST_LOADS; }
 
 void stage_values_at_once(KeyTile tile, ValueStaging staging) {
-    TwoKeys keys[VALUE_TURNS > 0 ? VALUE_TURNS : 1];
-    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) keys[turn] =
+    TwoKeys keys[VALUE_TURNS];
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) if (has_value_item(turn)) keys[turn] =
         load_whole_item(tile, staging, value_item_of_turn(turn));
     if (!tile.all_visible) [[unroll]]
         for (uint turn = 0; turn < VALUE_TURNS; ++turn)
-            keys[turn] = restrict_item(tile, staging, value_item_of_turn(turn), keys[turn]);
-    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) store_value_item(value_item_of_turn(turn), keys[turn]);
+            if (has_value_item(turn)) keys[turn] = restrict_item(tile, staging, value_item_of_turn(turn), keys[turn]);
+    [[unroll]] for (uint turn = 0; turn < VALUE_TURNS; ++turn) if (has_value_item(turn))
+        store_value_item(value_item_of_turn(turn), keys[turn]);
 }
 
 TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
@@ -219,9 +225,8 @@ TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
     return keys;
 }
 
-// The items from `first` on.
-void stage_values_in_turn(KeyTile tile, ValueStaging staging, uint first) {
-    [[dont_unroll]] for (uint i = first + invocation(); i < VALUE_ITEMS; i += WORKGROUP_SIZE) {
+void stage_values_in_turn(KeyTile tile, ValueStaging staging) {
+    [[dont_unroll]] for (uint i = invocation(); i < VALUE_ITEMS; i += WORKGROUP_SIZE) {
         ValueItem item = value_item(i);
         TwoKeys keys = load_item(tile, staging, item);
         if (!tile.all_visible) keys = restrict_item(tile, staging, item, keys);
@@ -230,9 +235,10 @@ void stage_values_in_turn(KeyTile tile, ValueStaging staging, uint first) {
 }
 
 void stage_values(KeyTile tile, ValueStaging staging) {
-    if (stages_values_at_once()) stage_values_at_once(tile, staging);
-    if (stages_values_at_once() && VALUE_ITEMS % WORKGROUP_SIZE == 0) return;
-    stage_values_in_turn(tile, staging, stages_values_at_once() ? VALUE_TURNS * WORKGROUP_SIZE : 0);
+    if (stages_values_at_once())
+        stage_values_at_once(tile, staging);
+    else
+        stage_values_in_turn(tile, staging);
 }
 
 #endif

@@ -102,16 +102,18 @@ float largest_of(vec4 v) { return max(max(v.x, v.y), max(v.z, v.w)); }
 float sum_of(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 #endif
 
+// Stores a vector as elements of a tile that are `apart`.
 #ifdef STAGED_WIDE_HALVES
-#define PUT(tile, at, vector) tile[at] = vector;
+#define PUT_APART(tile, at, apart, vector) tile[at] = vector;
 #elif defined(STAGED_HALVES)
-#define PUT(tile, at, vector)                                                                                          \
+#define PUT_APART(tile, at, apart, vector)                                                                             \
     tile[at] = vector.xy;                                                                                              \
-    tile[(at) + 1] = vector.zw;
+    tile[(at) + (apart)] = vector.zw;
 #else
-#define PUT(tile, at, vector)                                                                                          \
+#define PUT_APART(tile, at, apart, vector)                                                                             \
     tile[at] = vector[0];                                                                                              \
-    tile[(at) + 1] = vector[1];
+    tile[(at) + (apart)] = vector[1];
 #endif
+#define PUT(tile, at, vector) PUT_APART(tile, at, 1, vector)
 
 #endif

@@ -1,0 +1,209 @@
+"""vkattn beside ggml on AMD GPUs whose machine code is executed: the same shapes, counted alike, with a modelled time."""
+import csv
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # bench
+
+import ggml_attention  # noqa: E402
+import lab  # noqa: E402
+from shapes import LinearShape, Shape  # noqa: E402
+
+GPUS = ("amd-navi31", "amd-vega10", "amd-navi21", "amd-gfx1201")
+TABLE = lab.ROOT / "bench/results/gpu-lab/ggml.csv"
+LONGEST_SECONDS = 900
+CHECKS_OFF = ",".join(f"{name}=0" for name in ("poison", "poison_buffers", "lds", "memory", "bounds", "waits", "fail"))
+WARM_UPS = 3  # runs of `vkattn bench` before the one that is timed: a submission each, after those that make its inputs
+
+
+def name_of(count):
+    return f"{count // 1024}k" if count % 1024 == 0 else str(count)
+
+
+def decodes(lengths):
+    for length in lengths:
+        for kind in ("f16", "q8_0"):
+            for group in (4, 1, 8):
+                yield Shape(f"decode {kind} group {group}, {name_of(length)} keys", 8 * group, 8, 1, length, 128, 128, False, kind,
+                            query_type="f16")
+
+
+def latents(lengths, q_len):
+    for length in lengths:
+        yield Shape(f"MLA {name_of(length)} keys, {q_len} {'query' if q_len == 1 else 'queries'}", 16, 1, q_len, length, 576, 512,
+                    False, "f16", query_type="f16")
+
+
+def prefills(length):
+    """Fewer heads where there are many queries, so that a row takes about a minute to execute; D 256 has half of them."""
+    kv_heads = {256: 8, 512: 8, 2048: 2}[length]
+    for size in (128, 64, 256):
+        heads = kv_heads // 2 if size == 256 else kv_heads
+        yield Shape(f"prefill D {size}, {length} queries", 4 * heads, heads, length, length, size, size, True, "f16",
+                    query_type="f16")
+
+
+def linears(rows):
+    yield LinearShape(f"linear {rows} {'row' if rows == 1 else 'rows'}", rows, 4096, 4096, "f16")
+
+
+def shapes():
+    """What is compared, the most wanted first."""
+    return [*decodes([1024, 4096]), *latents([1024, 4096], 1), *prefills(512), *linears(1), *linears(16), *decodes([512]),
+            *latents([16384], 1), *prefills(256), *linears(512), *latents([1024, 4096], 32), *decodes([16384]),
+            *prefills(2048), *latents([16384], 32)]
+
+
+def in_order():
+    """The same as a table has them: by kind, then by length."""
+    kinds = ("decode f16", "decode q8_0", "MLA", "prefill", "linear")
+    return sorted(shapes(), key=lambda shape: [next(k for k, kind in enumerate(kinds) if shape.name.startswith(kind)),
+                                               getattr(shape, "q_len", 0), getattr(shape, "kv_len", 0),
+                                               getattr(shape, "heads", 0), getattr(shape, "head_dim", 0),
+                                               getattr(shape, "rows", 0)])
+
+
+@dataclasses.dataclass
+class Row:
+    """One run of one side: vkattn, ggml, or before, which is vkattn as it was. us_dram_300 and us_dram_800: the modelled time
+    if memory answers sooner or later. what: vkattn's kernel; of ggml, whether its numbers are right."""
+    gpu: str
+    shape: str
+    side: str
+    what: str
+    dispatches: int
+    instructions: int
+    lds_cycles: int
+    lines: int
+    us: float
+    us_dram_300: float
+    us_dram_800: float
+    bound: str
+
+
+def execute(gpu, settings, *command):
+    """What the command printed and its dispatches, as the executor counted them."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl", dir=lab.BUILD) as counters:
+        environment = {**os.environ, "VKATTN_EXECUTE": f"{CHECKS_OFF},model=1,counters={counters.name}{settings}"}
+        ran = subprocess.Popen([str(word) for word in (lab.LAB, "execute", gpu, *command)], cwd=lab.ROOT, env=environment,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
+        try:
+            output = ran.communicate(timeout=LONGEST_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(ran.pid, signal.SIGKILL)
+            ran.wait()
+            return f"not done after {LONGEST_SECONDS} s", []
+        return output, [json.loads(line) for line in open(counters.name)]
+
+
+def of_longest_submission(dispatches):
+    """The submission of the operation itself: others copy what it reads and gives."""
+    if not dispatches:
+        return []
+    longest = max(dispatches, key=lambda dispatch: dispatch["instructions"]["total"])
+    return [dispatch for dispatch in dispatches if dispatch["submission"] == longest["submission"]]
+
+
+def run_ours(gpu, shape):
+    command = [lab.BUILD / "tools/vkattn", "bench", *shape.options(), "--repeat", 1, "--input-sets", 1]
+    output, dispatches = execute(gpu, f",skip_submissions={WARM_UPS}", *command)
+    last = [dispatch for dispatch in dispatches if dispatch["submission"] == dispatches[-1]["submission"]]
+    kernel = re.search(r"^kernel\s+([^:\n]+)", output, re.MULTILINE)
+    return kernel[1].strip() if kernel else output.strip()[-200:], last
+
+
+def run_theirs(gpu, shape):
+    """By default ggml sums in f16. Not with K of q8_0: it multiplies integers there, which overflow f16."""
+    problem = dataclasses.asdict(shape)
+    if isinstance(shape, Shape):
+        precision = ggml_attention.PRECISION_F32 if shape.kv_type == "q8_0" else ggml_attention.PRECISION_DEFAULT
+        problem["precision"] = precision
+    output, dispatches = execute(gpu, "", "python3", "-B", lab.ROOT / "bench/gpu_lab/ggml_graph.py", json.dumps(problem))
+    verdict = re.search(r"^(right|wrong), error", output, re.MULTILINE)
+    return (verdict[1], of_longest_submission(dispatches)) if verdict else (output.strip()[-200:], [])
+
+
+def bound_of(dispatches):
+    """What bounds the modelled time: of several dispatches the shares in percent, where they differ."""
+    shares = {}
+    for dispatch in dispatches:
+        modelled = dispatch["modelled"]
+        shares[modelled["bound"]] = shares.get(modelled["bound"], 0) + modelled["us"]
+    total = sum(shares.values())
+    if len(shares) == 1:
+        return next(iter(shares))
+    ordered = sorted(shares.items(), key=lambda share: -share[1])
+    return ", ".join(f"{name} {100 * share / total:.0f} %" for name, share in ordered)
+
+
+def row_of(gpu, shape, side, what, dispatches):
+    def total(value):
+        return sum(value(dispatch) for dispatch in dispatches)
+
+    return Row(gpu, shape.name, side, what, len(dispatches), total(lambda d: d["instructions"]["total"]),
+               total(lambda d: d["lds_cycles"]), total(lambda d: d["requested_lines"]),
+               round(total(lambda d: d["modelled"]["us"]), 3), round(total(lambda d: d["modelled"]["us_if"]["dram_ns=300"]), 3),
+               round(total(lambda d: d["modelled"]["us_if"]["dram_ns=800"]), 3), bound_of(dispatches))
+
+
+def read(path):
+    """Rows by GPU, shape and side."""
+    if not path.exists():
+        return {}
+    types = {field.name: field.type for field in dataclasses.fields(Row)}
+    with path.open(newline="") as file:
+        rows = [Row(**{name: types[name](value) for name, value in line.items()}) for line in csv.DictReader(file)]
+    return {(row.gpu, row.shape, row.side): row for row in rows}
+
+
+def write(path, rows):
+    """In the order of the shapes."""
+    order = [shape.name for shape in in_order()]
+    names = [field.name for field in dataclasses.fields(Row)]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(rows.values(), key=lambda row: (GPUS.index(row.gpu), order.index(row.shape), row.side)):
+            writer.writerow(dataclasses.asdict(row))
+
+
+def begin_anew(path):
+    """vkattn's rows become those of before, which the page tells beside the new ones; ggml's stay."""
+    rows = read(path)
+    kept = {key: row for key, row in rows.items() if row.side != "vkattn"}
+    for (gpu, shape, side), row in rows.items():
+        if side == "vkattn":
+            kept[gpu, shape, "before"] = dataclasses.replace(row, side="before")
+    write(path, kept)
+
+
+def fill(path, gpus, pattern, tell):
+    """Runs what the table lacks and writes it row by row, so that it goes on where it was ended."""
+    rows = read(path)
+    for shape in shapes():
+        for gpu in gpus:
+            if not re.search(pattern, shape.name):
+                continue
+            for side, run in (("vkattn", run_ours), ("ggml", run_theirs)):
+                key = (gpu, shape.name, side)
+                if key in rows:
+                    continue
+                what, dispatches = run(gpu, shape)
+                if not dispatches:
+                    tell(f"{gpu}: {shape.name}: {side}: nothing was executed: {what}")
+                    continue
+                rows[key] = row_of(gpu, shape, side, what, dispatches)
+                write(path, rows)
+            ours, theirs = (rows.get((gpu, shape.name, side)) for side in ("vkattn", "ggml"))
+            if ours and theirs:
+                tell(f"{gpu}, {shape.name}: vkattn {ours.us:.1f} µs ({ours.bound}), ggml {theirs.us:.1f} µs ({theirs.bound}, "
+                     f"{theirs.what}): {ours.us / theirs.us:.2f}")
+    return rows
