@@ -14,6 +14,7 @@ import compare_page
 import lab
 import pages
 import profile_shape
+import removals
 import search
 from problems import problems
 
@@ -115,6 +116,12 @@ def write_budgets(arguments):
         budgets.write(BUDGETS / f"{name}.csv", driver, rows)
 
 
+def write_removals(arguments):
+    """Of those named, by default one GPU with matrix units, one with those of bf16, one with waves of 64."""
+    _, gpus = selected(arguments.gpus or ["amd-navi31", "amd-gfx1201", "amd-vega10"])
+    (RESULTS / "removals.md").write_text(removals.page({gpu.name: removals.run(gpu.name) for gpu in gpus}))
+
+
 def search_tiles(arguments):
     _, gpus = selected(arguments.gpus)
     search.search(gpus, arguments.kernel or search.SPACES, RESULTS / "tiles")
@@ -157,6 +164,7 @@ def main():
             ("check", check, "compile them and compare with bench/budgets"),
             ("compare", compare_with_ggml, "execute what bench/results/gpu-lab/ggml.csv lacks, vkattn and ggml, and write its page"),
             ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
+            ("removals", write_removals, "take barriers and waits out in turn and write bench/results/gpu-lab/removals.md"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("gpus", nargs="*", help="names of GPUs; none: all")

@@ -1,17 +1,14 @@
 // A Vulkan layer: has the driver capture statistics and machine code of every compute pipeline, writes them down
 // (pipeline_record.hpp), and lets no work reach the device. For drivers that compile for a GPU that is not there: what a
 // program submits counts as done at once, timestamps are 0, timeline semaphores have the values that would be signalled.
+#include "layer_chain.hpp"
 #include "pipeline_record.hpp"
 #include "printed_code.hpp"
-
-#include <vulkan/vk_layer.h>
-#include <vulkan/vulkan.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -55,37 +52,6 @@ struct Device {
     }
 };
 
-// By the loader's table that every dispatchable handle begins with: a device's queues have their device's.
-template <class Owned>
-class Registry {
-  public:
-    template <class Handle>
-    static void *key(Handle handle) {
-        return *reinterpret_cast<void **>(handle);
-    }
-
-    template <class Handle>
-    Owned &of(Handle handle) {
-        const std::shared_lock lock(mutex_);
-        return *all_.at(key(handle));
-    }
-
-    template <class Handle>
-    void add(Handle handle, std::unique_ptr<Owned> owned) {
-        const std::unique_lock lock(mutex_);
-        all_[key(handle)] = std::move(owned);
-    }
-
-    void remove(void *key) {
-        const std::unique_lock lock(mutex_);
-        all_.erase(key);
-    }
-
-  private:
-    std::shared_mutex mutex_;
-    std::unordered_map<void *, std::unique_ptr<Owned>> all_;
-};
-
 Registry<Instance> &instances() {
     static Registry<Instance> all;
     return all;
@@ -99,21 +65,6 @@ Registry<Device> &devices() {
 Records &records() {
     static Records all;
     return all;
-}
-
-template <class Wanted>
-const Wanted *in_chain(const void *chain, VkStructureType type) {
-    for (auto *item = static_cast<const VkBaseInStructure *>(chain); item != nullptr; item = item->pNext)
-        if (item->sType == type) return reinterpret_cast<const Wanted *>(item);
-    return nullptr;
-}
-
-// The loader's item of a chain, which a layer moves on for the next one.
-template <class Info>
-Info *layer_link(const void *chain, VkStructureType type) {
-    for (auto *item = in_chain<Info>(chain, type); item != nullptr; item = in_chain<Info>(item->pNext, type))
-        if (item->function == VK_LAYER_LINK_INFO) return const_cast<Info *>(item);
-    return nullptr;
 }
 
 VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAllocationCallbacks *allocator,

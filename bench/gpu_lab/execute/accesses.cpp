@@ -97,7 +97,7 @@ void add_lines(uint64_t address, uint32_t bytes, std::vector<uint64_t> &lines) {
 
 // The address unit takes 128 bytes a pass, GCN's 64, and a cycle for each line that the pass touches.
 void find_memory_access(const Wave &wave, const Instruction &instruction, Access &result) {
-    const bool is_gcn = wave.generation < kRdna2;
+    const bool is_gcn = wave.generation < kRdna1;
     const uint64_t unit_bytes = is_gcn ? kLineBytes / 2 : kLineBytes;
     const int lanes = lanes_of_pass(instruction.bytes) / (is_gcn ? 2 : 1);
     for (int first = 0; first < wave.lanes; first += lanes) {

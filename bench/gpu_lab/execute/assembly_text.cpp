@@ -298,7 +298,7 @@ string finish(Instruction &instruction, int generation) {
         has(instruction.name, "fma_mix") && instruction.op_sel_hi == 0xff ? uint8_t(0) : instruction.op_sel_hi;
     add_accumulator(instruction);
     const bool writes_carry = has(instruction.name, "_co_");
-    const bool writes_nothing = has(instruction.name, "v_cmpx") && generation >= kRdna2;
+    const bool writes_nothing = has(instruction.name, "v_cmpx") && generation >= kRdna1;
     instruction.first_source = writes_carry ? 2 : writes_nothing ? 0 : 1;
     return "";
 }

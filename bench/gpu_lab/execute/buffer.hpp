@@ -14,7 +14,7 @@ struct BufferDescriptor {
           last_word(wave.scalars[first + 3]) {}
 
     // GCN's scratch: lanes' words lie side by side.
-    bool is_swizzled(int generation) const { return generation < kRdna2 && (last_word >> 23 & 1); }
+    bool is_swizzled(int generation) const { return generation < kRdna1 && (last_word >> 23 & 1); }
 
     // From the base on. A swizzled buffer has elements of one place of the lanes of a wave next to each other.
     uint64_t place(int generation, uint32_t index, uint64_t offset, int lane) const {
@@ -27,7 +27,7 @@ struct BufferDescriptor {
 
     // Since RDNA the descriptor says how bounds are checked.
     bool contains(int generation, uint32_t index, uint64_t offset, uint32_t bytes) const {
-        if (generation < kRdna2) return stride == 0 ? offset + bytes <= records : index < records;
+        if (generation < kRdna1) return stride == 0 ? offset + bytes <= records : index < records;
         switch (last_word >> 28 & 3) {
         case 3:
             return offset + bytes <= records;

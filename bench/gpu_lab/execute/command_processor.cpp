@@ -4,7 +4,9 @@
 #include "findings.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
+#include "removals.hpp"
 #include "settings.hpp"
+#include "shader_names.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -126,7 +128,7 @@ class CommandProcessor {
             return;
         case kDispatchDirect:
         case kDispatchDirectInterleaved:
-            dispatch({word(0), word(1), word(2)}, word(3));
+            dispatch({word(0), word(1), word(2)}, word(3), false);
             return;
         case kDispatchIndirect:
             dispatch_indirect();
@@ -150,7 +152,11 @@ class CommandProcessor {
             copy_memory();
             return;
         case kEventWrite:
-            if ((word(0) & 0x3f) == kComputePartialFlush) note_barrier_between_dispatches();
+            if ((word(0) & 0x3f) == kComputePartialFlush) {
+                if (flushes_++ == settings().remove_flush) return;
+                note_flush(flushes_ - 1);
+                note_barrier_between_dispatches();
+            }
             return;
         default:
             break;
@@ -159,7 +165,7 @@ class CommandProcessor {
             stop("the packet " + std::to_string(operation_) + " is not known");
     }
 
-    void dispatch(std::array<uint32_t, 3> size, uint32_t initiator) {
+    void dispatch(std::array<uint32_t, 3> size, uint32_t initiator, bool is_indirect) {
         Dispatch result;
         const bool is_in_threads = initiator >> 5 & 1, starts_at_zero = initiator >> 2 & 1;
         result.lanes = settings().generation >= 10 && (initiator >> 15 & 1) ? 32 : 64;
@@ -175,6 +181,7 @@ class CommandProcessor {
             result.last_size[k] = rest ? rest : threads;
             result.first_group[k] = starts_at_zero ? 0 : shader_register(0xB810 + 4 * k);
         }
+        if (is_indirect || !is_in_threads) result.shader = next_shader(is_indirect ? nullptr : &result.groups);
         result.scratch_ring = shader_register(0xB860);
         for (uint32_t k = 0; k < 16; k++) result.user_data[k] = shader_register(0xB900 + 4 * k);
         execute::run(result);
@@ -186,7 +193,7 @@ class CommandProcessor {
         const uint64_t address = has_address ? pair(0) : indirect_base_ + word(0);
         std::array<uint32_t, 3> size;
         memcpy(size.data(), host_of(address, sizeof size, "an indirect dispatch"), sizeof size);
-        dispatch(size, word(has_address ? 2 : 1));
+        dispatch(size, word(has_address ? 2 : 1), true);
     }
 
     void write_data() {
@@ -218,6 +225,8 @@ class CommandProcessor {
         const uint32_t bytes = word(5) & (settings().generation < 9 ? 0x1fffff : 0x3ffffff);
         if (to == 2 || bytes == 0) return; // only waits
         uint8_t *target = host_of(pair(3), bytes, "what a copy writes");
+        touch_by_copy(pair(3), bytes);
+        if (from != 2) touch_by_copy(pair(1), bytes);
         const uint32_t value = word(1);
         if (from != 2)
             memmove(target, host_of(pair(1), bytes, "what a copy reads"), bytes);
@@ -229,6 +238,7 @@ class CommandProcessor {
     uint32_t operation_ = 0, count_ = 0;
     uint64_t indirect_base_ = 0;
     static inline uint32_t registers_[1024];
+    static inline int64_t flushes_ = 0;
 };
 
 } // namespace

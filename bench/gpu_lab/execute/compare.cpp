@@ -12,7 +12,7 @@ template <bool to_exec>
 void write_mask(Wave &wave, const Instruction &instruction, uint64_t mask) {
     mask &= wave.exec();
     if (to_exec) wave.set_mask(kExec, mask);
-    if (!to_exec || wave.generation < kRdna2) wave.set_mask(instruction.operands[0].index, mask);
+    if (!to_exec || wave.generation < kRdna1) wave.set_mask(instruction.operands[0].index, mask);
 }
 
 template <auto f, class Element, Read read, bool to_exec>

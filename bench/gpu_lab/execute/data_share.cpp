@@ -34,6 +34,7 @@ class SharedMemory {
     uint8_t *to_change(uint32_t address) const { // by an atomic operation, which may meet others
         if (!contains(address, 4)) return nullptr;
         if (checks_ && !words_[address / 4].is_written) find_at(kUnwritten, address);
+        if (checks_) check_write(address / 4, true);
         return data_ + address;
     }
 
@@ -50,22 +51,40 @@ class SharedMemory {
         return true;
     }
     bool is_of_another(const LdsWord &word) const { return word.write_epoch == epoch_ && word.writer != wave_.id; }
+    // Of an earlier epoch, but its wave had not waited for it when it came to the barrier between.
+    bool is_late(uint32_t epoch, uint16_t other, uint32_t number) const {
+        return epoch && epoch != epoch_ && other != wave_.id && settings().waits &&
+               number >= wave_.workgroup->waves[other]->shared_done_at_barrier;
+    }
+    void check_late_write(const LdsWord &word, uint32_t index) const {
+        if (is_late(word.write_epoch, word.writer, word.write_number))
+            find_at("LDS race: written by another wave that did not wait for it before the barrier, byte", index * 4);
+    }
     void check_read(uint32_t index) const {
         LdsWord &word = words_[index];
         if (is_of_another(word))
             find_at("LDS race: read, written by another wave with no barrier between, byte", index * 4);
+        check_late_write(word, index);
         if (!word.is_written) find_at(kUnwritten, index * 4);
         word.readers = word.read_epoch == epoch_ ? word.readers | reader_ : reader_;
         word.read_epoch = epoch_;
+        word.read_number = wave_.shared_accesses;
+        word.last_reader = uint16_t(wave_.id);
     }
-    void check_write(uint32_t index) const {
+    void check_write(uint32_t index, bool is_atomic = false) const {
         LdsWord &word = words_[index];
-        if (is_of_another(word)) find_at("LDS race: written by two waves with no barrier between, byte", index * 4);
+        check_late_write(word, index);
+        if (is_late(word.read_epoch, word.last_reader, word.read_number))
+            find_at("LDS race: read by another wave that did not wait for it before the barrier, byte", index * 4);
+        if (is_of_another(word) && !(is_atomic && word.is_atomic))
+            find_at("LDS race: written by two waves with no barrier between, byte", index * 4);
         if (word.read_epoch == epoch_ && (word.readers & ~reader_))
             find_at("LDS race: read by another wave with no barrier before this write, byte", index * 4);
         word.write_epoch = epoch_;
         word.writer = uint16_t(wave_.id);
         word.is_written = true;
+        word.is_atomic = is_atomic;
+        word.write_number = wave_.shared_accesses;
     }
 
     const Wave &wave_;
@@ -190,7 +209,7 @@ void atomic(Wave &wave, const Instruction &instruction) {
 // A lane among all 64 of GCN, among the 32 of its half since RDNA.
 int crossbar_lane(const Wave &wave, uint32_t address, int lane) {
     const int to = int(address / 4);
-    return wave.lanes == 64 && wave.generation < kRdna2 ? to & 63 : (to & 31) | (lane & 32);
+    return wave.lanes == 64 && wave.generation < kRdna1 ? to & 63 : (to & 31) | (lane & 32);
 }
 
 void permute_backward(Wave &wave, const Instruction &instruction) {

@@ -23,7 +23,7 @@ struct Code {
 
 std::string features(int lanes) {
     const int generation = settings().generation;
-    if (generation < kRdna2) return "";
+    if (generation < kRdna1) return "";
     const std::string size = lanes == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
     return generation < kRdna3 ? size : size + ",+real-true16";
 }
@@ -54,7 +54,7 @@ void disassemble(Code &code, uint64_t address, int lanes) {
 
 // LLVM 21 does not decode GCN's v_cmpx in 64 bits: decoded as v_cmp.
 bool disassemble_gcn_cmpx(Code &code, uint64_t address) {
-    if (settings().generation >= kRdna2 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
+    if (settings().generation >= kRdna1 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
     code.bytes[2] ^= 0x10;
     disassemble(code, address, 64);
     code.bytes[2] ^= 0x10;
@@ -69,7 +69,7 @@ bool disassemble_wide_scalar_load(Code &code) {
     uint32_t words[2];
     memcpy(words, code.bytes.data(), sizeof words);
     const int generation = settings().generation;
-    if (generation < kRdna2 || words[0] >> 26 != 0x3d) return false;
+    if (generation < kRdna1 || words[0] >> 26 != 0x3d) return false;
     const bool is_rdna4 = generation >= kRdna4;
     const uint32_t operation = is_rdna4 ? words[0] >> 13 & 0x3f : words[0] >> 18 & 0xff;
     const bool is_buffer = operation >= (is_rdna4 ? 16u : 8u);
@@ -118,13 +118,6 @@ void set_mixed_literal(Instruction &instruction) {
     }
 }
 
-// Barriers and waits that a test leaves out, to see what notices.
-void leave_out(Instruction &instruction) {
-    static int64_t barriers = 0, waits = 0;
-    if (instruction.is_barrier && barriers++ == settings().skip_barrier) instruction.is_barrier = false;
-    if (instruction.kind == Kind::wait && waits++ == settings().skip_wait) instruction.wait_for.fill(255);
-}
-
 // What the check of waits asks of each instruction.
 void note_registers(Instruction &instruction) {
     instruction.reads_other_lanes = instruction.move != LaneMove::none || instruction.kind == Kind::matrix ||
@@ -139,6 +132,34 @@ std::map<std::pair<uint64_t, int>, std::unique_ptr<Program>> programs;
 
 } // namespace
 
+Program::Program(uint64_t base, int lanes) : base_(base), lanes_(lanes) {
+    static uint64_t number = 0;
+    number_ = ++number;
+}
+
+void Program::remove_if_asked(Instruction &instruction) {
+    const bool is_wait = instruction.kind == Kind::wait;
+    if (!instruction.is_barrier && !is_wait) return;
+    const int64_t number = is_wait ? waits_++ : barriers_++;
+    const Removal &asked = settings().remove;
+    instruction.is_removed = asked.number == number && asked.is_barrier != is_wait && shader_.starts_with(asked.shader);
+}
+
+std::vector<std::string> Program::names() const {
+    std::vector<std::string> result;
+    for (const auto &instruction : instructions_)
+        if (instruction) result.push_back(instruction->name);
+    return result;
+}
+
+std::vector<Instruction *> Program::barriers_and_waits() const {
+    std::vector<Instruction *> result;
+    for (const auto &instruction : instructions_)
+        if (instruction && (instruction->is_barrier || instruction->kind == Kind::wait))
+            result.push_back(instruction.get());
+    return result;
+}
+
 const Instruction &Program::decode(uint64_t address, size_t index) {
     if (index * 4 >= kMostCodeBytes) stop("a jump leaves the program");
     const Code code = read_code(address, lanes_);
@@ -150,7 +171,7 @@ const Instruction &Program::decode(uint64_t address, size_t index) {
     const std::string unknown = read_assembly(*instruction, code.text, settings().generation);
     if (!unknown.empty()) stop("'" + unknown + "' of" + code.text + " is not known on " + settings().processor);
     set_mixed_literal(*instruction);
-    leave_out(*instruction);
+    remove_if_asked(*instruction);
     note_registers(*instruction);
     if (index >= instructions_.size()) instructions_.resize(index + 256);
     instructions_[index] = std::move(instruction);

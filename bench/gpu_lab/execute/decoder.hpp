@@ -10,7 +10,7 @@ namespace execute {
 
 class Program {
   public:
-    Program(uint64_t base, int lanes) : base_(base), lanes_(lanes) {}
+    Program(uint64_t base, int lanes);
     // Ends the executing program if the instruction is not known.
     const Instruction &at(uint64_t address) {
         const size_t index = size_t(address - base_) / 4;
@@ -19,10 +19,17 @@ class Program {
     }
     bool matches_memory() const; // of all that was decoded
     uint64_t base() const { return base_; }
+    uint64_t number() const { return number_; }            // in the life of this process
+    std::vector<Instruction *> barriers_and_waits() const; // that were decoded, by address
+    std::vector<std::string> names() const; // of what was decoded
+    void set_shader(const std::string &name) { shader_ = name; }
 
   private:
     const Instruction &decode(uint64_t address, size_t index);
-    uint64_t base_;
+    void remove_if_asked(Instruction &instruction);
+    uint64_t base_, number_;
+    std::string shader_;
+    int64_t barriers_ = 0, waits_ = 0; // that were decoded
     int lanes_;
     std::vector<std::unique_ptr<Instruction>> instructions_; // a slot each 4 bytes
 };

@@ -4,6 +4,7 @@
 #include "decoder.hpp"
 #include "findings.hpp"
 #include "memory_races.hpp"
+#include "removals.hpp"
 #include "settings.hpp"
 #include "wave.hpp"
 
@@ -63,7 +64,8 @@ class WorkgroupRun {
         group_.lds.resize(dispatch.lds_bytes());
     }
 
-    void run(uint64_t index) {
+    // Returns the instructions that the workgroup's waves executed.
+    uint64_t run(uint64_t index) {
         begin(index);
         std::vector<size_t> order(group_.waves.size());
         std::iota(order.begin(), order.end(), size_t(0));
@@ -75,6 +77,9 @@ class WorkgroupRun {
             if (!ran) pass_barrier();
         }
         counters().end_workgroup(group_);
+        uint64_t executed = 0;
+        for (const Wave *wave : group_.waves) executed += wave->executed;
+        return executed;
     }
 
   private:
@@ -131,8 +136,10 @@ class WorkgroupRun {
             for (uint32_t k = 0; k < 3; k++)
                 if (dispatch_.resources[1] >> (7 + k) & 1) wave.scalars[next++] = place[k];
         }
-        if (dispatch_.resources[1] >> 10 & 1) // the workgroup's size in waves
-            wave.scalars[next++] = waves | (wave.generation >= kRdna2 ? id << 20 : id << 6) | (id == 0 ? 1u << 31 : 0);
+        if (dispatch_.resources[1] >> 10 & 1) { // the workgroup's size in waves
+            const uint32_t place_of_id = wave.generation < kRdna1 || is_rdna1() ? 6 : 20;
+            wave.scalars[next++] = waves | id << place_of_id | (id == 0 ? 1u << 31 : 0);
+        }
         if (dispatch_.has_scratch() && wave.generation < kRdna3) // workgroups run one after the other
             wave.scalars[next++] = id * dispatch_.scratch_bytes_of_wave();
     }
@@ -198,7 +205,9 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
         const Instruction &instruction = program.at(wave.pc);
         wave.pc = instruction.next;
         wave.executed++;
-        if (instruction.kind == Kind::wait)
+        if (instruction.is_removed)
+            note_removed(wave, instruction);
+        else if (instruction.kind == Kind::wait)
             wave.wait(instruction);
         else if (checks_waits)
             wave.check_pending(instruction);
@@ -208,12 +217,30 @@ void run_wave(Program &program, Wave &wave, uint64_t most_instructions) {
         else
             instruction.execute(wave, instruction);
         if (wave.shared_registers) wave.share_result(instruction);
-        if (instruction.ends) wave.done = true;
-        if (instruction.is_barrier) wave.waits_at_barrier = true;
+        if (instruction.ends) wave.end();
+        if (instruction.arrives_at_barrier) wave.shared_done_at_barrier = wave.shared_done();
+        if (instruction.is_barrier && !instruction.is_removed) wave.waits_at_barrier = true;
         if (instruction.ends || instruction.is_barrier || n == most_instructions) return;
         if (wave.executed > kMostInstructionsOfWave) stop("a wave does not end");
     }
 }
+
+namespace {
+
+// Returns the instructions that its waves executed.
+uint64_t run_workgroups(const Dispatch &dispatch, Program &program) {
+    const FloatMode mode(dispatch.resources[0]);
+    begin_dispatch_for_races();
+    WorkgroupRun workgroup(dispatch, program);
+    std::vector<uint64_t> order(uint64_t(dispatch.groups[0]) * dispatch.groups[1] * dispatch.groups[2]);
+    std::iota(order.begin(), order.end(), uint64_t(0));
+    arrange(order);
+    uint64_t executed = 0;
+    for (const uint64_t index : order) executed += workgroup.run(index);
+    return executed;
+}
+
+} // namespace
 
 void run(const Dispatch &dispatch) {
     static uint64_t number = 0;
@@ -221,15 +248,14 @@ void run(const Dispatch &dispatch) {
     if (is_skipped()) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
-    set_current_program(name);
-    const FloatMode mode(dispatch.resources[0]);
-    begin_dispatch_for_races();
+    set_current_program(dispatch.shader.empty() ? name : dispatch.shader);
+    Program &code = program(dispatch.code, dispatch.lanes);
+    code.set_shader(dispatch.shader);
     counters().begin_dispatch(dispatch);
-    WorkgroupRun workgroup(dispatch, program(dispatch.code, dispatch.lanes));
-    std::vector<uint64_t> order(uint64_t(dispatch.groups[0]) * dispatch.groups[1] * dispatch.groups[2]);
-    std::iota(order.begin(), order.end(), uint64_t(0));
-    arrange(order);
-    for (const uint64_t index : order) workgroup.run(index);
+    if (settings().removals.empty())
+        run_workgroups(dispatch, code);
+    else
+        run_with_removals(code, dispatch.shader, [&] { return run_workgroups(dispatch, code); });
     counters().end_dispatch();
 }
 

@@ -4,13 +4,15 @@
 //       "v", "s": values by register, an array a lane for v; "memory": words at address 0x10000; "lds": words
 //       "dispatch": {"workgroups": [x, y, z], "threads": of each, "registers": of vectors, "lds_bytes"} executes workgroups, with
 //       the address of memory in s[0:1] and of the workgroup behind it, for the counters that the environment asks for;
-//       "cold": as a submission's first
-//   out: "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings"
+//       "cold": as a submission's first; "names": true asks for the table's instructions instead
+//   out: "v", "s": of the registers that "want_v" and "want_s" name; "scc", "exec", "vcc"; "memory", "lds"; "findings";
+//       "executed": the instructions, as the table names them
 #include "assembler.hpp"
 #include "counters.hpp"
 #include "decoder.hpp"
 #include "dispatch.hpp"
 #include "findings.hpp"
+#include "instruction_table.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
 #include "settings.hpp"
@@ -87,6 +89,7 @@ json answer_dispatch(const json &problem, const json &wanted) {
 }
 
 json answer(const json &problem) {
+    if (problem.value("names", false)) return {{"names", instruction_names()}};
     if (problem.contains("dispatch")) return answer_dispatch(problem, problem["dispatch"]);
     const int lanes = problem.value("lanes", 32);
     const std::vector<uint8_t> code = map_code(problem, lanes), bytes = map_memory(problem);
@@ -117,7 +120,8 @@ json answer(const json &problem) {
     json result = {{"scc", wave->scc},
                    {"exec", wave->exec()},
                    {"vcc", wave->mask(kVcc)},
-                   {"findings", findings() - findings_before}};
+                   {"findings", findings() - findings_before},
+                   {"executed", program(kCodeAddress, lanes).names()}};
     for (const int index : problem.value("want_v", std::vector<int>()))
         result["v"][std::to_string(index)] = std::vector<uint32_t>(wave->vectors[index], wave->vectors[index] + lanes);
     for (const int index : problem.value("want_s", std::vector<int>()))

@@ -1,6 +1,7 @@
 // What a program did wrong on the GPU, and what this executor does not know.
 #pragma once
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 
 namespace execute {
@@ -16,6 +17,16 @@ void find(const Wave &wave, const Instruction &instruction, const char *what, ui
 void set_current_program(std::string name);
 
 uint64_t findings();
+
+// While one lives, findings and what would end the program are thrown as these, and not told.
+struct Finding : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+class ThrownFindings {
+  public:
+    ThrownFindings();
+    ~ThrownFindings();
+};
 
 // Ends the program with one line: something is not known here, or cannot go on.
 [[noreturn]] void stop(const std::string &line);

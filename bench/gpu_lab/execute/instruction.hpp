@@ -11,8 +11,8 @@ struct Wave;
 struct Instruction;
 using Execute = void (*)(Wave &, const Instruction &);
 
-// GCN 4 is gfx8, GCN 5 gfx9, RDNA 2, 3, 4 are gfx10, 11, 12.
-enum Generation : int { kGcn4 = 8, kGcn5 = 9, kRdna2 = 10, kRdna3 = 11, kRdna4 = 12 };
+// GCN 4 is gfx8, GCN 5 gfx9, RDNA 1 and 2 are gfx10, RDNA 3 and 4 gfx11 and gfx12.
+enum Generation : int { kGcn4 = 8, kGcn5 = 9, kRdna1 = 10, kRdna3 = 11, kRdna4 = 12 };
 
 // Scalar registers beyond s105 have these indices in every generation here.
 enum ScalarRegister : uint16_t {
@@ -140,9 +140,12 @@ struct Instruction {
 
     Kind kind = Kind::vector;
     std::array<uint8_t, size_t(Counter::count)> wait_for = {255, 255, 255, 255}; // how many may be left; 255: any
-    bool ends = false, is_barrier = false, reads_other_lanes = false;
-    uint8_t bytes = 4;     // of a lane's access
-    RegisterSet registers; // of all operands, of both halves of a dual instruction
+    bool ends = false, is_barrier = false, arrives_at_barrier = false, reads_other_lanes = false;
+    // vm_vsrc(0): LDS does what the wave asked for before what others ask for later.
+    bool orders_shared = false;
+    bool is_removed = false; // a barrier or wait that does nothing, to see what notices
+    uint8_t bytes = 4;       // of a lane's access
+    RegisterSet registers;   // of all operands, of both halves of a dual instruction
 };
 
 } // namespace execute

@@ -142,12 +142,20 @@ Kind vector_kind(const string &name) {
     return Kind::vector;
 }
 
+// vm_vsrc(0), in bits 2 to 4: accesses of memory have read their registers.
+bool waits_for_sources(const string &name, const string &text) {
+    if (name != "s_waitcnt_depctr" && name != "s_wait_alu") return false;
+    const size_t number = text.find("0x");
+    return has(text, "vm_vsrc(0)") ||
+           (number != string::npos && (strtoul(text.c_str() + number, nullptr, 0) >> 2 & 7) == 0);
+}
+
 bool is_hint(const string &name) {
     for (const char *prefix :
-         {"s_nop",     "s_delay",   "s_clause",   "s_endpgm",   "s_setprio",  "s_set_inst",       "s_inst_prefetch",
-          "s_sendmsg", "s_code",    "s_sleep",    "s_wait_alu", "s_prefetch", "s_barrier_signal", "s_version",
-          "buffer_gl", "buffer_wb", "global_inv", "global_wb",  "s_dcache",   "s_icache",         "s_gl1",
-          "v_nop"})
+         {"s_nop",           "s_delay",          "s_clause",  "s_endpgm",  "s_setprio",  "s_set_inst",
+          "s_inst_prefetch", "s_sendmsg",        "s_code",    "s_sleep",   "s_wait_alu", "s_waitcnt_depctr",
+          "s_prefetch",      "s_barrier_signal", "s_version", "buffer_gl", "buffer_wb",  "global_inv",
+          "global_wb",       "s_dcache",         "s_icache",  "s_gl1",     "v_nop"})
         if (begins(name, prefix)) return true;
     return false;
 }
@@ -165,6 +173,7 @@ Kind scalar_kind(const string &name) {
 Kind kind_of(const Instruction &instruction) {
     const string &name = instruction.name;
     if (instruction.inner && !instruction.is_sub_dword) return Kind::dual;
+    if (instruction.orders_shared) return Kind::wait;
     if (is_hint(name)) return Kind::hint;
     if (begins(name, "v_")) return vector_kind(name);
     if (begins(name, "s_")) return scalar_kind(name);
@@ -247,9 +256,11 @@ void set_memory_operands(Instruction &instruction) {
 
 void classify(Instruction &instruction) {
     const string &name = instruction.name;
+    instruction.orders_shared = waits_for_sources(name, instruction.text);
     instruction.kind = kind_of(instruction);
     instruction.ends = name == "s_endpgm";
     instruction.is_barrier = name == "s_barrier" || name == "s_barrier_wait";
+    instruction.arrives_at_barrier = name == "s_barrier" || name == "s_barrier_signal";
     instruction.bytes = access_bytes(name);
     if (instruction.kind == Kind::wait) read_wait(instruction);
     if (begins(name, "buffer_") || begins(name, "global_") || begins(name, "flat_") || begins(name, "scratch_"))

@@ -3,6 +3,7 @@
 #include "instruction.hpp"
 
 #include <span>
+#include <vector>
 
 namespace execute {
 
@@ -23,6 +24,8 @@ std::span<const Entry> vector_memory_instructions(); // MUBUF, GLOBAL, FLAT, SCR
 
 // By current_name, with or without the suffix of its encoding; null if it is not known.
 Execute find_instruction(const std::string &name);
+
+std::vector<std::string> instruction_names(); // of the whole table
 
 // Moves what SDWA selects around the instruction that was read.
 void make_sub_dword(Instruction &instruction);

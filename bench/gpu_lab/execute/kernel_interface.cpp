@@ -6,6 +6,7 @@
 #include "findings.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
+#include "removals.hpp"
 #include "settings.hpp"
 #include "wave.hpp"
 
@@ -120,6 +121,7 @@ void submit(const Submit &request) {
         if (chunk->kind != kCommandsChunk) continue;
         const auto *commands = reinterpret_cast<const Commands *>(chunk->data);
         if (commands->engine > kLastEngineOfShaders) stop("commands are for an engine that is not known");
+        note_flush(kSubmission);
         note_barrier_between_dispatches();
         run_commands(commands->address, commands->bytes / 4);
     }

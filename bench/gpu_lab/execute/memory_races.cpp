@@ -30,7 +30,7 @@ std::unordered_map<uint64_t, std::unique_ptr<Page>> pages;
 uint64_t last_number = ~0ull;
 Page *last_page = nullptr;
 uint32_t first_workgroup = 1, last_workgroup = 0; // of the dispatch
-uint32_t done_workgroups = 0;                     // up to this number: ordered before the dispatch by a barrier
+DispatchOrder order;
 
 Page &page_at(uint64_t number) {
     if (number != last_number) {
@@ -41,9 +41,13 @@ Page &page_at(uint64_t number) {
     return *last_page;
 }
 
+void note_need(const Access &access) {
+    order.is_needed |= access.workgroup > order.previous && access.workgroup <= order.done;
+}
+
 // Whether an earlier access is ordered before one of this wave, in its dispatch by program order or a barrier.
 bool is_ordered(const Access &access, const Wave &wave) {
-    if (access.workgroup <= done_workgroups) return true;
+    if (access.workgroup <= order.done) return true;
     if (access.workgroup != wave.workgroup->number) return false;
     return access.wave == uint32_t(wave.id) || access.epoch < wave.workgroup->epoch;
 }
@@ -68,22 +72,25 @@ void find_race(const Wave &wave, const Instruction &instruction, const char *wha
 
 // Two that write the same are no race: those of a driver's own copies overlap at the end.
 void write_word(const Wave &wave, const Instruction &instruction, Word &word, uint64_t index, bool changes) {
+    note_need(word.write);
+    note_need(word.read);
     if (changes && !is_ordered(word.write, wave))
         find_race(wave, instruction, "memory race: written twice, unordered, at", index, word.write);
     const Access &read = word.read;
     const bool has_others = read.is_of_groups || (read.is_of_waves && read.epoch == wave.workgroup->epoch);
-    if (!is_ordered(read, wave) || (has_others && read.workgroup > done_workgroups))
+    if (!is_ordered(read, wave) || (has_others && read.workgroup > order.done))
         find_race(wave, instruction, "memory race: written, unordered after a read, at", index, read);
     word.write = access_of(wave);
 }
 
 void read_word(const Wave &wave, const Instruction &instruction, Word &word, uint64_t index) {
+    note_need(word.write);
     if (!is_ordered(word.write, wave))
         find_race(wave, instruction, "memory race: read, unordered after a write, at", index, word.write);
     Access &read = word.read;
     if (is_of(read, wave)) return;
     Access now = access_of(wave);
-    if (read.workgroup > done_workgroups) {
+    if (read.workgroup > order.done) {
         const bool is_own_group = read.workgroup == now.workgroup;
         now.is_of_groups = read.is_of_groups || !is_own_group;
         now.is_of_waves = is_own_group && read.epoch == now.epoch;
@@ -95,7 +102,17 @@ void read_word(const Wave &wave, const Instruction &instruction, Word &word, uin
 
 void begin_dispatch_for_races() { first_workgroup = last_workgroup + 1; }
 uint32_t number_of_next_workgroup() { return ++last_workgroup; }
-void note_barrier_between_dispatches() { done_workgroups = last_workgroup; }
+void note_barrier_between_dispatches() { order = {last_workgroup, order.done, false}; }
+DispatchOrder &dispatch_order() { return order; }
+
+void touch_by_copy(uint64_t address, uint64_t bytes) {
+    address = MemoryMap::canonical(address);
+    for (uint64_t index = address / 4; settings().memory && index < (address + bytes + 3) / 4; index++) {
+        const Word &word = page_at(index / kPageWords)[index % kPageWords];
+        note_need(word.write);
+        note_need(word.read);
+    }
+}
 
 void touch_memory(const Wave &wave, const Instruction &instruction, uint64_t address, uint32_t bytes, Store store) {
     if (bytes < 4 || !settings().memory) return; // smaller accesses of neighbours share a word

@@ -68,7 +68,7 @@ const char *component_name(Component component) {
 }
 
 Occupancy occupancy(const Dispatch &dispatch, uint32_t waves, const GpuFacts &facts, int generation) {
-    const bool is_gcn = generation < kRdna2;
+    const bool is_gcn = generation < kRdna1;
     const bool is_pair = !is_gcn && (dispatch.resources[0] >> 29 & 1); // WGP_MODE
     const uint32_t pair = is_pair ? 2 : 1;
     Occupancy result{facts.compute_units / pair, facts.simds * pair, pair, 0, 0};

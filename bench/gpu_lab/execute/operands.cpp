@@ -95,7 +95,7 @@ bool is_high(const Instruction &instruction, const Operand &operand, int k) {
 
 // GCN's 16-bit results clear the upper half, on GCN 5 except those of three sources; RDNA's keep it.
 bool keeps_other_half(const Wave &wave, const Instruction &instruction) {
-    if (wave.generation >= kRdna2) return true;
+    if (wave.generation >= kRdna1) return true;
     return wave.generation == kGcn5 && instruction.operand_count - instruction.first_source >= 3;
 }
 

@@ -14,7 +14,7 @@ struct Gpu {
     int generation;
 };
 constexpr Gpu kGpus[] = {
-    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},   {"navi21", "gfx1030", 10},
+    {"polaris10", "gfx803", 8}, {"vega10", "gfx900", 9},   {"navi10", "gfx1010", 10},  {"navi21", "gfx1030", 10},
     {"navi31", "gfx1100", 11},  {"strix1", "gfx1150", 11}, {"gfx1201", "gfx1201", 12},
 };
 
@@ -39,6 +39,15 @@ Order order(const std::string &value) {
     stop("VKATTN_EXECUTE: order is '" + value + "', expected forward, reversed or random");
 }
 
+Removal removal(const std::string &value) {
+    const size_t last = value.rfind(':'),
+                 first = last == std::string::npos || last == 0 ? last : value.rfind(':', last - 1);
+    const std::string kind = first == std::string::npos ? "" : value.substr(first + 1, last - first - 1);
+    if (kind != "barrier" && kind != "wait")
+        stop("VKATTN_EXECUTE: remove is '" + value + "', expected SHADER:barrier:N or SHADER:wait:N");
+    return {value.substr(0, first), kind == "barrier", number("remove", value.substr(last + 1))};
+}
+
 void set(Settings &result, const std::string &name, const std::string &value) {
     if (name == "order")
         result.order = order(value);
@@ -58,12 +67,14 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.bounds = flag(name, value);
     else if (name == "waits")
         result.waits = flag(name, value);
+    else if (name == "remove")
+        result.remove = removal(value);
+    else if (name == "remove_flush")
+        result.remove_flush = number(name, value);
+    else if (name == "removals")
+        result.removals = value;
     else if (name == "fail")
         result.fail = flag(name, value);
-    else if (name == "skip_barrier")
-        result.skip_barrier = number(name, value);
-    else if (name == "skip_wait")
-        result.skip_wait = number(name, value);
     else if (name == "skip_submissions")
         result.skip_submissions = number(name, value);
     else if (name == "first")
@@ -79,8 +90,8 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, fail, skip_barrier, skip_wait, skip_submissions, first, counters, model, instructions, "
-             "log");
+             "bounds, waits, remove, remove_flush, removals, fail, skip_submissions, first, counters, model, "
+             "instructions, log");
 }
 
 void choose_gpu(Settings &result, const std::string &gpu) {
@@ -107,6 +118,8 @@ Settings read() {
             stop("VKATTN_EXECUTE: '" + word + "' has no value, expected NAME=VALUE by commas");
         set(result, word.substr(0, equals), word.substr(equals + 1));
     }
+    if (!result.removals.empty() && !result.counters.empty())
+        stop("VKATTN_EXECUTE: removals and counters are both set, expected one of them");
     return result;
 }
 
@@ -120,6 +133,8 @@ Settings &mutable_settings() {
 const Settings *known_settings = nullptr;
 
 const Settings &read_settings() { return *(known_settings = &mutable_settings()); }
+
+bool is_rdna1() { return settings().processor == "gfx1010"; }
 
 void set_gpu(const std::string &gpu) { choose_gpu(mutable_settings(), gpu); }
 

@@ -7,6 +7,13 @@ namespace execute {
 
 enum class Order { forward, reversed, random };
 
+// The n-th barrier or wait that is decoded of each program made of a shader whose name begins so.
+struct Removal {
+    std::string shader;
+    bool is_barrier = true;
+    int64_t number = -1; // -1: none
+};
+
 struct Settings {
     Order order = Order::forward; // order: in which waves and workgroups run
     uint64_t seed = 1;            // seed: of the random order
@@ -17,9 +24,10 @@ struct Settings {
     bool memory = true;           // memory: races in memory, in a dispatch and between dispatches
     bool bounds = true;           // bounds: accesses beyond a buffer, even where the hardware clamps them
     bool waits = true;            // waits: registers used before their load has arrived
+    Removal remove;               // remove: a barrier or a wait of a shader, SHADER:barrier:N or SHADER:wait:N
+    int64_t remove_flush = -1;    // remove_flush: the n-th barrier between dispatches
+    std::string removals;         // removals: a file of what notices that each barrier and wait is taken out
     bool fail = true;             // fail: what is found fails the program at its end; 0: it is only told
-    int64_t skip_barrier = -1;    // skip_barrier: leaves out the n-th decoded barrier
-    int64_t skip_wait = -1;       // skip_wait: leaves out the n-th decoded wait
     int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
     uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
@@ -30,6 +38,9 @@ struct Settings {
     std::string processor = "gfx1100";
     int generation = 11;
 };
+
+// gfx10 as well, but with GCN's place of a wave's number.
+bool is_rdna1();
 
 extern const Settings *known_settings; // null until they are read
 const Settings &read_settings();

@@ -3,6 +3,7 @@
 #include "buffer.hpp"
 #include "findings.hpp"
 #include "instruction_table.hpp"
+#include "memory_journal.hpp"
 #include "memory_map.hpp"
 #include "memory_races.hpp"
 #include "operands.hpp"
@@ -22,6 +23,7 @@ uint8_t *mapped(const Wave &wave, const Instruction &instruction, uint64_t addre
     const bool is_atomic = instruction.kind == Kind::atomic; // which may meet in a dispatch
     if (host && !is_atomic) touch_memory(wave, instruction, address, bytes, {host, written});
     if (!host) find(wave, instruction, "an access to an address that is not mapped,", address);
+    if (host && (written || is_atomic)) journal().note(host, bytes);
     return host;
 }
 
@@ -104,7 +106,7 @@ struct ScratchSpace {
 };
 
 void note_load(Wave &wave, const Instruction &instruction, int registers) {
-    if (instruction.returns || registers || wave.generation < kRdna2)
+    if (instruction.returns || registers || wave.generation < kRdna1)
         wave.add_pending(Counter::loads, instruction,
                          registers ? operand_at(instruction, instruction.memory_result) : nullptr, registers);
     else

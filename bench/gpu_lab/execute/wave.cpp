@@ -16,7 +16,7 @@ void Wave::reset(bool poison) {
     first_shared = shared_registers = 0;
     executed = 0;
     for (auto &queue : pending) queue.clear();
-    pending_registers = 0;
+    pending_registers = shared_accesses = shared_ordered = shared_done_at_barrier = 0;
     pending_set.clear();
 }
 
@@ -36,6 +36,7 @@ void Wave::add_pending(Counter counter, const Instruction &instruction, const Op
     const PendingLoad load{destination ? destination->source : Source::none,
                            destination ? destination->index : uint16_t(0), uint16_t(registers), exec(), &instruction};
     pending[size_t(counter)].push_back(load);
+    if (counter == Counter::shared && load.source != Source::scalar) shared_accesses++;
     if (!destination) return;
     pending_registers++;
     pending_set.add(load.source, load.first, load.count);
@@ -44,6 +45,7 @@ void Wave::add_pending(Counter counter, const Instruction &instruction, const Op
 // Scalar loads return in any order, also before others: only a wait for all is one for them, and each may be one of those that
 // are done in the place of an older access.
 void Wave::wait(const Instruction &instruction) {
+    if (instruction.orders_shared) shared_ordered = shared_accesses;
     const uint32_t before = pending_registers;
     for (size_t counter = 0; counter < size_t(Counter::count); counter++) {
         auto &queue = pending[counter];
@@ -64,6 +66,14 @@ void Wave::wait(const Instruction &instruction) {
     pending_set.clear();
     for (const auto &queue : pending)
         for (const PendingLoad &load : queue) pending_set.add(load.source, load.first, load.count);
+}
+
+// Accesses of LDS are done in their order.
+uint32_t Wave::shared_done() const {
+    const auto &queue = pending[size_t(Counter::shared)];
+    const auto in_flight = std::count_if(queue.begin(), queue.end(),
+                                         [](const PendingLoad &load) { return load.source != Source::scalar; });
+    return std::max(shared_ordered, shared_accesses - uint32_t(in_flight));
 }
 
 // A register of other lanes, as the two sides of a branch have, is another register.

@@ -17,7 +17,9 @@ struct LdsWord {
     uint32_t write_epoch = 0, read_epoch = 0;
     uint32_t readers = 0; // a bit a wave
     uint16_t writer = 0;
-    bool is_written = false;
+    bool is_written = false, is_atomic = false; // is_atomic: the last write, which others of its kind may meet
+    uint32_t write_number = 0, read_number = 0; // among the accesses of LDS of the writer and of the last reader
+    uint16_t last_reader = 0;
 };
 
 struct Wave;
@@ -54,8 +56,11 @@ struct Wave {
     uint8_t *scratch = nullptr;
     uint32_t scratch_bytes = 0;
     std::vector<PendingLoad> pending[size_t(Counter::count)];
-    uint32_t pending_registers = 0; // loads in flight that have a destination
-    RegisterSet pending_set;        // their destinations
+    uint32_t pending_registers = 0;      // loads in flight that have a destination
+    RegisterSet pending_set;             // their destinations
+    uint32_t shared_accesses = 0;        // of LDS, since the wave began
+    uint32_t shared_ordered = 0;         // of these, how many come before what other waves do later
+    uint32_t shared_done_at_barrier = 0; // of these, how many the wave had waited for when it last came to a barrier
     alignas(64) uint32_t vectors[kTemporaryRegisters + 8][kMostLanes];
 
     uint64_t all_lanes() const { return lanes == 64 ? ~0ull : 0xffffffffull; }
@@ -79,6 +84,7 @@ struct Wave {
     }
 
     void reset(bool poison);
+    void end() { done = true, shared_done_at_barrier = ~0u; }
     void share_result(const Instruction &instruction); // after it, if the wave has shared registers
     void wait(const Instruction &instruction);
     void add_pending(Counter counter, const Instruction &instruction, const Operand *destination, int registers);
@@ -86,6 +92,8 @@ struct Wave {
         if (pending_registers && pending_set.meets(instruction.registers)) find_pending(instruction);
     }
     void find_pending(const Instruction &instruction);
+    // Of its accesses of LDS, how many come before what other waves do after a barrier that it comes to now.
+    uint32_t shared_done() const;
 };
 
 // Calls function(lane) for the lanes that exec has on.

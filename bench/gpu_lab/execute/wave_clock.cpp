@@ -13,7 +13,7 @@ constexpr uint32_t kSlowRate = 4;
 constexpr uint32_t kBranchIssues = 4; // all are counted as taken
 constexpr size_t kMostInFlight = 64;
 
-bool is_gcn(const Wave &wave) { return wave.generation < kRdna2; }
+bool is_gcn(const Wave &wave) { return wave.generation < kRdna1; }
 uint32_t issue_cycles(const Wave &wave) { return is_gcn(wave) ? 4 : 1; }                   // of 16 lanes, or 32
 uint32_t passes(const Wave &wave) { return is_gcn(wave) ? 1 : uint32_t(wave.lanes / 32); } // issues of an instruction
 

@@ -1,11 +1,23 @@
 import json
 import os
+import re
 import shlex
 import subprocess
 
 import pytest
 
 GPUS = ["polaris10", "vega10", "navi21", "navi31", "gfx1201"]
+
+
+LLVM_REFUSES = 1  # exit status
+
+
+class EndedError(Exception):
+    pass
+
+
+def table_name(name):
+    return re.sub("^v_dual_", "v_", re.sub("(_e32|_e64|_e64_dpp|_dpp|_sdwa)$", "", name))
 
 
 class Executor:
@@ -16,16 +28,41 @@ class Executor:
         self.gpu = gpu
         self.generation = dict(zip(GPUS, (8, 9, 10, 11, 12)))[gpu]
         self.lanes = 32 if self.generation >= 10 else 64
-        self.process = subprocess.Popen(command + [gpu], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.command = command + [gpu]
+        self.refused = set()  # code that the assembler does not take
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    executed = set()  # of all GPUs, by the names of the table
 
     def run(self, code, **problem):
-        problem = {"code": code, "lanes": self.lanes, **problem}
+        answer = self.ask(code=code, **{"lanes": self.lanes, **problem})
+        assert "error" not in answer, f"{code}: {answer['error']}"
+        return answer
+
+    def attempt(self, code, **problem):
+        """None where the assembler says that this GPU has no such instruction, with which LLVM ends its process."""
+        if code in self.refused:
+            return None
+        try:
+            return self.run(code, **problem)
+        except EndedError:
+            if self.process.wait() != LLVM_REFUSES:
+                raise
+            self.refused.add(code)
+            self.start()
+            return None
+
+    def ask(self, **problem):
         self.process.stdin.write(json.dumps(problem) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        assert line, f"execute_instructions ended at: {code}"
+        if not line:
+            raise EndedError(f"execute_instructions ended at {problem['code']}: {self.process.stderr.read()}")
         answer = json.loads(line)
-        assert "error" not in answer, f"{code}: {answer['error']}"
+        Executor.executed |= {table_name(name) for name in answer.get("executed", [])}
         return answer
 
     def close(self):
