@@ -37,7 +37,7 @@ def test_wrong_settings_are_named(settings, expected):
     assert result.returncode == 98 and expected in result.stderr
 
 
-@pytest.mark.parametrize("settings", ["model=1", "instructions=file"])
+@pytest.mark.parametrize("settings", ["model=1", "instructions=/dev/null"])
 def test_a_model_without_counters_is_refused(settings):
     result = run(["navi31"], json.dumps({"code": "s_nop 0"}) + "\n", settings=settings)
     assert result.returncode == 98 and "model and instructions are for counters, expected counters=FILE, too" in result.stderr
