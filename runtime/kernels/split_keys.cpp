@@ -90,7 +90,8 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
     const auto filling = static_cast<double>(divide_up(workgroups.filling, std::max<uint64_t>(workgroups.count, 1)));
     double parts = std::sqrt(problem.kv_len / (workgroups.cost_of_part * count));
     if (workgroups.few_rows != 0) {
-        const double of_idle_device = std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / workgroups.cost_of_part);
+        const double of_idle_device =
+            std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / workgroups.cost_of_part);
         const double idle = workgroups.few_rows > 2 ? filling / 2 : filling; // more rows are more registers
         parts = std::max(parts, std::min(of_idle_device, idle));
     }

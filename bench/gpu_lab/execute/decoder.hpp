@@ -21,7 +21,7 @@ class Program {
     uint64_t base() const { return base_; }
     uint64_t number() const { return number_; }            // in the life of this process
     std::vector<Instruction *> barriers_and_waits() const; // that were decoded, by address
-    std::vector<std::string> names() const; // of what was decoded
+    std::vector<std::string> names() const;                // of what was decoded
     void set_shader(const std::string &name) { shader_ = name; }
 
   private:

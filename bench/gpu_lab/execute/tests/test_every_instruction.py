@@ -397,7 +397,10 @@ def test_compare_and_swap(executors, space):
         problem["v"]["5"] = [MEMORY[k % 64] if k % 2 else 1 for k in range(executor.lanes)]
         answers = [executor.attempt(f"{space}_atomic_{name} {memory_line(space, executor, 'v[4:5]', True)}\n{wait(executor)}", exec=0xFFFF, **problem)
                    for name in ("cmpswap_b32", "cmpswap")]
-        answer = next(a for a in answers if a is not None)
+        answer = next((a for a in answers if a is not None), None)
+        if answer is None:
+            assert (executor.generation, space) == (8, "global"), executor.gpu  # GCN 4 has none
+            continue
         assert answer["memory"][:16] == [k if k % 2 else MEMORY[k] for k in range(16)]
 
 
