@@ -20,8 +20,9 @@ uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
 // Without matrix units a key takes longer, and its part of a merge is the less of it.
 constexpr double kCostOfFlashPart = 0.3;
 
-// One, where the number of parts may not follow the batch, or the keys come in several dispatches.
+// One, where the number of parts may not follow the batch, the keys come in several dispatches, or are too few for two.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
+    if (problem.kv_len < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
     if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
     return parts_that_pay(problem, caps,

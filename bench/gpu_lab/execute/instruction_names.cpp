@@ -31,11 +31,16 @@ constexpr Rename kMemory[] = {
     {"dword", "b32"},
     {"short_d16_hi", "d16_hi_b16"},
     {"short_d16", "d16_b16"},
-    {"byte_d16_hi", "d16_hi_b8"},
 };
-constexpr Rename kLoads[] = {{"ubyte_d16", "d16_u8"}, {"sbyte_d16", "d16_i8"}, {"ubyte", "u8"},
-                             {"sbyte", "i8"},         {"ushort", "u16"},       {"sshort", "i16"}};
-constexpr Rename kStores[] = {{"_byte", "_b8"}, {"_short", "_b16"}};
+constexpr Rename kLoads[] = {{"ubyte_d16_hi", "d16_hi_u8"},
+                             {"sbyte_d16_hi", "d16_hi_i8"},
+                             {"ubyte_d16", "d16_u8"},
+                             {"sbyte_d16", "d16_i8"},
+                             {"ubyte", "u8"},
+                             {"sbyte", "i8"},
+                             {"ushort", "u16"},
+                             {"sshort", "i16"}};
+constexpr Rename kStores[] = {{"_byte_d16_hi", "_d16_hi_b8"}, {"_byte", "_b8"}, {"_short", "_b16"}};
 constexpr Rename kAtomics[] = {{"_add", "_add_u32"},   {"_sub", "_sub_u32"},  {"_and", "_and_b32"},
                                {"_or", "_or_b32"},     {"_xor", "_xor_b32"},  {"_cmpswap", "_cmpswap_b32"},
                                {"_swap", "_swap_b32"}, {"_smin", "_min_i32"}, {"_smax", "_max_i32"},
@@ -48,8 +53,11 @@ constexpr Rename kDataShare[] = {
     {"ds_read_", "ds_load_"},
     {"ds_write_", "ds_store_"},
 };
-constexpr Rename kScalar[] = {
-    {"_andn2", "_and_not1"}, {"_orn2", "_or_not1"}, {"s_ff1_i32", "s_ctz_i32"}, {"s_flbit_i32_b", "s_clz_i32_u"}};
+constexpr Rename kScalar[] = {{"_andn1", "_and_not0"},
+                              {"_andn2", "_and_not1"},
+                              {"_orn2", "_or_not1"},
+                              {"s_ff1_i32", "s_ctz_i32"},
+                              {"s_flbit_i32_b", "s_clz_i32_u"}};
 constexpr Rename kVector[] = {
     {"v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32"},
     {"v_max_num_", "v_max_"},

@@ -13,7 +13,9 @@ LLVM_REFUSES = 1  # exit status
 
 
 class EndedError(Exception):
-    pass
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
 
 
 def table_name(name):
@@ -48,11 +50,10 @@ class Executor:
             return None
         try:
             return self.run(code, **problem)
-        except EndedError:
-            if self.process.wait() != LLVM_REFUSES:
+        except EndedError as ended:
+            if ended.status != LLVM_REFUSES:
                 raise
             self.refused.add(code)
-            self.start()
             return None
 
     def ask(self, **problem):
@@ -60,7 +61,10 @@ class Executor:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise EndedError(f"execute_instructions ended at {problem['code']}: {self.process.stderr.read()}")
+            message = self.process.stderr.read()
+            status = self.process.wait()
+            self.start()  # for the next question
+            raise EndedError(f"execute_instructions ended at {problem.get('code')}: {message}", status)
         answer = json.loads(line)
         Executor.executed |= {table_name(name) for name in answer.get("executed", [])}
         return answer

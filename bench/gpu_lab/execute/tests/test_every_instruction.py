@@ -1,4 +1,4 @@
-"""Scalars and comparisons, by tables: each instruction on every GPU whose assembler takes it."""
+"""Scalars, comparisons, memory and atomics, by tables: each instruction on every GPU whose assembler takes it."""
 
 import itertools
 
@@ -236,3 +236,276 @@ def test_classes_of_floats(executors, kind, values, format):
             answer = executor.run(f"{name}_{kind} {to}v0{half}, v1{half}", v={"0": [r[0] for r in rows], "1": [1 << asked] * executor.lanes})
             want = sum((class_of(r[0], *format) == asked) << lane for lane, r in enumerate(rows))
             assert answer["exec" if "cmpx" in name else "vcc"] == want, f"{executor.gpu}: {name}_{kind}, class {asked}"
+
+
+EXEC = {
+    "and": (["and"], lambda a, e: a & e), "or": (["or"], lambda a, e: a | e), "xor": (["xor"], lambda a, e: a ^ e),
+    "nand": (["nand"], lambda a, e: ~(a & e)), "nor": (["nor"], lambda a, e: ~(a | e)),
+    "and_not1": (["and_not1", "andn2"], lambda a, e: a & ~e), "and_not0": (["and_not0", "andn1"], lambda a, e: ~a & e),
+    "or_not1": (["or_not1", "orn2"], lambda a, e: a | ~e),
+}
+
+
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("kind", ["saveexec", "wrexec"])
+@pytest.mark.parametrize("name", EXEC)
+def test_exec_and_a_scalar(executors, name, kind, size):
+    if kind == "wrexec" and name not in ("and_not1", "and_not0"):
+        return  # no GPU has them
+    names, function = EXEC[name]
+    mask = (1 << size) - 1
+    for a, exec_mask in itertools.product((0, 0xF0F0F0F0FF00FF00 & mask, mask), (1, 0x123456789ABCDEF & mask)):
+        code = "{name} s4, s0" if size == 32 else "{name} s[4:5], s[0:1]"
+        for executor, answer in runs(executors, [f"s_{n}_{kind}_b{size}" for n in names], code, lanes=size, exec=exec_mask, s=halves([a]), want_s=[4, 5]):
+            new = function(a, exec_mask) & mask
+            result = answer["s"]["4"] | (answer["s"]["5"] << 32 if size == 64 else 0)
+            assert (answer["exec"], result, answer["scc"]) == (new, exec_mask if kind == "saveexec" else new, int(new != 0)), executor.gpu
+
+
+SPACES = {"buffer": 0, "global": 0x10000, "flat": 0x10000}  # what is added to a byte's number
+LOADS = {  # today's name: (before, bytes, value of the bytes, what a register of 0xA5A5A5A5 then holds)
+    "load_b32": ("load_dword", 4, 1), "load_b64": ("load_dwordx2", 8, 2), "load_b96": ("load_dwordx3", 12, 3), "load_b128": ("load_dwordx4", 16, 4),
+    "load_u8": ("load_ubyte", 1, lambda b: b), "load_i8": ("load_sbyte", 1, lambda b: signed(b, 8)),
+    "load_u16": ("load_ushort", 2, lambda b: b), "load_i16": ("load_sshort", 2, lambda b: signed(b, 16)),
+    "load_d16_b16": ("load_short_d16", 2, lambda b: 0xA5A50000 | b), "load_d16_hi_b16": ("load_short_d16_hi", 2, lambda b: b << 16 | 0xA5A5),
+    "load_d16_u8": ("load_ubyte_d16", 1, lambda b: 0xA5A50000 | b), "load_d16_hi_u8": ("load_ubyte_d16_hi", 1, lambda b: b << 16 | 0xA5A5),
+    "load_d16_i8": ("load_sbyte_d16", 1, lambda b: 0xA5A50000 | signed(b, 8) & 0xFFFF),
+    "load_d16_hi_i8": ("load_sbyte_d16_hi", 1, lambda b: (signed(b, 8) & 0xFFFF) << 16 | 0xA5A5),
+}
+STORES = {
+    "store_b32": ("store_dword", 4, 0), "store_b64": ("store_dwordx2", 8, 0), "store_b96": ("store_dwordx3", 12, 0), "store_b128": ("store_dwordx4", 16, 0),
+    "store_b8": ("store_byte", 1, 0), "store_b16": ("store_short", 2, 0), "store_d16_hi_b8": ("store_byte_d16_hi", 1, 16),
+    "store_d16_hi_b16": ("store_short_d16_hi", 2, 16),
+}
+MEMORY = [0x80017FFE + 0x01234567 * k & MASK for k in range(64)]
+BYTES = b"".join(word.to_bytes(4, "little") for word in MEMORY)
+
+
+def memory_line(space, executor, data, stores):
+    zero = "null" if executor.generation >= 12 else "0"
+    if space == "buffer":
+        return f"{data}, v0, s[0:3], {zero} offen"
+    off = ", off" if space == "global" else ""
+    return f"v[0:1], {data}{off}" if stores else f"{data}, v[0:1]{off}"
+
+
+def wait(executor):
+    return "s_wait_loadcnt 0\ns_wait_storecnt 0" if executor.generation >= 12 else "s_waitcnt vmcnt(0) lgkmcnt(0)"
+
+
+def memory_problem(space, executor, addresses):
+    base = SPACES[space]
+    return {"v": {"0": [base + a for a in addresses], "1": [0] * executor.lanes},
+            "s": {"0": 0x10000, "1": 0, "2": 256, "3": 0x30000000}, "memory": MEMORY}
+
+
+@pytest.mark.parametrize("name", LOADS)
+@pytest.mark.parametrize("space", SPACES)
+def test_loads_from_memory(executors, space, name):
+    before, size, value = LOADS[name]
+    words = value if isinstance(value, int) else 1
+    tried = False
+    for executor in executors.values():
+        addresses = [k * size % 240 & -min(size, 4) for k in range(executor.lanes)]
+        problem = memory_problem(space, executor, addresses)
+        problem["v"]["4"] = [0xA5A5A5A5] * executor.lanes
+        data = "v4" if words == 1 else f"v[4:{3 + words}]"
+        for spelling in (name, before):
+            answer = executor.attempt(f"{space}_{spelling} {memory_line(space, executor, data, False)}\n{wait(executor)}", want_v=[4, 5, 6, 7], **problem)
+            if answer is None:
+                continue
+            tried = True
+            for lane, address in enumerate(addresses):
+                if words == 1 and not isinstance(value, int):
+                    want = [value(int.from_bytes(BYTES[address : address + size], "little")) & MASK]
+                else:
+                    want = MEMORY[address // 4 : address // 4 + words]
+                assert [answer["v"][str(4 + w)][lane] for w in range(words)] == want, f"{executor.gpu}: {space}_{spelling}, byte {address}"
+            break
+    assert tried
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("space", SPACES)
+def test_stores_to_memory(executors, space, name):
+    before, size, shift = STORES[name]
+    words = max(size // 4, 1)
+    tried = False
+    for executor in executors.values():
+        count = min(executor.lanes, 240 // size)
+        addresses = [k * size for k in range(executor.lanes)]
+        problem = memory_problem(space, executor, [min(a, 240) for a in addresses])
+        for w in range(words):
+            problem["v"][str(4 + w)] = [0x89ABCDEF ^ 0x01010101 * lane ^ w << 28 for lane in range(executor.lanes)]
+        data = "v4" if words == 1 else f"v[4:{3 + words}]"
+        for spelling in (name, before):
+            answer = executor.attempt(f"{space}_{spelling} {memory_line(space, executor, data, True)}\n{wait(executor)}", exec=(1 << count) - 1, **problem)
+            if answer is None:
+                continue
+            tried = True
+            want = bytearray(BYTES)
+            for lane in range(count):
+                value = sum(problem["v"][str(4 + w)][lane] << 32 * w for w in range(words)) >> shift
+                want[lane * size : (lane + 1) * size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+            assert b"".join(word.to_bytes(4, "little") for word in answer["memory"]) == bytes(want), f"{executor.gpu}: {space}_{spelling}"
+            break
+    assert tried
+
+
+ATOMICS = {  # today's name: (before, result)
+    "add_u32": ("add", lambda o, x: o + x), "sub_u32": ("sub", lambda o, x: o - x), "and_b32": ("and", lambda o, x: o & x),
+    "or_b32": ("or", lambda o, x: o | x), "xor_b32": ("xor", lambda o, x: o ^ x), "swap_b32": ("swap", lambda o, x: x),
+    "min_i32": ("smin", lambda o, x: min(signed(o), signed(x))), "max_i32": ("smax", lambda o, x: max(signed(o), signed(x))),
+    "min_u32": ("umin", min), "max_u32": ("umax", max),
+    "add_f32": ("add_f32", lambda o, x: flushed(f32(product_sum(to_float(flushed(o)), 1.0, to_float(flushed(x)))))),
+}
+
+
+@pytest.mark.parametrize("name", ATOMICS)
+@pytest.mark.parametrize("space", SPACES)
+def test_atomics_of_memory(executors, space, name):
+    before, function = ATOMICS[name]
+    values = FLOATS if name == "add_f32" else INTEGERS
+    tried = False
+    for executor in executors.values():
+        problem = memory_problem(space, executor, [4 * (k % 16) for k in range(executor.lanes)])
+        problem["memory"] = values[:16] + MEMORY[16:]
+        problem["v"]["4"] = [values[(3 * k + 1) % 16] for k in range(executor.lanes)]
+        for spelling, modifier in itertools.product((name, before), ("", " glc", " th:TH_ATOMIC_RETURN")):
+            line = memory_line(space, executor, "v4", True)
+            if modifier:
+                line = f"v5, {line}" if space != "buffer" else line
+            answer = executor.attempt(f"{space}_atomic_{spelling} {line}{modifier}\n{wait(executor)}", exec=0xFFFF, want_v=[4, 5], **problem)
+            if answer is None:
+                continue
+            tried = True
+            for k in range(16):
+                got, want = answer["memory"][k], function(values[k], values[(3 * k + 1) % 16]) & MASK
+                assert got == want or is_nan32(got) and is_nan32(want), f"{executor.gpu}: {space}_atomic_{spelling} of {values[k]:#x}"
+                if modifier:
+                    assert answer["v"]["4" if space == "buffer" else "5"][k] == values[k]
+    if name == "add_f32" and not tried:
+        return
+    assert tried
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_compare_and_swap(executors, space):
+    for executor in executors.values():
+        problem = memory_problem(space, executor, [4 * (k % 16) for k in range(executor.lanes)])
+        problem["v"]["4"] = list(range(executor.lanes))
+        problem["v"]["5"] = [MEMORY[k % 64] if k % 2 else 1 for k in range(executor.lanes)]
+        answers = [executor.attempt(f"{space}_atomic_{name} {memory_line(space, executor, 'v[4:5]', True)}\n{wait(executor)}", exec=0xFFFF, **problem)
+                   for name in ("cmpswap_b32", "cmpswap")]
+        answer = next(a for a in answers if a is not None)
+        assert answer["memory"][:16] == [k if k % 2 else MEMORY[k] for k in range(16)]
+
+
+SHARED_LOADS = {
+    "load_b32": "read_b32", "load_b64": "read_b64", "load_b96": "read_b96", "load_b128": "read_b128",
+    "load_u8": "read_u8", "load_i8": "read_i8", "load_u16": "read_u16", "load_i16": "read_i16",
+    "load_u8_d16": "read_u8_d16", "load_i8_d16": "read_i8_d16", "load_u16_d16": "read_u16_d16",
+    "load_u8_d16_hi": "read_u8_d16_hi", "load_i8_d16_hi": "read_i8_d16_hi", "load_u16_d16_hi": "read_u16_d16_hi",
+}
+
+
+def shared_wait(executor):
+    return "s_wait_dscnt 0" if executor.generation >= 12 else "s_waitcnt lgkmcnt(0)"
+
+
+@pytest.mark.parametrize("name", SHARED_LOADS)
+def test_loads_from_shared_memory(executors, name):
+    kind = name.split("_")[1]
+    size = int(kind[1:]) // 8
+    words = max(size // 4, 1)
+    tried = False
+    for executor in executors.values():
+        addresses = [k * size % 224 & -min(size, 4) for k in range(executor.lanes)]
+        data = "v4" if words == 1 else f"v[4:{3 + words}]"
+        for spelling in (name, SHARED_LOADS[name]):
+            answer = executor.attempt(f"ds_{spelling} {data}, v0 offset:16\n{shared_wait(executor)}", lds=MEMORY, want_v=[4, 5, 6, 7],
+                                      v={"0": addresses, "4": [0xA5A5A5A5] * executor.lanes}, s={"125": 0xFFFFFFFF})
+            if answer is None:
+                continue
+            tried = True
+            for lane, address in enumerate(addresses):
+                bits = int.from_bytes(BYTES[address + 16 : address + 16 + size], "little")
+                number = signed(bits, 8 * size) if kind[0] == "i" else bits
+                if name.endswith("_hi"):
+                    number = (number & 0xFFFF) << 16 | 0xA5A5
+                elif name.endswith("_d16"):
+                    number = 0xA5A50000 | number & 0xFFFF
+                got = sum(answer["v"][str(4 + w)][lane] << 32 * w for w in range(words))
+                assert got == number & (1 << 32 * words) - 1, f"{executor.gpu}: ds_{spelling}, byte {address}"
+            break
+    assert tried
+
+
+SHARED_STORES = {"store_b32": ("write_b32", 0), "store_b64": ("write_b64", 0), "store_b96": ("write_b96", 0), "store_b128": ("write_b128", 0),
+                 "store_b8": ("write_b8", 0), "store_b16": ("write_b16", 0), "store_b8_d16_hi": ("write_b8_d16_hi", 16),
+                 "store_b16_d16_hi": ("write_b16_d16_hi", 16)}
+
+
+@pytest.mark.parametrize("name", SHARED_STORES)
+def test_stores_to_shared_memory(executors, name):
+    before, shift = SHARED_STORES[name]
+    size = int(name.split("_")[1][1:]) // 8
+    words = max(size // 4, 1)
+    tried = False
+    for executor in executors.values():
+        count = min(executor.lanes, 240 // size)
+        v = {"0": [min(k * size, 240) for k in range(executor.lanes)]}
+        for w in range(words):
+            v[str(4 + w)] = [0x89ABCDEF ^ 0x01010101 * lane ^ w << 28 for lane in range(executor.lanes)]
+        data = "v4" if words == 1 else f"v[4:{3 + words}]"
+        for spelling in (name, before):
+            answer = executor.attempt(f"ds_{spelling} v0, {data}\n{shared_wait(executor)}", lds=MEMORY, v=v, exec=(1 << count) - 1)
+            if answer is None:
+                continue
+            tried = True
+            want = bytearray(BYTES)
+            for lane in range(count):
+                value = sum(v[str(4 + w)][lane] << 32 * w for w in range(words)) >> shift
+                want[lane * size : (lane + 1) * size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+            assert b"".join(word.to_bytes(4, "little") for word in answer["lds"]) == bytes(want), f"{executor.gpu}: ds_{spelling}"
+            break
+    assert tried
+
+
+@pytest.mark.parametrize("stride", [1, 64])
+@pytest.mark.parametrize("words", [1, 2])
+def test_two_addresses_of_shared_memory(executors, words, stride):
+    size = 4 * words
+    memory = [k * 0x01010101 & MASK for k in range(4 * 64 * words)]
+    suffix = "_stride64" if stride == 64 else ""
+    for executor in executors.values():
+        new, last = executor.generation >= 11, 3 + 2 * words
+        load = f"ds_load_2addr{suffix}_b{8 * size}" if new else f"ds_read2{'st64' if stride == 64 else ''}_b{8 * size}"
+        store = f"ds_store_2addr{suffix}_b{8 * size}" if new else f"ds_write2{'st64' if stride == 64 else ''}_b{8 * size}"
+        base = [size * (k % 8) for k in range(executor.lanes)]
+        answer = executor.run(f"{load} v[4:{last}], v0 offset0:1 offset1:2\n{shared_wait(executor)}", lds=memory, v={"0": base}, want_v=list(range(4, last + 1)))
+        for lane in range(8):
+            first = base[lane] // 4 + stride * words
+            second = base[lane] // 4 + 2 * stride * words
+            assert [answer["v"][str(k)][lane] for k in range(4, last + 1)] == memory[first : first + words] + memory[second : second + words]
+        a, b = ("v4", "v6") if words == 1 else ("v[4:5]", "v[6:7]")
+        v = {"0": base, **{str(k): [k << 16 | lane for lane in range(executor.lanes)] for k in range(4, 8)}}
+        spread = {**v, "0": [2 * size * (k % 8) for k in range(executor.lanes)]}
+        answer = executor.run(f"{store} v0, {a}, {b} offset0:0 offset1:1\n{shared_wait(executor)}", lds=memory, v=spread, exec=0x1 if stride == 64 else 0xFF)
+        for lane in range(1 if stride == 64 else 8):
+            for half, register in ((0, 4), (1, 6)):
+                at = spread["0"][lane] // 4 + half * stride * words
+                assert answer["lds"][at : at + words] == [spread[str(register + w)][lane] for w in range(words)], f"{executor.gpu}: {store}"
+
+
+@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("name", [n for n in ATOMICS if n not in ("swap_b32", "add_f32")])
+def test_atomics_of_shared_memory(executors, name, returns):
+    operation, kind = name.split("_")
+    code = f"ds_{operation}_rtn_{kind} v5, v0, v4" if returns else f"ds_{name} v0, v4"
+    for executor in executors.values():
+        answer = executor.run(f"{code}\n{shared_wait(executor)}", lds=INTEGERS, exec=0xFFFF, want_v=[5],
+                              v={"0": [4 * (k % 16) for k in range(executor.lanes)], "4": [INTEGERS[(3 * k + 1) % 16] for k in range(executor.lanes)]})
+        assert answer["lds"] == [ATOMICS[name][1](INTEGERS[k], INTEGERS[(3 * k + 1) % 16]) & MASK for k in range(16)], executor.gpu
+        if returns:
+            assert answer["v"]["5"][:16] == INTEGERS
