@@ -157,6 +157,12 @@ uint32_t most_subgroups(const LinearTile &tuned, uint32_t subgroup_size, const D
     return std::min({wanted, told, caps.max_workgroup_invocations / subgroup_size});
 }
 
+// An invocation of Intel's has 64 registers, which several matrices' sums take.
+bool has_room_for_loads(const LinearMatrixTile &tile, const DeviceCaps &caps) {
+    return static_cast<GpuClass>(caps.traits.gpu_class) != GpuClass::kIntel ||
+           tile.row_matrices * tile.output_matrices == 1;
+}
+
 CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.type) | path_of(problem.weight.type); }
 
 MatrixUse matrices_of(const LinearProblem &problem) {
@@ -214,6 +220,7 @@ std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const 
     constants.TILES = tile->output_matrices;
     constants.ROW_TILES = tile->row_matrices;
     constants.MATRIX_STEP = tile->step;
+    constants.LOADS_AHEAD = has_room_for_loads(*tile, caps) ? 1 : 0;
     constants.MATRIX_M = tile->shape.m;
     constants.MATRIX_N = tile->shape.n;
     constants.MATRIX_K = tile->shape.k;

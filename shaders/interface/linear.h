@@ -32,7 +32,7 @@ namespace vkattn::gpu {
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
  * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
- * memory at a time */
+ * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u /* of linear_coopmat: whole steps of features */
@@ -56,7 +56,8 @@ namespace vkattn::gpu {
     X(16, ROWS, 1)                                                                                                     \
     X(17, BLOCKS, 1)                                                                                                   \
     X(18, ROW_TILES, 1)                                                                                                \
-    X(19, MATRIX_STEP, 32)
+    X(19, MATRIX_STEP, 32)                                                                                             \
+    X(20, LOADS_AHEAD, 1)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */

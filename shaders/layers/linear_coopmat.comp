@@ -4,8 +4,8 @@
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
 // grid: (output tiles, row tiles, groups). A subgroup computes TILES x ROW_TILES matrices of (outputs, rows), a workgroup
-// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of MATRIX_STEP features in shared memory. The
-// next ones are on their way to registers meanwhile.
+// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of MATRIX_STEP features in shared memory. With
+// LOADS_AHEAD the next ones are on their way to registers meanwhile.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -145,9 +145,10 @@ void main() {
     [[unroll]] for (uint i = 0; i < TILES * ROW_TILES; ++i) sums[i] = ZEROS;
     find_lines(first_output, first_row);
     for (uint next = 0;; next += MATRIX_STEP) {
-        if (next < push.in_features) load_step(next);
+        if (LOADS_AHEAD != 0 && next < push.in_features) load_step(next);
         if (next > 0) multiply_tiles(); // what is there
         if (next >= push.in_features) break;
+        if (LOADS_AHEAD == 0) load_step(next);
         barrier(); // the tiles' last readers are done
         fill_tiles(next);
         barrier();
