@@ -82,7 +82,7 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
 AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const AttentionSources &sources) {
     AttentionChoice choice = choose(builder, problem);
     std::optional<AttentionProblem> decodes;
-    if (choice.shape.parts == 1) decodes = decodes_of(problem);
+    if (choice.shape.parts == 1 || choice.kernel == &kFlash) decodes = decodes_of(problem);
     AttentionChoice apart{};
     if (decodes.has_value()) apart = choose(builder, *decodes);
     const bool splits = apart.shape.parts > 1;
