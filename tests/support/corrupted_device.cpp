@@ -81,7 +81,7 @@ bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
     case VKATTN_KERNEL_UNFUSED:
         return module == Module::kMaskedSoftmax;
     case VKATTN_KERNEL_FLASH:
-        return is_flash(module) && !has_key_parts(constants);
+        return is_flash(module);
     case VKATTN_KERNEL_DECODE:
     case VKATTN_KERNEL_LATENT_DECODE:
         return is_decode(module) || (is_flash(module) && has_key_parts(constants));
