@@ -80,7 +80,7 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
 
 uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
     if (workgroups.few_rows == 0) return kFewestKeysOfPart;
-    return static_cast<uint32_t>(kFewestKeysOfPart / 2 / std::max(dims_of_usual_heads(problem), 1.0));
+    return static_cast<uint32_t>(kFewestKeysOfPart / (2 * std::max(dims_of_usual_heads(problem), 1.0)));
 }
 
 // Where a workgroup has few rows, their states are small, and a part costs little more than a load of the merge, however many
