@@ -10,13 +10,13 @@ UNCHECKED = {"lds": 0, "memory": 0, "bounds": 0, "waits": 0}  # what `scripts/gp
 SUMS = ("lds_cycles", "lds_fewest_cycles", "requested_lines", "distinct_lines")
 
 
-def count(gpu, *command, first=1, environment=(), with_instructions=False):
-    """The finished command, its dispatches from the first-th on as counters.cpp writes them, and with_instructions each one's
-    instructions."""
+def count(gpu, *command, skip_submissions=0, environment=(), with_instructions=False):
+    """The finished command, its dispatches after the submissions that are skipped as counters.cpp writes them, and
+    with_instructions each one's instructions."""
     lab.BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
         counters, instructions = pathlib.Path(folder) / "counters", pathlib.Path(folder) / "instructions"
-        settings = {**UNCHECKED, "counters": counters, "model": 1, "first": first}
+        settings = {**UNCHECKED, "counters": counters, "model": 1, "skip_submissions": skip_submissions}
         if with_instructions:
             settings["instructions"] = instructions
         ran = lab.execute(gpu, *command, settings=settings, environment=environment)

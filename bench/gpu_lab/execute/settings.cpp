@@ -77,8 +77,6 @@ void set(Settings &result, const std::string &name, const std::string &value) {
         result.fail = flag(name, value);
     else if (name == "skip_submissions")
         result.skip_submissions = number(name, value);
-    else if (name == "first")
-        result.first = uint64_t(number(name, value));
     else if (name == "counters")
         result.counters = value;
     else if (name == "model")
@@ -90,7 +88,7 @@ void set(Settings &result, const std::string &name, const std::string &value) {
     else
         stop("VKATTN_EXECUTE: '" + name +
              "' is unknown, expected one of order, seed, switch, poison, poison_buffers, lds, memory, "
-             "bounds, waits, remove, remove_flush, removals, fail, skip_submissions, first, counters, model, "
+             "bounds, waits, remove, remove_flush, removals, fail, skip_submissions, counters, model, "
              "instructions, log");
 }
 

@@ -29,7 +29,6 @@ struct Settings {
     std::string removals;         // removals: a file of what notices that each barrier and wait is taken out
     bool fail = true;             // fail: what is found fails the program at its end; 0: it is only told
     int64_t skip_submissions = 0; // skip_submissions: the first n that have dispatches are not executed: warm-ups
-    uint64_t first = 1;           // first: leaves out the dispatches before the n-th, for profiles of the last
     std::string counters;         // counters: a file for a line of JSON a dispatch
     bool model = false;           // model: counters have a modelled time (docs/performance.md)
     std::string instructions;     // instructions: a file for counters by instruction, a line of JSON a dispatch
