@@ -29,6 +29,13 @@
 #include <tuple>
 #include <vector>
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#include <sanitizer/lsan_interface.h>
+#define VKATTN_TEST_LEAK_CHECK
+#endif
+#endif
+
 using namespace vkattn_test;
 
 namespace {
@@ -557,7 +564,7 @@ TEST_CASE("every Vulkan call fails once") {
 
 TEST_CASE("every Vulkan function fails while kernels are tested") {
     if (is_null_driver())
-        fail_calls(test_kernels, 8, false);
+        fail_calls(test_kernels, 2, false); // one of half the way, and the last
     else
         fail_calls(test_kernels, 1, true, {"vkAllocateMemory", "vkMapMemory", "vkQueueSubmit"});
 }
@@ -678,6 +685,9 @@ TEST_CASE("a device that was lost stays lost, and what was not downloaded never 
 }
 
 TEST_CASE("what nobody can wait for is taken for lost, and never destroyed") {
+#ifdef VKATTN_TEST_LEAK_CHECK
+    const __lsan::ScopedDisabler meant; // the leaks below
+#endif
     reset(0, VK_ERROR_OUT_OF_HOST_MEMORY);
     std::vector<float> values(64, 2.5f);
     {

@@ -177,10 +177,12 @@ std::unique_ptr<const Plan> kv_append(FuzzedDataProvider &data, PlanBuilder &bui
     const vkattn_kv_append_desc desc = some_append(data);
     plan_kv_append(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
-    if (writes_nothing(*plan, is_empty(desc.source) || is_empty(desc.cache))) return plan;
+    const bool packed = present(desc.cu_seqlens), paged = present(desc.block_table);
+    const bool no_place = is_empty(desc.cache) || (paged && is_empty(desc.block_table));
+    const bool no_sequences = packed && desc.cu_seqlens.shape[0] == 1;
+    if (writes_nothing(*plan, is_empty(desc.source) || no_place || no_sequences)) return plan;
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::AppendPush>(step);
-    const bool packed = present(desc.cu_seqlens), paged = present(desc.block_table);
     const std::uint64_t sequences = step.groups[2], heads = step.groups[1], size = desc.source.shape[3];
     const std::uint64_t capacity = desc.cache.shape[2] * (paged ? desc.block_table.shape[1] : 1);
     expect(push.capacity == capacity, "the cache is as long as it is");

@@ -110,7 +110,7 @@ void apply_block_mask(const AttentionProblem &p, const DenseProblem &d, Row &row
 void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if (!p.attn_mask.present()) return;
     const std::size_t mask_len = p.attn_mask.shape().back();
-    const double *mask = &d.attn_mask[mask_row(p.attn_mask.shape(), row, row.query) * mask_len];
+    const double *mask = d.attn_mask.data() + mask_row(p.attn_mask.shape(), row, row.query) * mask_len;
     for (std::size_t j = 0; j < row.scores.size(); ++j) {
         if (j >= mask_len) {
             row.scores[j] = kHidden;
