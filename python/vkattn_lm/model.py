@@ -43,6 +43,13 @@ class _Block:
         self.gate, self.up, self.down = ((weight, bias) for _, weight, bias in linears)
 
 
+def _parts(matrix):
+    """A matrix as (first row, rows) that kernels can reach at once: vocabularies are larger than some devices' buffers."""
+    most = matrix.context.facts["max_storage_buffer_range"] - 256  # what an offset's alignment may take
+    step = most // (matrix.nbytes // len(matrix)) // 8 * 8  # at multiples of 16 bytes
+    return [(first, matrix[first:first + step]) for first in range(0, len(matrix), step)]
+
+
 class Decoder:
     """A model's weights on the device, and a cache for one sequence.
 
@@ -61,8 +68,8 @@ class Decoder:
         self._blocks = [_Block(weights, config, i) for i in range(config.layers)]
         self._norm = weights.norm("output_norm.weight", config.width)
         head = weights.maybe("output.weight", self.vocabulary, config.width)
-        self._head = self._embedding if head is None else head
-        self._head_bias = weights.maybe("output.bias", self.vocabulary)
+        self._embedding = _parts(self._embedding)
+        self._head = self._embedding if head is None else _parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
         self._caches = [block.attention.cache(capacity, key_type=kv_type) for block in self._blocks]
@@ -110,13 +117,21 @@ class Decoder:
 
     def _forward(self, tokens):
         """What the blocks make of some tokens, [1,L,width] float32."""
-        hidden = vkattn.embedding(self.context.array(numpy.array([tokens], "i4")), self._embedding).astype("float32")
+        hidden = self._embedded(numpy.array([tokens], "i4"))
         if self.config.embedding_scale != 1.0:
             hidden = self._pointwise(hidden, self.config.embedding_scale)
         for block, cache in zip(self._blocks, self._caches):
             hidden = self._attended(block, cache, hidden)
             hidden = self._fed_forward(block, hidden)
         return hidden
+
+    def _embedded(self, tokens):
+        """Their rows of the embedding: a part that does not have a token gives zeros."""
+        total = None
+        for first, part in self._embedding:
+            rows = vkattn.embedding(self.context.array(tokens - numpy.int32(first)), part).astype("float32")
+            total = rows if total is None else total + rows
+        return total
 
     def _attended(self, block, cache, hidden):
         normed = self._normed(hidden, block.attention_norm)
@@ -139,7 +154,9 @@ class Decoder:
         return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
 
     def _logits_of(self, hidden):
-        return vkattn.linear(self._normed(hidden, self._norm), self._head, self._head_bias).numpy()[0]
+        normed = self._normed(hidden, self._norm)
+        parts = [vkattn.linear(normed, part).numpy()[0] for _, part in self._head]
+        return parts[0] if len(parts) == 1 else numpy.concatenate(parts, axis=1)
 
     def _pointwise(self, array, factor, bias=None, **more):
         """linear of one column: activation(factor * array + bias) * multiplier + residual, number by number."""
