@@ -1,15 +1,16 @@
 """Texts as vectors: encoders like BERT, in folders as sentence-transformers keeps them."""
+import json
+
 import numpy
 import vkattn
 
-from .errors import ModelError
+from .errors import ModelError, naming
 from .files import Folder
 from .weights import load_weight
 
-_LAYER = {  # the names that Layer has for what BERT's layers have
-    "attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
-    "attention.self.value": "self_attn.v_proj", "attention.output.dense": "self_attn.out_proj",
-    "attention.output.LayerNorm": "norm1", "intermediate.dense": "ffn.fc1", "output.dense": "ffn.fc2", "output.LayerNorm": "norm2"}
+_LINEARS = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+            "intermediate.dense", "output.dense")  # of a layer of BERT, whose names Layer knows
+_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 _MODULES = ("Transformer", "Pooling", "Normalize")
 
@@ -62,11 +63,11 @@ class Encoder:
         self._epsilon, self._layers = epsilon, []
         for i in range(layers):
             weights = {}
-            for theirs, own in _LAYER.items():
-                outs, ins = (hidden if own == "ffn.fc1" else width), (hidden if own == "ffn.fc2" else width)
-                shape = (outs,) if own.startswith("norm") else (outs, ins)
-                weights[f"{own}.weight"] = take(f"encoder.layer.{i}.{theirs}.weight", *shape)
-                weights[f"{own}.bias"] = take(f"encoder.layer.{i}.{theirs}.bias", outs)
+            for name in (*_LINEARS, *_NORMS):
+                outs = hidden if name == "intermediate.dense" else width
+                ins = (hidden if name == "output.dense" else width,) if name in _LINEARS else ()
+                weights[f"{name}.weight"] = take(f"encoder.layer.{i}.{name}.weight", outs, *ins)
+                weights[f"{name}.bias"] = take(f"encoder.layer.{i}.{name}.bias", outs)
             self._layers.append(vkattn.Layer("encoder_layer", weights, context=self.context, embed_dim=width, num_heads=heads,
                                              ffn_dim=hidden, activation="gelu", norm_first=0, norm_epsilon=epsilon))
 
@@ -103,8 +104,6 @@ class Encoder:
 
 def _modules(folder):
     """What modules.json lists; a plain folder of BERT is taken for one with the mean of its tokens."""
-    import json
-    from .errors import naming
     path = folder.path / "modules.json"
     if not path.is_file():
         return [{"type": "Transformer"}, {"type": "Pooling"}]

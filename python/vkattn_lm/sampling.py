@@ -1,6 +1,8 @@
 """The next token, chosen of logits on the host."""
 import numpy
 
+from .errors import ModelError
+
 
 class Sampler:
     """temperature 0: the most likely token; top_k 0: of all; top_p 1: of all. seed None: another every time."""
@@ -10,6 +12,8 @@ class Sampler:
         self._random = numpy.random.default_rng(seed)
 
     def __call__(self, logits):
+        if numpy.isnan(logits).any():
+            raise ModelError("the model's logits are not numbers, expected a model with finite weights")
         if self.temperature == 0:
             return int(logits.argmax())
         kept = numpy.arange(len(logits))
