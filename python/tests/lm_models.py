@@ -32,8 +32,8 @@ def weights_of(vocabulary, layers, width, heads, kv_heads, head_dim, hidden, con
         return (random.standard_normal((rows, columns)) / columns ** 0.5).astype("f4")
     weights = {"token_embd.weight": matrix(vocabulary, width) * 4, "output_norm.weight": 1 + matrix(1, width)[0]}
     for i in range(layers):
-        shapes = {"attn_q": (heads * head_dim, width), "attn_k": (kv_heads * head_dim, width), "attn_v": (kv_heads * head_dim, width),
-                  "attn_output": (width, heads * head_dim), "ffn_gate": (hidden, width), "ffn_up": (hidden, width),
+        shapes = {"attn_q": (heads * head_dim, width), "attn_k": (kv_heads * head_dim, width),
+                  "attn_v": (kv_heads * head_dim, width), "attn_output": (width, heads * head_dim), "ffn_gate": (hidden, width), "ffn_up": (hidden, width),
                   "ffn_down": (width, hidden)}
         weights.update({f"blk.{i}.{name}.weight": matrix(*shape) for name, shape in shapes.items()})
         weights.update({f"blk.{i}.{name}.weight": 1 + matrix(1, width)[0] for name in ("attn_norm", "ffn_norm")})
@@ -90,10 +90,11 @@ def add_vocabulary(writer, inner):
 
 
 def logits_of(weights, sizes, tokens):
-    """What a Llama of these weights makes of every token [L, vocabulary], by NumPy in float64."""
+    """What a Llama of these weights makes of every token [L, vocabulary], by NumPy in float64; rope_freqs.weight divides the
+    frequencies."""
     w = {name: value.astype("f8") for name, value in weights.items()}
     heads, kv_heads, size = sizes["heads"], sizes["kv_heads"], sizes["head_dim"]
-    angles = numpy.arange(len(tokens))[:, None] * 10000.0 ** (-numpy.arange(0, size, 2) / size)
+    angles = numpy.arange(len(tokens))[:, None] * 10000.0 ** (-numpy.arange(0, size, 2) / size) / w.get("rope_freqs.weight", 1)
 
     def norm(name, x):
         return x / numpy.sqrt((x ** 2).mean(-1, keepdims=True) + numpy.float32(1e-5)) * w[f"{name}.weight"]

@@ -15,7 +15,8 @@ def rendered(tokenizer, messages):
     sandbox = require("jinja2.sandbox", "jinja2")
 
     def refuse(message):
-        raise ModelError(f"{tokenizer.where}: its chat template says: {' '.join(str(message).split())[:200]}, expected a conversation that it takes")
+        words = " ".join(str(message).split())[:200]
+        raise ModelError(f"{tokenizer.where}: its chat template says: {words}, expected a conversation that it takes")
 
     with naming(f"{tokenizer.where}: chat template", "one that jinja2 computes"):
         environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
@@ -42,7 +43,8 @@ class Writer:
         if not tokens:
             raise ModelError("prompt: no tokens, expected at least 1")
         if len(tokens) >= self.decoder.capacity:
-            raise ModelError(f"prompt: {len(tokens)} tokens, expected fewer than {self.decoder.capacity}, the context's: see --context")
+            raise ModelError(f"prompt: {len(tokens)} tokens, expected fewer than {self.decoder.capacity}, the context's: see "
+                             "--context")
         logits, new, piece = self._read(tokens), [], self.tokenizer.stream()
         while most is None or len(new) < most:
             token = self.sampler(logits)

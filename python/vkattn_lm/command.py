@@ -6,8 +6,10 @@ import pathlib
 import sys
 import time
 
-EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, Gemma 3; for "
-          "embed BERT. What a model asks for and is not computed is refused by name.")
+from . import __doc__ as description
+
+EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
+          "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
 DEFAULT_CONTEXT = 4096
 
@@ -32,7 +34,7 @@ def number(kind, least, most):
 
 
 def parser():
-    main_parser = Parser(prog="vkattn-lm", description=__import__("vkattn_lm").__doc__.split("\n")[0], epilog=EPILOG)
+    main_parser = Parser(prog="vkattn-lm", description=description.split("\n")[0], epilog=EPILOG)
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name, words, run, context=DEFAULT_CONTEXT):
@@ -49,9 +51,11 @@ def parser():
     def sampling(made, most):
         made.add_argument("--tokens", type=number(int, 1, 2**24), metavar="N", default=most, help="at most so many new tokens"
                           + (f" (default: {most})" if most else ""))
-        made.add_argument("--temperature", type=number(float, 0, 100), default=0.7, help="0: always the most likely (default: 0.7)")
+        made.add_argument("--temperature", type=number(float, 0, 100), default=0.7,
+                          help="0: always the most likely (default: 0.7)")
         made.add_argument("--top-k", type=number(int, 0, 2**24), default=40, help="of so many; 0: of all (default: 40)")
-        made.add_argument("--top-p", type=number(float, 0, 1), default=0.95, help="of the likeliest with this share (default: 0.95)")
+        made.add_argument("--top-p", type=number(float, 0, 1), default=0.95,
+                          help="of the likeliest with this share (default: 0.95)")
         made.add_argument("--seed", type=number(int, 0, 2**63), help="the same for the same text (default: another every time)")
 
     made = command("chat", "answers what is written line by line, by the model's own template", chat)
@@ -85,7 +89,7 @@ def device_context(arguments):
 
 def load(arguments, most=DEFAULT_CONTEXT):
     """(Decoder, Tokenizer) of a command's arguments."""
-    from .errors import ModelError
+    from .errors import ModelError, naming
     from .files import open_model
     from .model import Decoder
     source = open_model(arguments.model)
@@ -94,8 +98,9 @@ def load(arguments, most=DEFAULT_CONTEXT):
         raise ModelError(f"--context {arguments.context}: expected at most {config.context}, which the model was made for")
     capacity = arguments.context or min(config.context, most)
     tokenizer = source.tokenizer()
-    with bar(len(source.names()), "weights", " weights") as progress:
-        decoder = Decoder(source, config, device_context(arguments), capacity=capacity, kv_type=arguments.kv_type, progress=progress)
+    context = device_context(arguments)
+    with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
+        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress)
     if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
         raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
     return decoder, tokenizer
@@ -117,8 +122,8 @@ def chat(arguments):
     from .chat import converse
     writer, talks = writer_of(arguments), sys.stdin.isatty()
     say(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens; an empty input ends it")
-    converse(writer, arguments.system, arguments.tokens, sys.stdin, (lambda: print("> ", end="", flush=True)) if talks else lambda: None,
-             say)
+    ask = (lambda: print("> ", end="", flush=True)) if talks else lambda: None
+    converse(writer, arguments.system, arguments.tokens, sys.stdin, ask, say)
 
 
 def complete(arguments):
@@ -163,7 +168,8 @@ def bench(arguments):
     if arguments.json:
         print(json.dumps(result))
         return
-    print(f"{result['device']}: {result['weight_bytes'] / 2**20:.0f} MiB of weights, {result['cache_bytes'] / 2**20:.0f} MiB of keys and values")
+    weights, cache = (f"{result[name] / 2**20:.0f} MiB" for name in ("weight_bytes", "cache_bytes"))
+    print(f"{result['device']}: {weights} of weights, {cache} of keys and values")
     print(f"prompt of {arguments.prompt}: {result['prompt_tokens_per_second']:.1f} tokens/s")
     print(f"after it, {arguments.tokens}: {result['new_tokens_per_second']:.2f} tokens/s")
 
@@ -187,7 +193,9 @@ def embed(arguments):
 
 def main(words=None):
     from .errors import ModelError
-    failures = (ModelError, OSError, MemoryError)
+    failures = (ModelError, OSError, MemoryError, UnicodeError)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # what the terminal has not
     try:
         try:
             arguments = parser().parse_args(words)

@@ -34,7 +34,8 @@ class Encoder:
     def _pooling(self, folder):
         kinds = [str(each.get("type")).rpartition(".")[2] for each in _modules(folder)]
         if kinds not in ([*_MODULES[:2]], [*_MODULES]):
-            raise ModelError(f"{folder.where}: modules.json: {', '.join(kinds)[:80]}, expected {', '.join(_MODULES)}, the last or not")
+            raise ModelError(f"{folder.where}: modules.json: {', '.join(kinds)[:80]}, expected {', '.join(_MODULES)}, "
+                             "the last or not")
         self.normalized = kinds[-1] == "Normalize"
         pooling = folder.read_json("1_Pooling/config.json")
         asked = [name for name, value in pooling.values.items() if name.startswith("pooling_mode_") and value is True]

@@ -23,4 +23,5 @@ def require(module, package):
     try:
         return __import__(module, fromlist=["_"])
     except ImportError:
-        raise ModelError(f"the package {package} is missing, expected it: pip install 'vkattn[lm]', or pip install {package}") from None
+        raise ModelError(f"the package {package} is missing, expected it: pip install 'vkattn[lm]', or pip install "
+                         f"{package}") from None

@@ -1,9 +1,8 @@
 """What a model says of itself: numbers and words by name, held to what they must be."""
-import math
-
 from .errors import ModelError
 
 MOST = 2**31 - 1  # of any size
+MOST_REAL = 3.4e38  # of float32
 
 
 class Facts:
@@ -38,9 +37,9 @@ class Facts:
         return value
 
     def real(self, name, default=None, *, least=0.0):
-        expected = f"a finite number above {least:g}"
+        expected = f"a number above {least:g} that float32 has"
         value = self._given(name, default, expected)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= least:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least < value <= MOST_REAL:
             raise self._wrong(name, value, expected)
         return float(value)
 

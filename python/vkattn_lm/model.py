@@ -12,9 +12,11 @@ _LOGITS_AT_ONCE = 32 << 20   # logits that are on the device at a time
 class _Block:
     """The weights of one layer. Caches are made of `attention` by Decoder."""
 
-    def __init__(self, weights, config, i):
+    def __init__(self, weights, config, i, factors):
+        """factors: of RoPE, that take the place of the config's scaling, or None."""
         name, width, head_dim = f"blk.{i}.", config.width, config.head_dim
-        rows, kv_rows, rope, architecture = config.heads * head_dim, config.kv_heads * head_dim, config.ropes[i], config.architecture
+        rows, kv_rows = config.heads * head_dim, config.kv_heads * head_dim
+        rope, architecture = config.ropes[i], config.architecture
         parts = {}
         for own, part, outs, ins in (("q_proj", "attn_q", rows, width), ("k_proj", "attn_k", kv_rows, width),
                                      ("v_proj", "attn_v", kv_rows, width), ("out_proj", "attn_output", width, rows)):
@@ -26,7 +28,7 @@ class _Block:
         if architecture.qk_norm:
             parts["q_norm.weight"] = weights.norm(f"{name}attn_q_norm.weight", head_dim)
             parts["k_norm.weight"] = weights.norm(f"{name}attn_k_norm.weight", head_dim)
-        more = {"rope_scaling": rope.scaling} if rope.scaling else {}
+        more = {"rope_scaling": factors or rope.scaling} if factors or rope.scaling else {}
         self.attention = vkattn.Layer(
             "mha", parts, context=weights.context, embed_dim=width, num_heads=config.heads, num_kv_heads=config.kv_heads,
             head_dim=head_dim, rope_theta=rope.theta, rope_interleaved=int(config.interleaved), scale=config.scale,
@@ -41,6 +43,15 @@ class _Block:
                     weights.maybe(f"{name}ffn_{part}.bias", width if part == "down" else config.hidden))
                    for part in ("gate", "up", "down")]
         self.gate, self.up, self.down = ((weight, bias) for _, weight, bias in linears)
+
+
+def _rope_factors(weights, config):
+    """What a GGUF file divides the frequencies of RoPE by, where it does: Llama 3's scaling as numbers. Longrope's scaling has
+    such factors, and multiplies nothing else where its own factor is 1."""
+    array = weights.maybe("rope_freqs.weight", config.head_dim // 2)
+    if array is None:
+        return None
+    return {"kind": "longrope", "factor": 1.0, "original_max_position": config.context, "factors": array.numpy().tolist()}
 
 
 def _parts(matrix):
@@ -65,7 +76,8 @@ class Decoder:
         weights = Weights(context, source, config, progress)
         self._embedding = weights.take("token_embd.weight", None, config.width)
         self.vocabulary = self._embedding.shape[0]
-        self._blocks = [_Block(weights, config, i) for i in range(config.layers)]
+        factors = _rope_factors(weights, config)
+        self._blocks = [_Block(weights, config, i, factors) for i in range(config.layers)]
         self._norm = weights.norm("output_norm.weight", config.width)
         head = weights.maybe("output.weight", self.vocabulary, config.width)
         self._embedding = _parts(self._embedding)
@@ -161,7 +173,8 @@ class Decoder:
     def _pointwise(self, array, factor, bias=None, **more):
         """linear of one column: activation(factor * array + bias) * multiplier + residual, number by number."""
         column = {name: value.reshape(-1, 1) if isinstance(value, vkattn.Array) else value for name, value in more.items()}
-        result = vkattn.linear(array.reshape(-1, 1), self._number(factor, 2), None if bias is None else self._number(bias, 1), **column)
+        bias = None if bias is None else self._number(bias, 1)
+        result = vkattn.linear(array.reshape(-1, 1), self._number(factor, 2), bias, **column)
         return result.reshape(array.shape)
 
     def _number(self, value, dimensions):

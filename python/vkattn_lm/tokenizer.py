@@ -1,5 +1,6 @@
 """Text as tokens and back, by the package tokenizers: a GGUF file's vocabulary and merges, or a folder's tokenizer.json."""
 import dataclasses
+import functools
 
 from .errors import ModelError, naming, require
 
@@ -36,9 +37,13 @@ class Tokenizer:
     def stream(self):
         """A function of the next token that returns the text that is whole with it, perhaps none."""
         stream = require("tokenizers", "tokenizers").decoders.DecodeStream(skip_special_tokens=True)
-        return lambda token: stream.step(self.inner, token) or ""
 
-    @property
+        def step(token):
+            with naming(self.where, "a tokenizer that gives text"):
+                return stream.step(self.inner, token) or ""
+        return step
+
+    @functools.cached_property
     def size(self):
         """One more than the highest token."""
         return max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -151,5 +156,6 @@ def _folder_template(folder, facts):
             return path.read_text(encoding="utf-8")
     template = facts.raw("chat_template")
     if isinstance(template, list):  # several, by name
-        template = next((each.get("template") for each in template if isinstance(each, dict) and each.get("name") == "default"), None)
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("default")
     return template if isinstance(template, str) else None
