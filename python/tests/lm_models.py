@@ -33,8 +33,8 @@ def weights_of(vocabulary, layers, width, heads, kv_heads, head_dim, hidden, con
     weights = {"token_embd.weight": matrix(vocabulary, width) * 4, "output_norm.weight": 1 + matrix(1, width)[0]}
     for i in range(layers):
         shapes = {"attn_q": (heads * head_dim, width), "attn_k": (kv_heads * head_dim, width),
-                  "attn_v": (kv_heads * head_dim, width), "attn_output": (width, heads * head_dim), "ffn_gate": (hidden, width), "ffn_up": (hidden, width),
-                  "ffn_down": (width, hidden)}
+                  "attn_v": (kv_heads * head_dim, width), "attn_output": (width, heads * head_dim), "ffn_gate": (hidden, width),
+                  "ffn_up": (hidden, width), "ffn_down": (width, hidden)}
         weights.update({f"blk.{i}.{name}.weight": matrix(*shape) for name, shape in shapes.items()})
         weights.update({f"blk.{i}.{name}.weight": 1 + matrix(1, width)[0] for name in ("attn_norm", "ffn_norm")})
     return weights

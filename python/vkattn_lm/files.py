@@ -77,6 +77,16 @@ def _reader_class():
     return Reader
 
 
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a weight lies in a GGUF file: rows of `row` numbers or bytes of dtype, from byte `first` on."""
+    kind: object
+    shape: tuple
+    dtype: object
+    row: int
+    first: int
+
+
 class GgufFile:
     """A GGUF file; its weights stay there until they are read."""
 
@@ -90,7 +100,9 @@ class GgufFile:
         with naming(path, GGUF_FILE):
             reader = _reader_class()(path)
             values = {name: self._value(gguf, field) for name, field in reader.fields.items()}
-            self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+            self._tensors = {tensor.name: _Place(tensor.tensor_type, tuple(int(size) for size in reversed(tensor.shape)),
+                                                 tensor.data.dtype, tensor.data.shape[-1], tensor.data_offset)
+                             for tensor in reader.tensors if tensor.data.size}
         self.facts = Facts(self.where, values)
 
     @staticmethod
@@ -106,14 +118,14 @@ class GgufFile:
     def stored(self, name):
         gguf, tensor = require("gguf", "gguf"), self._tensors[name]
         kinds = gguf.GGMLQuantizationType
-        dtype = {kinds.F32: "float32", kinds.BF16: "bfloat16"}.get(tensor.tensor_type, "float16")
-        shape = tuple(int(size) for size in reversed(tensor.shape))
+        dtype = {kinds.F32: "float32", kinds.BF16: "bfloat16"}.get(tensor.kind, "float16")
 
-        def rows(first, end):
-            data = tensor.data if tensor.data.ndim > 1 else tensor.data.reshape(1, -1)
-            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"):
-                return gguf.dequantize(numpy.ascontiguousarray(data[first:end]), tensor.tensor_type)
-        return Stored(f"{self.where}: {name}", shape, dtype, rows)
+        def rows(first, end):  # read, not mapped: pages of the file would be held beside what is made of them
+            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
+                data = numpy.fromfile(self.path, tensor.dtype, (end - first) * tensor.row,
+                                      offset=tensor.first + first * tensor.row * tensor.dtype.itemsize)
+                return gguf.dequantize(data.reshape(end - first, tensor.row), tensor.kind)
+        return Stored(f"{self.where}: {name}", tensor.shape, dtype, rows)
 
     def tokenizer(self):
         from .tokenizer import from_gguf
