@@ -6,6 +6,6 @@
     vkattn-lm bench MODEL                tokens per second
     vkattn-lm embed FOLDER TEXT...       vectors of texts
 
-In Python, open_model, load_decoder and Encoder are what the commands are made of. Files are read by the packages gguf and
-safetensors, text by tokenizers and jinja2: pip install 'vkattn[lm]'.
+In Python, files.open_model, model.Decoder, chat.Writer and encoder.Encoder are what the commands are made of. Files are read by
+the packages gguf and safetensors, text by tokenizers and jinja2: pip install 'vkattn[lm]'.
 """

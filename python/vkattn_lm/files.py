@@ -1,7 +1,7 @@
 """Models as people have them: GGUF files and Hugging Face's folders. Both give facts, weights by GGUF's names, a tokenizer."""
 import dataclasses
+import functools
 import json
-import math
 import pathlib
 
 import numpy
@@ -169,9 +169,13 @@ class Folder:
     def config(self):
         return architectures.from_folder(self.facts)
 
-    def decoder_names(self, config):
-        """GGUF's name of each weight: its own."""
-        gguf = require("gguf", "gguf")
+    def names(self):
+        return set(self._own)
+
+    @functools.cached_property
+    def _own(self):
+        """Its weights' own names by GGUF's; what has none there keeps its own."""
+        gguf, config = require("gguf", "gguf"), self.config()
         arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == config.name)
         table = gguf.get_tensor_name_map(arch, config.layers)
         named = {}
@@ -180,11 +184,7 @@ class Folder:
                 named[table.get_name(own, try_suffixes=(".weight", ".bias")) or own] = own
         if self.facts.raw("tie_word_embeddings", config.architecture.scaled) is True:
             named.pop("output.weight", None)
-        self._own = named
-
-    def names(self):
-        self.decoder_names(self.config())
-        return set(self._own)
+        return named
 
     def stored(self, name):
         return self.stored_as(self._own[name])
@@ -212,8 +212,3 @@ class Folder:
     def tokenizer(self):
         from .tokenizer import from_folder
         return from_folder(self)
-
-
-def bytes_of(stored):
-    """What a weight takes on the device, about."""
-    return math.prod(stored.shape) * (4 if stored.dtype == "float32" else 2)

@@ -49,12 +49,6 @@ class Weights:
         self._left = set(self._names)
         self.nbytes = 0
 
-    def __contains__(self, name):
-        return name in self._names
-
-    def __len__(self):
-        return len(self._names)
-
     def take(self, name, *shape, offset=0.0):
         """A weight that there must be, of this shape; None for a size that may be any."""
         if name not in self._names:

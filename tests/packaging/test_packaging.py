@@ -180,7 +180,7 @@ def test_what_is_no_library_for_android_is_refused(tmp_path, words, says):
 def test_the_manual_page_of_a_python_command_tells_of_every_command(package):
     printed = subprocess.run([sys.executable, "-B", "-m", package, "--help"], cwd=ROOT / "python", capture_output=True, text=True,
                              check=True)
-    commands = re.findall(r"^    (\w+) ", printed.stdout, re.MULTILINE)
+    commands = re.findall(r"^    (\w+)(?: |$)", printed.stdout, re.MULTILINE)
     assert len(commands) >= 4
     page = text(f"python/{package.replace('_', '-')}.1")
     assert set(commands) == set(re.findall(r"^\.TP\n\.B (\w+)$", page, re.MULTILINE))
