@@ -121,7 +121,7 @@ def say(words):
 def chat(arguments):
     from .chat import converse
     writer, talks = writer_of(arguments), sys.stdin.isatty()
-    say(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens; an empty input ends it")
+    say(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens; the end of the input ends it")
     ask = (lambda: print("> ", end="", flush=True)) if talks else lambda: None
     converse(writer, arguments.system, arguments.tokens, sys.stdin, ask, say)
 
