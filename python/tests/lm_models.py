@@ -3,6 +3,7 @@ import json
 
 import gguf
 import numpy
+import safetensors.numpy
 import tokenizers
 
 TEXT = "the cat sat on the mat, the dog sat on the log; 12 cats and 34 dogs sat there. What is it? It is a cat\n" * 4
@@ -74,6 +75,34 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
     for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
         step()
     return held
+
+
+_FOLDER_NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+                 "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+                 "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
+                 "ffn_norm": "post_attention_layernorm"}
+
+
+def write_folder(path, weights, sizes, begin=None):
+    """Writes the folder of a Llama. begin: the token that its tokenizer begins all text with."""
+    inner, named = byte_level(), {}
+    for name, value in weights.items():
+        blk, i, part, *_ = (*name.split("."), "", "")
+        named[f"model.layers.{i}.{_FOLDER_NAMES[part]}.weight" if blk == "blk" else
+              {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}[name]] = value
+    safetensors.numpy.save_file(named, path / "model.safetensors")
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "num_hidden_layers": sizes["layers"],
+              "hidden_size": sizes["width"], "num_attention_heads": sizes["heads"], "num_key_value_heads": sizes["kv_heads"],
+              "head_dim": sizes["head_dim"], "intermediate_size": sizes["hidden"], "max_position_embeddings": sizes["context"],
+              "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 9]}))
+    tokens = {"bos_token": {"content": begin or "<|im_start|>"}, "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
+    (path / "tokenizer_config.json").write_text(json.dumps(tokens))
+    if begin:
+        inner.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{begin} $A", special_tokens=[(begin, inner.token_to_id(begin))])
+    inner.save(str(path / "tokenizer.json"))
 
 
 def add_vocabulary(writer, inner):

@@ -228,6 +228,19 @@ def test_complete_goes_on_as_numpy_would(llama, inner, run):
     assert same[0] == same[1] != run("complete", path, "-", "--seed", 5, "--tokens", 8, given="the cat")[1]
 
 
+def test_a_folder_goes_on_as_its_gguf_file_does(llama, tmp_path, run):
+    lm_models.write_folder(tmp_path, llama[1], lm_models.SIZES)
+    words = ("the cat", "--temperature", 0, "--tokens", 8, "--kv-type", "f32")
+    assert run("complete", tmp_path, *words) == run("complete", llama[0], *words)
+    chats = [run("chat", path, "--seed", 1, "--tokens", 4, given="it\n") for path in (tmp_path, llama[0])]
+    assert chats[0][:2] == chats[1][:2] and chats[0][0] == 0
+    read = files.open_model(tmp_path).tokenizer()
+    assert read.ends == {0, 2, 9} and read.begin is None
+    lm_models.write_folder(tmp_path, llama[1], lm_models.SIZES, begin="<|endoftext|>")
+    read = files.open_model(tmp_path).tokenizer()
+    assert read.encode("a") == read.encode("<|endoftext|>a") == [0, *lm_models.byte_level().encode("a").ids]
+
+
 def test_the_context_is_obeyed_and_said(llama, run):
     status, _, err = run("complete", llama[0], "the cat", "--temperature", 0, "--context", 12)
     assert status == 0 and err == ["vkattn-lm: the context of 12 tokens is full; see --context"]
