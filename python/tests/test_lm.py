@@ -415,3 +415,24 @@ def test_hostile_files_get_one_line(tmp_path, run):
             refused += 1
             assert len(err) == 1 and err[0].startswith("vkattn-lm: error: ") and len(err[0]) < 700, (i, err)
     assert 250 < refused < 500  # of which most are no models any more, and some are others
+
+
+def test_hostile_facts_get_one_line(llama, run, monkeypatch):
+    read, choice, refused = files.GgufFile.__init__, random.Random(5), 0
+    values = [0, 1, -1, 2, 7, 2**31 - 1, 2**32, 2**64 - 1, 1e-45, 1e39, float("nan"), float("inf"), "", "x", True, [], [1],
+              ["a"] * 3, [1.0] * 300, None, "linear", "llama", "gpt2", "qwen2", "{{ 1 / 0 }}"]
+
+    def changed_one(self, path):
+        read(self, path)
+        known = self.facts.values
+        name = choice.choice([*known, "llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggml.add_bos_token",
+                              "llama.attention.sliding_window", "llama.attention.sliding_window_pattern"])
+        given = known.get(name)
+        known[name] = given[:choice.choice([len(given) - 1, 3])] if isinstance(given, list) else choice.choice(values)
+    monkeypatch.setattr(files.GgufFile, "__init__", changed_one)
+    for i in range(200):
+        status, _, err = run("chat", llama[0], "--tokens", 1, given="it\n")
+        lines = [line for line in err if line.startswith("vkattn-lm: error: ")]
+        assert status in (0, 2) and len(lines) == status // 2 and len(err) <= 2, (i, err)
+        refused += status == 2
+    assert 80 < refused < 200

@@ -73,4 +73,5 @@ class Facts:
         """Raises where a fact asks for what is not computed."""
         value = self.raw(name)
         if value is not None and value not in allowed:
-            raise self._wrong(name, value, f"none, or {' or '.join(map(repr, allowed))}: nothing else is computed")
+            also = "".join(f", or {each!r}" for each in dict.fromkeys(allowed))
+            raise self._wrong(name, value, f"none{also}: nothing else is computed")
