@@ -112,10 +112,10 @@ def perplexity(decoder, tokenizer, text, bar):
             part = tokens[start:start + size]
             given = part if tokenizer.begin is None else [tokenizer.begin, *part[1:]]
             decoder.rewind(0)
-            for at, logits in decoder.every_logits(given):
-                first, end = max(size // 2, at), min(size - 1, at + len(logits))
-                if first < end:
-                    found = -log_likelihoods(logits[first - at:end - at], part[first + 1:end + 1])
+            for at, logits in decoder.every_logits(given, size // 2):
+                end = min(size - 1, at + len(logits))
+                if at < end:
+                    found = -log_likelihoods(logits[:end - at], part[at + 1:end + 1])
                     sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
             progress.update(size)
     mean = sums / scored

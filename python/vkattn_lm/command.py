@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+import threading
 import time
 
 from . import __doc__ as description
@@ -79,7 +80,9 @@ def parser():
 def bar(total, words, unit):
     """A progress bar on the error stream, where that is a terminal."""
     from .errors import require
-    return require("tqdm", "tqdm").tqdm(total=total, desc=words, unit=unit, leave=False, disable=None, file=sys.stderr)
+    tqdm = require("tqdm", "tqdm").tqdm
+    tqdm.set_lock(threading.RLock())  # its own is one of processes too, which a signal would leave behind
+    return tqdm(total=total, desc=words, unit=unit, leave=False, disable=None, file=sys.stderr)
 
 
 def device_context(arguments):

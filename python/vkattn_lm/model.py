@@ -108,11 +108,11 @@ class Decoder:
             pass
         return self._logits_of(hidden[:, hidden.shape[1] - 1:])[0]
 
-    def every_logits(self, tokens):
-        """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of all, some at a time."""
+    def every_logits(self, tokens, start):
+        """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of those from `start` on, some at a time."""
         rows = max(_LOGITS_AT_ONCE // self.vocabulary, 1)
         for hidden, at in self._hidden(tokens, None):
-            for first in range(0, hidden.shape[1], rows):
+            for first in range(max(start - at, 0), hidden.shape[1], rows):
                 yield at + first, self._logits_of(hidden[:, first:first + rows])
 
     def _hidden(self, tokens, progress):
