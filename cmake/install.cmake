@@ -58,6 +58,6 @@ if(SKBUILD) # pyproject.toml: a wheel, which carries the library and the command
         add_dependencies(vkattn_wheel vkattn_command)
         set_property(TARGET vkattn_command PROPERTY INSTALL_RPATH $<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>)
         install(TARGETS vkattn_command RUNTIME DESTINATION vkattn COMPONENT python)
-        install(FILES tools/vkattn.1 python/vkattn-plot.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)
+        install(FILES tools/vkattn.1 python/vkattn-plot.1 python/vkattn-lm.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)
     endif()
 endif()

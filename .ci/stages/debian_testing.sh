@@ -2,13 +2,13 @@
 # Newer drivers, compilers and validation layers than this Debian's, where they can be fetched; then the kernels at the
 # other widths of the CPU driver's vectors, and as they run on older CPU drivers.
 
-# The package transformers, which Debian has not, for Debian testing's Python.
+# The package transformers, and those of vkattn_lm, which Debian has not, for Debian testing's Python.
 fetch_transformers() {
-    [ ! -d build-ci/transformers/transformers ] || return 0
+    [ ! -d build-ci/transformers/transformers ] || [ ! -d build-ci/transformers/gguf ] || return 0
     local version
     version=$(scripts/modern-root run python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     python3 -m pip install --quiet --no-compile --target build-ci/transformers --python-version "$version" --only-binary=:all: \
-        --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 'transformers<6'
+        --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 'transformers<6' gguf jinja2 ml_dtypes
 }
 
 if ! scripts/modern-root install; then
@@ -27,7 +27,8 @@ library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
 scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers &&
     VKATTN_LIBRARY=$library \
         PYTHONPATH=$PWD/build-ci/transformers scripts/modern-root run \
-        python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py ||
+        python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py \
+        python/tests/test_lm.py ||
     status=$?
 # lanes: the shaders are those of the suite, and not validated once more. matrices: in layers, where they are chosen
 # rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented: by GPU-assisted validation, every access of what

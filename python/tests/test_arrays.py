@@ -240,6 +240,26 @@ def test_layers_on_arrays():
     assert layer(hidden, residual=out, out=out) is out and (out.numpy() == expected).all()
 
 
+def test_weights_of_layers_stay_where_they_are_on_the_device():
+    weights = {f"{name}.weight": random(16, 16, seed=seed) / 4 for seed, name in
+               enumerate(("q_proj", "k_proj", "v_proj", "out_proj"))}
+    tokens = random(2, 5, 16)
+    expected = vkattn.Layer("mha", weights, embed_dim=16, num_heads=2)(tokens)
+    arrays = {name: CONTEXT.array(weight) for name, weight in weights.items()}
+    layer = vkattn.Layer("mha", dict(arrays), embed_dim=16, num_heads=2)
+    arrays.pop("out_proj.weight").assign(2 * weights["out_proj.weight"])  # seen by the layer: there is no copy
+    arrays.clear()                                                       # which holds them itself
+    assert numpy.abs(layer(tokens) - 2 * expected).max() < 1e-5
+    padded = numpy.zeros((4, 16 * 16 + 1), "f4")                        # rows that begin where no binding can
+    padded[:, 1:] = [weight.ravel() for weight in weights.values()]
+    parts = CONTEXT.array(padded.ravel())
+    views = {name: parts[i * 257 + 1:(i + 1) * 257].reshape(16, 16) for i, name in enumerate(weights)}
+    for each in (views, {name: CONTEXT.array(numpy.ascontiguousarray(weight.T)).T for name, weight in weights.items()}):
+        assert (vkattn.Layer("mha", each, embed_dim=16, num_heads=2)(tokens) == expected).all()
+    with pytest.raises(ValueError, match="an Array of another context"):
+        vkattn.Layer("mha", views, embed_dim=16, num_heads=2, context=vkattn.Context())
+
+
 @pytest.mark.parametrize("view", [lambda a: a, lambda a: a.transpose(0, 2, 1, 3), lambda a: a[:, ::2],
                                   lambda a: a[..., ::-1, :], lambda a: numpy.broadcast_to(a[:, :1], a.shape),
                                   lambda a: numpy.broadcast_to(a[..., :1], a.shape), lambda a: a.transpose(0, 1, 3, 2)])

@@ -52,12 +52,21 @@ def layer_config(kind, **members):
     return config
 
 
+def _raw_weight(name, array):
+    """A vkattn_weight, in host memory or in an Array's buffer."""
+    if not isinstance(array, Array):
+        return _abi.Weight(name.encode(), describe(array, name), array.ctypes.data)
+    binding = array.buffer.binding("weight", array.bound_byte)
+    return _abi.Weight(name.encode(), describe(array, name), None, binding.buffer, binding.offset)
+
+
 class Layer:
     """A layer, for instance Layer("mha", {"q_proj.weight": ...}, embed_dim=512, num_heads=8).
 
     kind     mha, latent_mha, latent_query, mla, compressed_kv, encoder_layer (encoder is the same) or mla_block
     weights  arrays by the names that vkattn_layer_create lists, [out, in], or a state_dict of PyTorch's or Hugging Face's
-             modules, as layer_weights takes them; uploaded once
+             modules, as layer_weights takes them; uploaded once. An Array stays where it is, and is not to be
+             changed
     prefix   where a state_dict has more: only the weights whose names begin with it, without it
     context  None: that of default_context()
     config   the members of vkattn_layer_config, as layer_config takes them
@@ -69,8 +78,8 @@ class Layer:
         self.config = layer_config(kind, **config)
         kind = next(name for name, number in _abi.LAYER_KINDS.items() if number == self.config.kind)
         arrays = layer_weights(kind, weights, prefix)
-        raw_weights = (_abi.Weight * max(len(arrays), 1))(*(
-            _abi.Weight(name.encode(), describe(array, name), array.ctypes.data) for name, array in arrays.items()))
+        self._arrays = [self.context.own(array, name) for name, array in arrays.items() if isinstance(array, Array)]
+        raw_weights = (_abi.Weight * max(len(arrays), 1))(*(_raw_weight(name, array) for name, array in arrays.items()))
         raw = ctypes.c_void_p()
         with self.context.lock:
             call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)

@@ -32,7 +32,8 @@ _NO_WEIGHT = re.compile(r"(.*\.)?rotary_emb\.inv_freq")     # what older models 
 
 
 def layer_weights(kind, weights, prefix=""):
-    """The weights of a layer by the names that vkattn_layer_create lists, as contiguous NumPy arrays.
+    """The weights of a layer by the names that vkattn_layer_create lists, as contiguous NumPy arrays, and Arrays where such
+    are given.
 
     kind     the layer's: of mha, encoder_layer and mla other names are known, of the rest only their own
     weights  arrays by name, perhaps a state_dict: of torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, or of
@@ -53,8 +54,18 @@ def layer_weights(kind, weights, prefix=""):
         for own, array in _own(name, as_array(value, name, FLOATS), _NAMES.get(kind, {})):
             if own in named:
                 raise ValueError(f"{name}: is {own}, which is given by another name too, expected one of them")
-            named[own] = numpy.ascontiguousarray(array.download() if isinstance(array, Array) else array)
+            named[own] = _bindable(array) if isinstance(array, Array) else numpy.ascontiguousarray(array)
     return named
+
+
+def _bindable(array):
+    """An Array whose numbers lie one after the other from where a binding may begin: itself, or a copy."""
+    array = array.contiguous()
+    if array.bound_offset == 0:
+        return array
+    copy = array.context.empty(array.shape, array.dtype)
+    array.context.convert(array, copy)
+    return copy
 
 
 def _inside_self_attention(weights):

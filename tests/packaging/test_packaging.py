@@ -176,8 +176,11 @@ def test_what_is_no_library_for_android_is_refused(tmp_path, words, says):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_manual_page_of_vkattn_plot_tells_of_every_command():
-    printed = subprocess.run([sys.executable, "-B", ROOT / "python/vkattn-plot", "--help"], capture_output=True, text=True, check=True)
-    commands = re.findall(r"^    (\w+) ", printed.stdout, re.MULTILINE)
+@pytest.mark.parametrize("package", ["vkattn_plot", "vkattn_lm"])
+def test_the_manual_page_of_a_python_command_tells_of_every_command(package):
+    printed = subprocess.run([sys.executable, "-B", "-m", package, "--help"], cwd=ROOT / "python", capture_output=True, text=True,
+                             check=True)
+    commands = re.findall(r"^    (\w+)(?: |$)", printed.stdout, re.MULTILINE)
     assert len(commands) >= 4
-    assert set(commands) == set(re.findall(r"^\.TP\n\.B (\w+)$", text("python/vkattn-plot.1"), re.MULTILINE))
+    page = text(f"python/{package.replace('_', '-')}.1")
+    assert set(commands) == set(re.findall(r"^\.TP\n\.B (\w+)$", page, re.MULTILINE))

@@ -33,6 +33,12 @@ execute_process(COMMAND ${clean} "${WORK}/venv/bin/vkattn-plot" bench -o picture
 if(NOT output MATCHES "matplotlib: is missing, expected it .pip install matplotlib.")
     message(FATAL_ERROR "vkattn-plot without matplotlib printed\n${output}\nexpected how to install it in a venv")
 endif()
+expect_output("usage: vkattn-lm" ${clean} "${WORK}/venv/bin/vkattn-lm" --help)
+execute_process(COMMAND ${clean} "${WORK}/venv/bin/vkattn-lm" complete "${VKATTN_SOURCE}/README.md" text
+    WORKING_DIRECTORY "${WORK}" ERROR_VARIABLE output OUTPUT_QUIET)
+if(NOT output MATCHES "the package gguf is missing, expected it: pip install 'vkattn.lm.'")
+    message(FATAL_ERROR "vkattn-lm without gguf printed\n${output}\nexpected how to install it")
+endif()
 expect_output("passed" ${clean} "${WORK}/venv/bin/vkattn" check
     "${VKATTN_SOURCE}/tests/data/ref003_gqa4_mask_padding.safetensors")
 if(NOT EXISTS "${WORK}/venv/share/man/man1/vkattn.1")

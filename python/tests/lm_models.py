@@ -1,0 +1,150 @@
+"""Small models of random weights, as GGUF files and as folders, and what they compute by NumPy in float64."""
+import json
+
+import gguf
+import numpy
+import safetensors.numpy
+import tokenizers
+
+TEXT = "the cat sat on the mat, the dog sat on the log; 12 cats and 34 dogs sat there. What is it? It is a cat\n" * 4
+TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+SIZES = {"layers": 2, "width": 64, "heads": 4, "kv_heads": 2, "head_dim": 32, "hidden": 96, "context": 64}
+
+
+def byte_level():
+    """A tokenizers.Tokenizer of byte-level BPE, trained on TEXT, that cuts text as SmolLM2's does."""
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Digits(individual_digits=True), tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    inner.train_from_iterator([TEXT], trainer)
+    return inner
+
+
+def weights_of(vocabulary, layers, width, heads, kv_heads, head_dim, hidden, context, seed=3):
+    """A Llama's by GGUF's names, rows of q and k in the order of halves, float32."""
+    random = numpy.random.default_rng(seed)
+
+    def matrix(rows, columns):
+        return (random.standard_normal((rows, columns)) / columns ** 0.5).astype("f4")
+    weights = {"token_embd.weight": matrix(vocabulary, width) * 4, "output_norm.weight": 1 + matrix(1, width)[0]}
+    for i in range(layers):
+        shapes = {"attn_q": (heads * head_dim, width), "attn_k": (kv_heads * head_dim, width),
+                  "attn_v": (kv_heads * head_dim, width), "attn_output": (width, heads * head_dim), "ffn_gate": (hidden, width),
+                  "ffn_up": (hidden, width), "ffn_down": (width, hidden)}
+        weights.update({f"blk.{i}.{name}.weight": matrix(*shape) for name, shape in shapes.items()})
+        weights.update({f"blk.{i}.{name}.weight": 1 + matrix(1, width)[0] for name in ("attn_norm", "ffn_norm")})
+    return weights
+
+
+def pairs_of_halves(rows, heads):
+    """The order in which GGUF keeps a Llama's rows of q and k: of each head the pairs (2i, 2i+1), not (i, i + size/2)."""
+    return rows.reshape(heads, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=None, template=TEMPLATE):
+    """Writes a GGUF file, its matrices in blocks of a kind; returns the weights as they are in it."""
+    inner, kind = inner or byte_level(), gguf.GGMLQuantizationType[kind]
+    writer = gguf.GGUFWriter(path, name)
+    for add, size in ((writer.add_block_count, "layers"), (writer.add_embedding_length, "width"), (writer.add_head_count, "heads"),
+                      (writer.add_head_count_kv, "kv_heads"), (writer.add_key_length, "head_dim"),
+                      (writer.add_feed_forward_length, "hidden"), (writer.add_context_length, "context")):
+        add(sizes[size])
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    add_vocabulary(writer, inner)
+    if template:
+        writer.add_chat_template(template)
+    for add, value in (more or {}).items():
+        getattr(writer, add)(*value) if isinstance(value, tuple) else getattr(writer, add)(value)
+    held = {}
+    for each, values in weights.items():
+        of_heads = {"attn_q": sizes["heads"], "attn_k": sizes["kv_heads"]}.get(each.split(".")[-2]) if name == "llama" else None
+        stored = pairs_of_halves(values, of_heads) if of_heads else values
+        if values.ndim == 2 and kind != gguf.GGMLQuantizationType.F32:
+            blocks = gguf.quantize(stored, kind)
+            writer.add_tensor(each, blocks, raw_dtype=kind)
+            held[each] = gguf.dequantize(gguf.quantize(values, kind), kind).reshape(values.shape).astype("f2").astype("f4")
+        else:
+            writer.add_tensor(each, stored)
+            held[each] = values
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    return held
+
+
+_FOLDER_NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+                 "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+                 "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
+                 "ffn_norm": "post_attention_layernorm"}
+
+
+def write_folder(path, weights, sizes, begin=None):
+    """Writes the folder of a Llama. begin: the token that its tokenizer begins all text with."""
+    inner, named = byte_level(), {}
+    for name, value in weights.items():
+        blk, i, part, *_ = (*name.split("."), "", "")
+        named[f"model.layers.{i}.{_FOLDER_NAMES[part]}.weight" if blk == "blk" else
+              {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}[name]] = value
+    safetensors.numpy.save_file(named, path / "model.safetensors")
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "num_hidden_layers": sizes["layers"],
+              "hidden_size": sizes["width"], "num_attention_heads": sizes["heads"], "num_key_value_heads": sizes["kv_heads"],
+              "head_dim": sizes["head_dim"], "intermediate_size": sizes["hidden"], "max_position_embeddings": sizes["context"],
+              "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 9]}))
+    tokens = {"bos_token": {"content": begin or "<|im_start|>"}, "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
+    (path / "tokenizer_config.json").write_text(json.dumps(tokens))
+    if begin:
+        inner.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{begin} $A", special_tokens=[(begin, inner.token_to_id(begin))])
+    inner.save(str(path / "tokenizer.json"))
+
+
+def add_vocabulary(writer, inner):
+    state = json.loads(inner.to_str())
+    tokens = sorted(inner.get_vocab(), key=inner.get_vocab().get)
+    special = {each["content"] for each in state["added_tokens"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in special else 1 for token in tokens])
+    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in state["model"]["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+
+
+def logits_of(weights, sizes, tokens):
+    """What a Llama of these weights makes of every token [L, vocabulary], by NumPy in float64; rope_freqs.weight divides the
+    frequencies."""
+    w = {name: value.astype("f8") for name, value in weights.items()}
+    heads, kv_heads, size = sizes["heads"], sizes["kv_heads"], sizes["head_dim"]
+    angles = numpy.arange(len(tokens))[:, None] * 10000.0 ** (-numpy.arange(0, size, 2) / size) / w.get("rope_freqs.weight", 1)
+
+    def norm(name, x):
+        return x / numpy.sqrt((x ** 2).mean(-1, keepdims=True) + numpy.float32(1e-5)) * w[f"{name}.weight"]
+
+    def turned(x):
+        first, second = x[..., :size // 2], x[..., size // 2:]
+        return numpy.concatenate([first * numpy.cos(angles) - second * numpy.sin(angles),
+                                  second * numpy.cos(angles) + first * numpy.sin(angles)], axis=-1)
+
+    def split(name, x, count):
+        return (x @ w[f"{name}.weight"].T).reshape(len(x), count, size).swapaxes(0, 1)
+    x = w["token_embd.weight"][tokens]
+    for i in range(sizes["layers"]):
+        blk, h = f"blk.{i}.", norm(f"blk.{i}.attn_norm", x)
+        q, k, v = (split(f"{blk}attn_{part}", h, heads if part == "q" else kv_heads) for part in "qkv")
+        k, v = (each.repeat(heads // kv_heads, axis=0) for each in (turned(k), v))
+        scores = turned(q) @ k.swapaxes(1, 2) / size ** 0.5 + numpy.triu(numpy.full((len(tokens),) * 2, -numpy.inf), 1)
+        shares = numpy.exp(scores - scores.max(-1, keepdims=True))
+        attended = (shares / shares.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(len(tokens), -1)
+        x = x + attended @ w[f"{blk}attn_output.weight"].T
+        h = norm(f"{blk}ffn_norm", x)
+        gate, up = (h @ w[f"{blk}ffn_{part}.weight"].T for part in ("gate", "up"))
+        x = x + (gate / (1 + numpy.exp(-gate)) * up) @ w[f"{blk}ffn_down.weight"].T
+    return norm("output_norm", x) @ w["token_embd.weight"].T

@@ -1,0 +1,438 @@
+"""vkattn_lm on small models that the tests make: beside NumPy, and beside transformers where that is."""
+import io
+import json
+import random
+import tracemalloc
+
+import numpy
+import pytest
+
+for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
+    pytest.importorskip(module)
+
+import gguf  # noqa: E402
+import lm_models  # noqa: E402
+import vkattn  # noqa: E402
+from vkattn_lm import chat, command, encoder, errors, files, model, sampling, tokenizer  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # which a command would print
+
+
+class NoBar:
+    def update(self, count):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def decoder_of(path, capacity=32, kv_type="f32"):
+    source = files.open_model(path)
+    return model.Decoder(source, source.config(), vkattn.default_context(), capacity=capacity, kv_type=kv_type, progress=NoBar())
+
+
+def nmse(values, expected):
+    return float(((values - expected) ** 2).sum() / (expected ** 2).sum())
+
+
+@pytest.fixture(scope="module")
+def inner():
+    return lm_models.byte_level()
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory, inner):
+    """(a GGUF file, its weights)"""
+    path = tmp_path_factory.mktemp("lm") / "llama.gguf"
+    weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
+    return path, lm_models.write_gguf(path, weights, lm_models.SIZES)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0"])
+def test_a_gguf_file_is_numpys(tmp_path, inner, kind):
+    bound = 1e-10
+    weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
+    held = lm_models.write_gguf(tmp_path / "model.gguf", weights, lm_models.SIZES, kind)
+    tokens = inner.encode("the cat sat on the log").ids
+    expected = lm_models.logits_of(held, lm_models.SIZES, tokens)
+    decoder = decoder_of(tmp_path / "model.gguf")
+    assert nmse(decoder.logits(tokens[:4]), expected[3]) < bound
+    for i in range(4, len(tokens)):  # one by one, from the cache
+        assert nmse(decoder.logits(tokens[i:i + 1]), expected[i]) < bound
+    decoder.rewind(2)
+    assert decoder.length == 2 and nmse(decoder.logits(tokens[2:]), expected[-1]) < bound
+
+
+def test_factors_of_rope_are_numpys(tmp_path, inner):
+    weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
+    weights["rope_freqs.weight"] = numpy.linspace(1, 8, 16, dtype="f4")
+    held = lm_models.write_gguf(tmp_path / "model.gguf", weights, lm_models.SIZES)
+    tokens = inner.encode("the cat sat on the log").ids
+    assert nmse(decoder_of(tmp_path / "model.gguf").logits(tokens), lm_models.logits_of(held, lm_models.SIZES, tokens)[-1]) < 1e-10
+
+
+def test_a_vocabulary_in_parts_is_the_whole(llama, inner, monkeypatch):
+    path, held = llama
+    tokens = inner.encode("a dog and a cat").ids
+
+    def in_parts(matrix):
+        return [(first, matrix[first:first + 64]) for first in range(0, len(matrix), 64)]
+    monkeypatch.setattr(model, "_parts", in_parts)
+    assert nmse(decoder_of(path).logits(tokens), lm_models.logits_of(held, lm_models.SIZES, tokens)[-1]) < 1e-10
+
+
+def test_weights_are_loaded_a_part_at_a_time(tmp_path, inner):
+    sizes = {**lm_models.SIZES, "layers": 1, "hidden": 65536}
+    path = tmp_path / "wide.gguf"
+    lm_models.write_gguf(path, lm_models.weights_of(inner.get_vocab_size(), **sizes), sizes)
+    decoder_of(path)  # what is made once is not counted
+    tracemalloc.start()
+    decoder = decoder_of(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert path.stat().st_size > 48e6 and most < path.stat().st_size * 0.3
+    assert decoder.weight_bytes < path.stat().st_size
+
+
+def configs():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
+    scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+              "original_max_position_embeddings": 16, "rope_theta": 10000.0}
+    return {
+        "llama": transformers.LlamaConfig(**sizes), "tied": transformers.LlamaConfig(**sizes, tie_word_embeddings=True),
+        "biases": transformers.LlamaConfig(**sizes, attention_bias=True, mlp_bias=True),
+        "llama3 scaling": transformers.LlamaConfig(**sizes, rope_parameters=scaled),
+        "mistral": transformers.MistralConfig(**sizes, sliding_window=5), "qwen2": transformers.Qwen2Config(**sizes),
+        "qwen3": transformers.Qwen3Config(**sizes),
+        "gemma3": transformers.Gemma3TextConfig(**sizes, sliding_window=5, query_pre_attn_scalar=16, layer_types=[
+            "sliding_attention", "full_attention", "sliding_attention"]),
+    }
+
+
+def save(kind, config, folder):
+    """A model of random weights, norms and biases among them, saved as a folder."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(5)
+    made = kind.from_config(config, attn_implementation="eager").eval()
+    for name, parameter in made.named_parameters():
+        norm = "norm" in name.lower()
+        mean = 1.0 if norm and "weight" in name and "gemma" not in config.model_type else 0.0
+        torch.nn.init.normal_(parameter, mean, 0.1 if norm else 0.5 if "embed" in name else 0.15)
+    made.save_pretrained(folder)
+    lm_models.byte_level().save(str(folder / "tokenizer.json"))
+    return torch, made
+
+
+@pytest.mark.parametrize("name", ["llama", "tied", "biases", "llama3 scaling", "mistral", "qwen2", "qwen3", "gemma3"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_folder_is_what_transformers_has(tmp_path, name, dtype):
+    transformers = pytest.importorskip("transformers")
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    torch, made = save(transformers.AutoModelForCausalLM, configs()[name], tmp_path)
+    if dtype == "bfloat16":
+        made.to(torch.bfloat16).save_pretrained(tmp_path)
+        made = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
+    tokens = torch.arange(3, 27)[None] * 11 % 300
+    with torch.no_grad():
+        expected = made(tokens).logits[0].numpy()
+    decoder, given = decoder_of(tmp_path), tokens[0].tolist()
+    found = [decoder.logits(given[:20]), *(decoder.logits([token]) for token in given[20:])]
+    assert max(nmse(each, row) for each, row in zip(found, expected[19:])) < 1e-9
+
+
+def test_gemma_in_gguf_is_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = configs()["gemma3"]
+    config.query_pre_attn_scalar, config.layer_types = 32, ["sliding_attention", "sliding_attention", "full_attention"]
+    torch, made = save(transformers.AutoModelForCausalLM, config, tmp_path)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA3, 3)
+    weights = {table.get_name(name, (".weight", ".bias")): value.detach().numpy() + (1 if "norm" in name else 0)
+               for name, value in made.state_dict().items() if name != "lm_head.weight"}
+    sizes = {"layers": 3, "width": 64, "heads": 4, "kv_heads": 2, "head_dim": 32, "hidden": 96, "context": 64}
+    lm_models.write_gguf(tmp_path / "g.gguf", weights, sizes, name="gemma3", more={
+        "add_sliding_window": 5, "add_rope_freq_base": 1e6, "add_layer_norm_rms_eps": 1e-6,
+        "add_array": ("gemma3.attention.sliding_window_pattern", [1, 1, 0])})
+    tokens = torch.arange(3, 27)[None] * 11 % 300
+    with torch.no_grad():
+        expected = made(tokens).logits[0, -1].numpy()
+    assert nmse(decoder_of(tmp_path / "g.gguf").logits(tokens[0].tolist()), expected) < 1e-9
+
+
+def test_an_encoder_is_what_transformers_has(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(vocab_size=300, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+                                     intermediate_size=96, max_position_embeddings=24, architectures=["BertModel"])
+    torch, made = save(transformers.AutoModel, config, tmp_path)
+    texts = ["the cat", "the dog sat on the log; 12 cats and 34 dogs sat there. What is it? It is a cat", "it"]
+    made_here = encoder.Encoder(files.open_model(tmp_path), vkattn.default_context(), NoBar())
+    for text, vector in zip(texts, made_here.embed(texts)):
+        tokens = torch.tensor([lm_models.byte_level().encode(text).ids[:24]])
+        with torch.no_grad():
+            expected = made(tokens).last_hidden_state[0].mean(0).numpy()
+        assert numpy.abs(vector - expected).max() < 1e-4
+
+
+def test_texts_are_the_tokens_that_they_were_trained_to(llama, inner):
+    read = files.open_model(llama[0]).tokenizer()
+    for text in ("the cat sat", "What is it? 1234, 5", "<|im_start|>user\nthe dog<|im_end|>", "ünï ☃ \n\n  x", ""):
+        assert read.encode(text) == inner.encode(text).ids
+        piece = read.stream()
+        assert "".join(map(piece, read.encode(text))) == text.replace("<|im_start|>", "").replace("<|im_end|>", "")
+    assert read.ends == {0, 2} and read.begin is None
+
+
+def test_pieces_merge_by_their_scores():
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "a", "b", "ab", "▁ab", "ba"]
+    types = [2, 3, 3, *[6] * 256, *[1] * 6]
+    scores = [0.0, 0.0, 0.0, *[0.0] * 256, -10.0, -10.0, -10.0, -2.0, -3.0, -1.0]
+    facts = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": types,
+             "tokenizer.ggml.scores": scores, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+             "tokenizer.ggml.add_space_prefix": False}
+    read = tokenizer.from_gguf(files.Facts("here", facts))
+    names = [pieces[i] for i in read.encode("ab aba é")]
+    assert names == ["<s>", "ab", "▁", "a", "ba", "▁", "<0xC3>", "<0xA9>"]  # ba scores higher than ab
+    piece = read.stream()
+    assert "".join(map(piece, read.encode("ab aba é"))) == "ab aba é"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """A command's exit status, output and lines of errors."""
+    def of(*words, given=""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        capsys.readouterr()
+        status = command.main([str(word) for word in words])
+        said = capsys.readouterr()
+        return status, said.out, said.err.splitlines()
+    return of
+
+
+def test_complete_goes_on_as_numpy_would(llama, inner, run):
+    path, held = llama
+    tokens = inner.encode("the cat").ids
+    while len(tokens) < len(inner.encode("the cat").ids) + 8:
+        tokens.append(int(lm_models.logits_of(held, lm_models.SIZES, tokens)[-1].argmax()))
+    assert not {0, 2} & set(tokens)
+    read = files.open_model(path).tokenizer()
+    piece = read.stream()
+    expected = "".join(map(piece, tokens[len(inner.encode("the cat").ids):]))
+    status, out, err = run("complete", path, "the cat", "--temperature", 0, "--tokens", 8, "--kv-type", "f32")
+    assert (status, out, err) == (0, expected + "\n", [])
+    same = [run("complete", path, "-", "--seed", 4, "--tokens", 8, given="the cat")[1] for _ in range(2)]
+    assert same[0] == same[1] != run("complete", path, "-", "--seed", 5, "--tokens", 8, given="the cat")[1]
+
+
+def test_a_folder_goes_on_as_its_gguf_file_does(llama, tmp_path, run):
+    lm_models.write_folder(tmp_path, llama[1], lm_models.SIZES)
+    words = ("the cat", "--temperature", 0, "--tokens", 8, "--kv-type", "f32")
+    assert run("complete", tmp_path, *words) == run("complete", llama[0], *words)
+    chats = [run("chat", path, "--seed", 1, "--tokens", 4, given="it\n") for path in (tmp_path, llama[0])]
+    assert chats[0][:2] == chats[1][:2] and chats[0][0] == 0
+    read = files.open_model(tmp_path).tokenizer()
+    assert read.ends == {0, 2, 9} and read.begin is None
+    lm_models.write_folder(tmp_path, llama[1], lm_models.SIZES, begin="<|endoftext|>")
+    read = files.open_model(tmp_path).tokenizer()
+    assert read.encode("a") == read.encode("<|endoftext|>a") == [0, *lm_models.byte_level().encode("a").ids]
+
+
+def test_the_context_is_obeyed_and_said(llama, run):
+    status, _, err = run("complete", llama[0], "the cat", "--temperature", 0, "--context", 12)
+    assert status == 0 and err == ["vkattn-lm: the context of 12 tokens is full; see --context"]
+    status, _, err = run("complete", llama[0], "the cat " * 20, "--context", 12)
+    assert status == 2 and "expected fewer than 12" in err[0]
+    status, _, err = run("complete", llama[0], "the cat", "--context", 65)
+    assert status == 2 and "--context 65: expected at most 64" in err[0]
+
+
+def test_chat_renders_the_models_template(llama, run, monkeypatch):
+    seen, write = [], chat.Writer.write
+    monkeypatch.setattr(chat.Writer, "write", lambda self, tokens, *rest: seen.append((list(tokens), list(self._held)))
+                        or write(self, tokens, *rest))
+    status, out, err = run("chat", llama[0], "--system", "it", "--tokens", 3, "--seed", 1, given="the cat\n\nit\n")
+    assert status == 0 and len(err) == 1 and len(out.splitlines()) >= 2
+    read = files.open_model(llama[0]).tokenizer()
+    first, second = ([read.inner.id_to_token(token) for token in tokens] for tokens, _ in seen)
+    text = read.inner.decode(seen[0][0], skip_special_tokens=False)
+    assert text == "<|im_start|>system\nit<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
+    assert second[:len(first)] == first and seen[1][1][:len(first)] == seen[0][0]
+
+
+def test_what_is_held_is_not_computed_again(llama):
+    decoder = decoder_of(llama[0])
+    counted, logits = [], decoder.logits
+    decoder.logits = lambda tokens, *more: counted.append(len(tokens)) or logits(tokens, *more)
+    writer = chat.Writer(decoder, files.open_model(llama[0]).tokenizer(), sampling.Sampler(0, 0, 1, 0), lambda total: NoBar())
+    first, _ = writer.write([5, 6, 7, 8], 2, lambda piece: None)
+    assert counted == [4, 1]
+    again, _ = writer.write([5, 6, 7, 8], 2, lambda piece: None)
+    assert counted == [4, 1, 1, 1] and again == first
+
+
+def test_perplexity_is_numpys(llama, inner, run, tmp_path):
+    path, held = llama
+    (tmp_path / "text").write_text(lm_models.TEXT)
+    tokens, lost = inner.encode(lm_models.TEXT).ids, []
+    for start in range(0, len(tokens) // 16 * 16, 16):
+        part = tokens[start:start + 16]
+        logits = lm_models.logits_of(held, lm_models.SIZES, part)
+        shares = numpy.log(numpy.exp(logits).sum(-1)) - logits[range(16), [*part[1:], 0]]
+        lost += shares[8:15].tolist()
+    status, out, err = run("perplexity", path, tmp_path / "text", "--context", 16, "--kv-type", "f32")
+    assert status == 0 and err == [] and f"of {len(lost)} tokens" in out
+    assert abs(float(out.split()[1]) / numpy.exp(numpy.mean(lost)) - 1) < 1e-4
+    status, _, err = run("perplexity", path, tmp_path / "text", "--context", 64, "--kv-type", "q8_0")
+    assert status == 0
+
+
+def test_bench_counts_what_it_holds(llama, run):
+    status, out, err = run("bench", llama[0], "--prompt", 16, "--tokens", 4, "--json")
+    found = json.loads(out)
+    assert status == 0 and err == [] and found["new_tokens"] == 4
+    assert found["weight_bytes"] == sum(value.nbytes for value in llama[1].values()) and found["new_tokens_per_second"] > 0
+
+
+def test_samples_have_the_chances_that_they_are_to_have():
+    logits = numpy.log(numpy.array([0.5, 0.3, 0.15, 0.05], "f4"))
+
+    def shares(**options):
+        sampler = sampling.Sampler(**{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 7, **options})
+        return numpy.bincount([sampler(logits) for _ in range(4000)], minlength=4) / 4000
+    assert numpy.abs(shares() - [0.5, 0.3, 0.15, 0.05]).max() < 0.03
+    assert numpy.abs(shares(top_k=2) - [0.625, 0.375, 0, 0]).max() < 0.03
+    assert numpy.abs(shares(top_p=0.9) - [0.5263, 0.3158, 0.1579, 0]).max() < 0.03
+    assert (shares(temperature=0) == [1, 0, 0, 0]).all() and (shares(top_p=0.0) == [1, 0, 0, 0]).all()
+    assert numpy.abs(shares(temperature=0.5) - numpy.array([0.25, 0.09, 0.0225, 0.0025]) / 0.365).max() < 0.03
+
+
+def changed(tmp_path, **more):
+    """A GGUF file with a fact more, or another."""
+    inner = lm_models.byte_level()
+    template = more.pop("template", lm_models.TEMPLATE)
+    sizes = {**lm_models.SIZES, **more.pop("sizes", {})}
+    weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
+    weights.update(more.pop("weights", {}))
+    weights = {name: value for name, value in weights.items() if value is not None}
+    lm_models.write_gguf(tmp_path / "model.gguf", weights, sizes, more=more, template=template)
+    return tmp_path / "model.gguf"
+
+
+@pytest.mark.parametrize("more, says", [
+    ({"add_expert_count": 8}, "llama.expert_count: 8, expected none"),
+    ({"add_logit_scale": 2.0}, "llama.logit_scale is not computed"),
+    ({"add_rope_scaling_type": gguf.RopeScalingType.YARN}, "'yarn' is not computed"),
+    ({"add_rope_dimension_count": 16}, "rope.dimension_count: 16"),
+    ({"add_tokenizer_pre": "tekken"}, "tokenizer.ggml.pre: 'tekken'"),
+    ({"add_head_count_kv": 3}, "expected a number that divides 4 heads"),
+    ({"sizes": {"hidden": 95}}, "expected [95, 64]"),
+    ({"sizes": {"layers": 3}}, "blk.2.attn_q.weight is missing"),
+    ({"weights": {"blk.0.ffn_gate_inp.weight": numpy.zeros((2, 64), "f4")}}, "blk.0.ffn_gate_inp.weight is not computed"),
+    ({"weights": {"output_norm.weight": None}}, "output_norm.weight is missing"),
+    ({"template": ""}, "has no chat template"),
+    ({"template": "{{ raise_exception('no user') }}"}, "its chat template says: no user"),
+    ({"template": "{% for %}"}, "chat template: TemplateSyntaxError"),
+    ({"template": "{{ ''.__class__.__mro__ }}"}, "chat template: SecurityError"),
+])
+def test_what_is_not_computed_is_refused_by_name(tmp_path, run, more, says):
+    status, _, err = run("chat", changed(tmp_path, **more), given="the cat\n")
+    errors = [line for line in err if line.startswith("vkattn-lm: error: ")]
+    assert status == 2 and len(errors) == 1 and errors == err[-1:] and says in errors[0]
+
+
+@pytest.mark.parametrize("words, says", [
+    (["complete", "no-such-file", "x"], "no-such-file: no such file"), (["complete", "FOLDER", "x"], "has no config.json"),
+    (["complete", "FOLDER/text", "x"], "begins with b'some'"), (["complete", "MODEL", ""], "prompt: no tokens"),
+    (["complete", "MODEL", "x", "--temperature", "hot"], "--temperature: 'hot', expected a number from 0 to 100"),
+    (["complete", "MODEL", "x", "--top-p", "2"], "--top-p: '2'"), (["complete", "MODEL", "x", "--kv-type", "q3"], "--kv-type"),
+    (["complete", "MODEL", "x", "--device", "no such"], "no such"), (["talk", "MODEL"], "talk"), ([], "COMMAND"),
+    (["perplexity", "MODEL", "no-such-text"], "no-such-text"), (["perplexity", "MODEL", "FOLDER/bytes"], "UnicodeDecodeError"),
+    (["perplexity", "MODEL", "FOLDER/text"], "expected at least 64"),
+    (["embed", "MODEL", "x"], "a GGUF file, expected the folder"),
+])
+def test_bad_input_gets_one_line(tmp_path, llama, run, words, says):
+    (tmp_path / "text").write_text("some text")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    status, _, err = run(*(word.replace("FOLDER", str(tmp_path)).replace("MODEL", str(llama[0])) for word in words))
+    assert status == 2 and len(err) == 1 and err[0].startswith("vkattn-lm: error: ") and says in err[0]
+
+
+@pytest.mark.parametrize("files_of, says", [
+    ({"config.json": "{"}, "JSONDecodeError"), ({"config.json": "[]"}, "TypeError: a list"),
+    ({"config.json": '{"architectures": ["MixtralForCausalLM"]}'}, "'MixtralForCausalLM'"),
+    ({"config.json": '{"architectures": ["LlamaForCausalLM"], "quantization_config": {}}'}, "quantization_config"),
+    ({"config.json": '{"architectures": ["LlamaForCausalLM"], "hidden_act": "relu"}'}, "hidden_act: 'relu'"),
+    ({"config.json": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": -1}'}, "num_hidden_layers: -1"),
+    ({"config.json": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1e9}'}, "num_hidden_layers: 1000000000.0"),
+    ({"config.json": "{}"}, "architectures is missing"),
+    ({"config.json": "{}", "model.safetensors": "x"}, "a whole safetensors file"),
+])
+def test_a_bad_folder_gets_one_line(tmp_path, run, files_of, says):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    if "model.safetensors" not in files_of:
+        safetensors.save_file({"x": numpy.zeros(2, "f4")}, tmp_path / "model.safetensors")
+    for name, text in files_of.items():
+        (tmp_path / name).write_text(text)
+    status, _, err = run("complete", tmp_path, "x")
+    assert status == 2 and len(err) == 1 and says in err[0]
+
+
+def mutated(data, choice):
+    """A file with some bytes that are not its own, most of them where it says what it is."""
+    data = bytearray(data)
+    for _ in range(choice.randint(1, 4)):
+        at = choice.randrange(min(len(data), 900) if choice.random() < 0.5 else len(data))
+        what = choice.randrange(5)
+        if what == 0:
+            data[at] ^= 1 << choice.randrange(8)
+        elif what == 1:
+            data[at:at + 8] = choice.choice([0, 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1]).to_bytes(8, "little")
+        elif what == 2:
+            del data[at:at + choice.randint(1, 64)]
+        elif what == 3:
+            data[at:at] = choice.randbytes(choice.randint(1, 16))
+        else:
+            del data[at:]
+        if not data:
+            break
+    return bytes(data)
+
+
+def test_hostile_files_get_one_line(tmp_path, run):
+    sizes = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 32, "context": 16}
+    inner, path = lm_models.byte_level(), tmp_path / "model.gguf"
+    lm_models.write_gguf(path, lm_models.weights_of(inner.get_vocab_size(), **sizes), sizes, "Q8_0", inner)
+    whole, choice, refused = path.read_bytes(), random.Random(9), 0
+    for i in range(500):
+        path.write_bytes(mutated(whole, choice))
+        status, _, err = run("complete", path, "a b", "--tokens", 1, "--seed", 1)
+        assert status in (0, 2), i
+        if status == 2:
+            refused += 1
+            assert len(err) == 1 and err[0].startswith("vkattn-lm: error: ") and len(err[0]) < 700, (i, err)
+    assert 250 < refused < 500  # of which most are no models any more, and some are others
+
+
+def test_hostile_facts_get_one_line(llama, run, monkeypatch):
+    read, choice, refused = files.GgufFile.__init__, random.Random(5), 0
+    values = [0, 1, -1, 2, 7, 2**31 - 1, 2**32, 2**64 - 1, 1e-45, 1e39, float("nan"), float("inf"), "", "x", True, [], [1],
+              ["a"] * 3, [1.0] * 300, None, "linear", "llama", "gpt2", "qwen2", "{{ 1 / 0 }}"]
+
+    def changed_one(self, path):
+        read(self, path)
+        known = self.facts.values
+        name = choice.choice([*known, "llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggml.add_bos_token",
+                              "llama.attention.sliding_window", "llama.attention.sliding_window_pattern"])
+        given = known.get(name)
+        known[name] = given[:choice.choice([len(given) - 1, 3])] if isinstance(given, list) else choice.choice(values)
+    monkeypatch.setattr(files.GgufFile, "__init__", changed_one)
+    for i in range(200):
+        status, _, err = run("chat", llama[0], "--tokens", 1, given="it\n")
+        lines = [line for line in err if line.startswith("vkattn-lm: error: ")]
+        assert status in (0, 2) and len(lines) == status // 2 and len(err) <= 2, (i, err)
+        refused += status == 2
+    assert 80 < refused < 200

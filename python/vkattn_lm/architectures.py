@@ -1,0 +1,219 @@
+"""The architectures that are computed: what differs between them is data."""
+import dataclasses
+
+from .errors import ModelError
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """A family of decoders.
+
+    classes        its names in config.json
+    interleaved    whether GGUF's rows of q and k are in the order of RoPE on pairs (2i, 2i+1)
+    qkv_bias       whether q, k and v must have a bias; where not, they may
+    qk_norm        RMSNorm of each head of q and k
+    post_norms     a norm after attention and after the feed-forward, before they are added
+    activation     of the gate: silu or gelu_tanh
+    norm_offset    what folders leave out of norms' weights (GGUF has it in them)
+    scaled         embeddings are multiplied by sqrt(width)
+    local_theta, pattern   layers but every pattern-th have a window, and this base of RoPE
+    """
+    classes: tuple
+    interleaved: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    post_norms: bool = False
+    activation: str = "silu"
+    norm_offset: float = 0.0
+    scaled: bool = False
+    local_theta: float = 0.0
+    pattern: int = 0
+
+
+ARCHITECTURES = {  # by general.architecture of GGUF
+    "llama": Architecture(("LlamaForCausalLM", "MistralForCausalLM"), interleaved=True),
+    "qwen2": Architecture(("Qwen2ForCausalLM",), qkv_bias=True),
+    "qwen3": Architecture(("Qwen3ForCausalLM",), qk_norm=True),
+    "gemma3": Architecture(("Gemma3ForCausalLM",), qk_norm=True, post_norms=True, activation="gelu_tanh", norm_offset=1.0,
+                           scaled=True, local_theta=10000.0, pattern=6),
+}
+_ACTIVATIONS = {"silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rope:
+    theta: float
+    scaling: dict  # as Layer takes it, or None
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The sizes of a decoder. windows: of each layer, 0 for none; ropes: of each layer."""
+    name: str
+    architecture: Architecture
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    context: int
+    epsilon: float
+    scale: float
+    interleaved: bool
+    windows: tuple
+    ropes: tuple
+    norm_offset: float
+    embedding_scale: float
+
+    @property
+    def layers(self):
+        return len(self.windows)
+
+
+# What GGUF files say besides of an architecture, and what has nothing to do with numbers, or is looked at where it is used
+_GGUF_KNOWN = {
+    "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "attention.head_count",
+    "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window", "attention.sliding_window_pattern", "rope.dimension_count", "rope.freq_base",
+    "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
+    "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
+
+
+def from_gguf(facts):
+    """The Config of a GGUF file's facts."""
+    name = facts.words("general.architecture")
+    architecture = _named(facts.where, "general.architecture", name, ARCHITECTURES)
+    prefix = f"{name}."
+    for key in facts.values:
+        if key.startswith(prefix) and key[len(prefix):] not in _GGUF_KNOWN:
+            raise ModelError(f"{facts.where}: {key} is not computed, expected a model without it")
+    facts.refuse(prefix + "expert_count", 0)
+    facts.refuse(prefix + "attention.causal", True)
+    layers, width, heads, kv_heads, head_dim = _sizes(facts, *(prefix + key for key in (
+        "block_count", "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length")))
+    facts.refuse(prefix + "attention.value_length", head_dim)
+    facts.refuse(prefix + "rope.dimension_count", head_dim)
+    scaling = _gguf_scaling(facts, prefix)
+    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), scaling)
+    local = Rope(facts.real(prefix + "rope.freq_base_swa", architecture.local_theta), None) if architecture.pattern else rope
+    windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
+    window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
+    facts.refuse(prefix + "attention.sliding_window", window, 0)
+    return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed, window, rope, local,
+                   hidden=facts.whole(prefix + "feed_forward_length"), context=facts.whole(prefix + "context_length"),
+                   epsilon=facts.real(prefix + "attention.layer_norm_rms_epsilon"), interleaved=architecture.interleaved,
+                   norm_offset=0.0, scale=_gemma_scale(layers, width, heads) if name == "gemma3" else 0.0)
+
+
+def from_folder(facts):
+    """The Config of a config.json's facts."""
+    given = facts.list_of("architectures", str)
+    known = {each: name for name, architecture in ARCHITECTURES.items() for each in architecture.classes}
+    name = _named(facts.where, "architectures", given[0] if given else None, known)
+    architecture = ARCHITECTURES[name]
+    facts.refuse("hidden_act", *_ACTIVATIONS[architecture.activation])
+    facts.refuse("hidden_activation", *_ACTIVATIONS[architecture.activation])
+    facts.refuse("quantization_config")
+    facts.refuse("partial_rotary_factor", 1, 1.0)
+    facts.refuse("attn_logit_softcapping")
+    facts.refuse("final_logit_softcapping")
+    facts.refuse("use_bidirectional_attention", False)
+    layers, width, heads, kv_heads, head_dim = _sizes(
+        facts, "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+    windowed = _folder_windows(facts, architecture, layers)
+    rope, local = _folder_ropes(facts, architecture)
+    query_scalar = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed,
+                   facts.whole("sliding_window") if any(windowed) else 0, rope, local,
+                   hidden=facts.whole("intermediate_size"), context=facts.whole("max_position_embeddings"),
+                   epsilon=facts.real("rms_norm_eps"), interleaved=False, norm_offset=architecture.norm_offset,
+                   scale=query_scalar)
+
+
+def _named(where, fact, value, known):
+    if value not in known:
+        raise ModelError(f"{where}: {fact}: {str(value)[:80]!r}, expected one of {', '.join(known)}")
+    return known[value]
+
+
+def _sizes(facts, layers, width, heads, kv_heads, head_dim):
+    layers, width, heads = facts.whole(layers, most=4096), facts.whole(width), facts.whole(heads, most=65536)
+    of_kv = facts.whole(kv_heads, heads, most=heads)
+    if heads % of_kv:
+        raise ModelError(f"{facts.where}: {kv_heads}: {of_kv}, expected a number that divides {heads} heads")
+    return layers, width, heads, of_kv, facts.whole(head_dim, max(width // heads, 1), most=65536)
+
+
+def _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed, window, rope, local, **more):
+    return Config(name=name, architecture=architecture, width=width, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
+                  windows=tuple(window if each else 0 for each in windowed),
+                  ropes=tuple(local if each else rope for each in windowed),
+                  embedding_scale=width ** 0.5 if architecture.scaled else 1.0, **more)
+
+
+def _gemma_scale(layers, width, heads):
+    """GGUF does not hold it: of Gemma 3 the model of 27B alone, of 62 layers, has another than 1/sqrt(head_dim)."""
+    return (width / heads) ** -0.5 if layers == 62 else 0.0
+
+
+def _gguf_scaling(facts, prefix):
+    kind = facts.words(prefix + "rope.scaling.type", "none")
+    if kind == "none":
+        return None
+    if kind == "linear":
+        return {"kind": "linear", "factor": facts.real(prefix + "rope.scaling.factor")}
+    raise ModelError(f"{facts.where}: {prefix}rope.scaling.type: {kind[:80]!r} is not computed, expected none or linear")
+
+
+def _pattern(facts, key, architecture, layers):
+    """Which layers have a window: as a list of the file says, else all but every so-manieth."""
+    if isinstance(facts.raw(key), list):
+        windowed = [bool(each) for each in facts.list_of(key, int)]
+        if len(windowed) != layers:
+            raise ModelError(f"{facts.where}: {key}: {len(windowed)} layers, expected {layers}")
+        return windowed
+    every = facts.whole(key, architecture.pattern or None, least=1) if architecture.pattern or key in facts else 0
+    return [every > 0 and (i + 1) % every != 0 for i in range(layers)]
+
+
+def _folder_windows(facts, architecture, layers):
+    kinds = ("full_attention", "sliding_attention")
+    if "layer_types" in facts:
+        types = facts.list_of("layer_types", str)
+        other = next((each for each in types if each not in kinds), None)
+        if other is not None or len(types) != layers:
+            raise ModelError(f"{facts.where}: layer_types: {len(types)} with {other!r}, expected {layers} of {' and '.join(kinds)}")
+        return [each == kinds[1] for each in types]
+    if architecture.pattern:
+        return _pattern(facts, "sliding_window_pattern", architecture, layers)
+    windowed = "sliding_window" in facts and facts.flag("use_sliding_window", True)
+    if windowed and "max_window_layers" in facts and facts.whole("max_window_layers", least=0) > 0:
+        raise ModelError(f"{facts.where}: max_window_layers without layer_types is not computed, expected layer_types")
+    return [windowed] * layers
+
+
+def _folder_ropes(facts, architecture):
+    """(of layers without a window, of layers with one)"""
+    parameters = facts.inside("rope_parameters")
+    if "full_attention" in parameters or "sliding_attention" in parameters:
+        return tuple(_rope(parameters.inside(kind), None) for kind in ("full_attention", "sliding_attention"))
+    group = parameters if parameters.values else facts.inside("rope_scaling")
+    rope = _rope(group, facts.real("rope_theta", 10000.0))
+    if not architecture.pattern:
+        return rope, rope
+    return rope, Rope(facts.real("rope_local_base_freq", architecture.local_theta), None)
+
+
+def _rope(facts, theta):
+    theta = facts.real("rope_theta", theta)
+    facts.refuse("partial_rotary_factor", 1, 1.0)
+    kind = facts.words("rope_type", facts.raw("type", "default"))
+    if kind == "default":
+        return Rope(theta, None)
+    if kind == "linear":
+        return Rope(theta, {"kind": kind, "factor": facts.real("factor")})
+    if kind == "llama3":
+        return Rope(theta, {"kind": kind, "factor": facts.real("factor"), "low_freq_factor": facts.real("low_freq_factor"),
+                            "high_freq_factor": facts.real("high_freq_factor"),
+                            "original_max_position": facts.whole("original_max_position_embeddings")})
+    raise ModelError(f"{facts.where}: rope_type: {kind[:80]!r} is not computed, expected default, linear or llama3")

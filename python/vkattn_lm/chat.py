@@ -1,0 +1,123 @@
+"""Text that goes on: prompts, conversations by a model's own template, perplexity."""
+import datetime
+import json
+import math
+import sys
+
+from .errors import ModelError, naming, require
+from .sampling import log_likelihoods
+
+
+def rendered(tokenizer, messages):
+    """A conversation as the model's template writes it, up to where the model is to answer."""
+    if tokenizer.template is None:
+        raise ModelError(f"{tokenizer.where}: has no chat template, expected a model with one: see vkattn-lm complete")
+    sandbox = require("jinja2.sandbox", "jinja2")
+
+    def refuse(message):
+        words = " ".join(str(message).split())[:200]
+        raise ModelError(f"{tokenizer.where}: its chat template says: {words}, expected a conversation that it takes")
+
+    with naming(f"{tokenizer.where}: chat template", "one that jinja2 computes"):
+        environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                                            extensions=["jinja2.ext.loopcontrols"])
+        environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+        environment.globals.update(raise_exception=refuse, strftime_now=lambda form: datetime.datetime.now().strftime(form))
+        return environment.from_string(tokenizer.template).render(messages=messages, add_generation_prompt=True, **tokenizer.names)
+
+
+class Writer:
+    """Writes on after a text, in one cache: what a new text has in common with the last is not computed again."""
+
+    def __init__(self, decoder, tokenizer, sampler, bar):
+        """bar: makes a progress bar of a number of tokens."""
+        self.decoder, self.tokenizer, self.sampler, self.bar = decoder, tokenizer, sampler, bar
+        self._held = []  # the tokens of the cache
+
+    def write(self, tokens, most, show):
+        """Goes on after tokens until the model ends, after `most` tokens (None: any), or where the context is full.
+
+        show  called with each piece of text
+        Returns (the new tokens, why it ended: "end", "count" or "context").
+        """
+        if not tokens:
+            raise ModelError("prompt: no tokens, expected at least 1")
+        if len(tokens) >= self.decoder.capacity:
+            raise ModelError(f"prompt: {len(tokens)} tokens, expected fewer than {self.decoder.capacity}, the context's: see "
+                             "--context")
+        logits, new, piece = self._read(tokens), [], self.tokenizer.stream()
+        while most is None or len(new) < most:
+            token = self.sampler(logits)
+            if token in self.tokenizer.ends:
+                return new, "end"
+            new.append(token)
+            show(piece(token) if token < self.tokenizer.size else "")
+            if most is not None and len(new) == most:
+                break
+            if len(self._held) == self.decoder.capacity:
+                return new, "context"
+            logits = self.decoder.logits([token])
+            self._held.append(token)
+        return new, "count"
+
+    def _read(self, tokens):
+        common = 0
+        while common < min(len(tokens) - 1, len(self._held)) and tokens[common] == self._held[common]:
+            common += 1
+        self.decoder.rewind(common)
+        self._held = self._held[:common]
+        with self.bar(len(tokens) - common) as progress:
+            logits = self.decoder.logits(tokens[common:], progress)
+        self._held = list(tokens)
+        return logits
+
+
+def converse(writer, system, most, lines, ask, say):
+    """Answers line after line. ask: called before each; say: called with words of its own."""
+    messages = [{"role": "system", "content": system}] if system else []
+    rendered(writer.tokenizer, [*messages, {"role": "user", "content": ""}])  # before anybody writes
+    ask()
+    for line in lines:
+        if line.strip():
+            messages.append({"role": "user", "content": line.strip()})
+            tokens = writer.tokenizer.encode(rendered(writer.tokenizer, messages))
+            if len(tokens) >= writer.decoder.capacity:
+                say(f"the context of {writer.decoder.capacity} tokens is full: the conversation has {len(tokens)}; see --context")
+                return
+            pieces = []
+            _, why = writer.write(tokens, most, lambda piece: (pieces.append(piece), show_now(piece)))
+            show_now("\n")
+            messages.append({"role": "assistant", "content": "".join(pieces)})
+            if why == "context":
+                say(f"the context of {writer.decoder.capacity} tokens is full; see --context")
+                return
+        ask()
+
+
+def show_now(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def perplexity(decoder, tokenizer, text, bar):
+    """(exp of the mean negative log-likelihood, how many tokens it is of, its standard error), as llama.cpp counts it: the text
+    in parts of the decoder's capacity, each begun anew, of each the second half."""
+    tokens, size = tokenizer.encode(text), decoder.capacity
+    count = len(tokens) // size
+    if count == 0 or size < 4:
+        raise ModelError(f"text: {len(tokens)} tokens, expected at least {max(size, 4)}, one part of the context: see --context")
+    sums, squares, scored = 0.0, 0.0, 0
+    with bar(count * size) as progress:
+        for start in range(0, count * size, size):
+            part = tokens[start:start + size]
+            given = part if tokenizer.begin is None else [tokenizer.begin, *part[1:]]
+            decoder.rewind(0)
+            for at, logits in decoder.every_logits(given, size // 2):
+                end = min(size - 1, at + len(logits))
+                if at < end:
+                    found = -log_likelihoods(logits[:end - at], part[at + 1:end + 1])
+                    sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
+            progress.update(size)
+    mean = sums / scored
+    spread = math.sqrt(max(squares / scored - mean ** 2, 0.0) / max(scored - 1, 1))
+    return math.exp(mean), scored, math.exp(mean) * spread

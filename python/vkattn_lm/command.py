@@ -1,0 +1,218 @@
+"""The command vkattn-lm."""
+import argparse
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+from . import __doc__ as description
+
+EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
+          "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+DEFAULT_CONTEXT = 4096
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        from .errors import ModelError
+        raise ModelError(f"command line: {message}, expected what '{self.prog} --help' tells")
+
+
+def number(kind, least, most):
+    """A type of argparse: a number from least to most."""
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}, expected a {'whole ' if kind is int else ''}number from {least} to {most}")
+        return value
+    return parse
+
+
+def parser():
+    main_parser = Parser(prog="vkattn-lm", description=description.split("\n")[0], epilog=EPILOG)
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, words, run, context=DEFAULT_CONTEXT):
+        made = commands.add_parser(name, help=words, description=words.capitalize() + ".", epilog=EPILOG)
+        made.set_defaults(run=run)
+        made.add_argument("model", metavar="MODEL")
+        made.add_argument("--device", default="", help="an index, or a part of the name, as vkattn's (default: the best)")
+        if run is not embed:
+            made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
+                              help=f"tokens that there is room for (default: the model's, at most {context})")
+            made.add_argument("--kv-type", choices=KV_TYPES, default="f16", help="of keys and values (default: f16)")
+        return made
+
+    def sampling(made, most):
+        made.add_argument("--tokens", type=number(int, 1, 2**24), metavar="N", default=most, help="at most so many new tokens"
+                          + (f" (default: {most})" if most else ""))
+        made.add_argument("--temperature", type=number(float, 0, 100), default=0.7,
+                          help="0: always the most likely (default: 0.7)")
+        made.add_argument("--top-k", type=number(int, 0, 2**24), default=40, help="of so many; 0: of all (default: 40)")
+        made.add_argument("--top-p", type=number(float, 0, 1), default=0.95,
+                          help="of the likeliest with this share (default: 0.95)")
+        made.add_argument("--seed", type=number(int, 0, 2**63), help="the same for the same text (default: another every time)")
+
+    made = command("chat", "answers what is written line by line, by the model's own template", chat)
+    made.add_argument("--system", default="", help="what the model is told before")
+    sampling(made, None)
+    made = command("complete", "goes on after a text", complete)
+    made.add_argument("text", metavar="TEXT", help="'-': standard input")
+    sampling(made, 128)
+    made = command("perplexity", "how well a model foretells a text: the second half of every part of --context tokens, as "
+                   "llama.cpp's llama-perplexity", perplexity, 512)
+    made.add_argument("file", metavar="FILE", help="a text in UTF-8")
+    made = command("bench", "tokens per second, of a prompt and after it", bench)
+    made.add_argument("--prompt", type=number(int, 1, 2**20), default=512, metavar="N", help="tokens of the prompt (default: 512)")
+    made.add_argument("--tokens", type=number(int, 1, 2**20), default=32, metavar="N", help="tokens after it (default: 32)")
+    made.add_argument("--json", action="store_true", help="as one object of JSON")
+    made = command("embed", "vectors of texts, a line of JSON each", embed)
+    made.add_argument("texts", metavar="TEXT", nargs="*", help="none: the lines of standard input")
+    return main_parser
+
+
+def bar(total, words, unit):
+    """A progress bar on the error stream, where that is a terminal."""
+    from .errors import require
+    tqdm = require("tqdm", "tqdm").tqdm
+    tqdm.set_lock(threading.RLock())  # its own is one of processes too, which a signal would leave behind
+    return tqdm(total=total, desc=words, unit=unit, leave=False, disable=None, file=sys.stderr)
+
+
+def device_context(arguments):
+    import vkattn
+    return vkattn.Context(arguments.device) if arguments.device else vkattn.default_context()
+
+
+def load(arguments, most=DEFAULT_CONTEXT):
+    """(Decoder, Tokenizer) of a command's arguments."""
+    from .errors import ModelError, naming
+    from .files import open_model
+    from .model import Decoder
+    source = open_model(arguments.model)
+    config = source.config()
+    if arguments.context is not None and arguments.context > config.context:
+        raise ModelError(f"--context {arguments.context}: expected at most {config.context}, which the model was made for")
+    capacity = arguments.context or min(config.context, most)
+    tokenizer = source.tokenizer()
+    context = device_context(arguments)
+    with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
+        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress)
+    if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
+        raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
+    return decoder, tokenizer
+
+
+def writer_of(arguments):
+    from .chat import Writer
+    from .sampling import Sampler
+    decoder, tokenizer = load(arguments)
+    sampler = Sampler(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
+    return Writer(decoder, tokenizer, sampler, lambda total: bar(total, "prompt", " tokens"))
+
+
+def say(words):
+    print(f"vkattn-lm: {words}", file=sys.stderr)
+
+
+def chat(arguments):
+    from .chat import converse
+    writer, talks = writer_of(arguments), sys.stdin.isatty()
+    say(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens; the end of the input ends it")
+    ask = (lambda: print("> ", end="", flush=True)) if talks else lambda: None
+    converse(writer, arguments.system, arguments.tokens, sys.stdin, ask, say)
+
+
+def complete(arguments):
+    from .chat import show_now
+    text = sys.stdin.read() if arguments.text == "-" else arguments.text
+    writer = writer_of(arguments)
+    _, why = writer.write(writer.tokenizer.encode(text), arguments.tokens, show_now)
+    show_now("\n")
+    if why == "context":
+        say(f"the context of {writer.decoder.capacity} tokens is full; see --context")
+
+
+def perplexity(arguments):
+    from .chat import perplexity as measured
+    from .errors import naming
+    with naming(arguments.file, "a text in UTF-8"):
+        text = pathlib.Path(arguments.file).read_text(encoding="utf-8")
+    decoder, tokenizer = load(arguments, most=512)
+    value, count, error = measured(decoder, tokenizer, text, lambda total: bar(total, "perplexity", " tokens"))
+    print(f"perplexity {value:.4f} +- {error:.4f} of {count} tokens, in parts of {decoder.capacity}")
+
+
+def bench(arguments):
+    arguments.context = arguments.context or arguments.prompt + arguments.tokens + 1
+    decoder, _ = load(arguments)
+    tokens = [i * 7919 % decoder.vocabulary for i in range(arguments.prompt)]
+    decoder.logits(tokens)  # once before, so that kernels are compiled
+    decoder.logits(tokens[:1])
+    decoder.rewind(0)
+    begin = time.perf_counter()
+    logits = decoder.logits(tokens)
+    read = time.perf_counter()
+    with bar(arguments.tokens, "tokens", " tokens") as progress:
+        for _ in range(arguments.tokens):
+            logits = decoder.logits([int(logits.argmax())])
+            progress.update(1)
+    end = time.perf_counter()
+    result = {"device": decoder.context.facts["name"], "model": str(arguments.model), "weight_bytes": decoder.weight_bytes,
+              "cache_bytes": decoder.cache_bytes, "prompt_tokens": arguments.prompt, "new_tokens": arguments.tokens,
+              "prompt_tokens_per_second": arguments.prompt / (read - begin),
+              "new_tokens_per_second": arguments.tokens / (end - read)}
+    if arguments.json:
+        print(json.dumps(result))
+        return
+    weights, cache = (f"{result[name] / 2**20:.0f} MiB" for name in ("weight_bytes", "cache_bytes"))
+    print(f"{result['device']}: {weights} of weights, {cache} of keys and values")
+    print(f"prompt of {arguments.prompt}: {result['prompt_tokens_per_second']:.1f} tokens/s")
+    print(f"after it, {arguments.tokens}: {result['new_tokens_per_second']:.2f} tokens/s")
+
+
+def embed(arguments):
+    from .encoder import Encoder
+    from .errors import ModelError
+    from .files import open_model
+    texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
+    if not texts:
+        raise ModelError("texts: none, expected at least 1, as arguments or as lines of standard input")
+    folder = open_model(arguments.model)
+    with bar(None, "weights", " weights") as progress:
+        encoder = Encoder(folder, device_context(arguments), progress)
+    with bar(len(texts), "texts", " texts") as progress:
+        for first in range(0, len(texts), 32):
+            for vector in encoder.embed(texts[first:first + 32]):
+                print(json.dumps([round(float(value), 8) for value in vector]))
+                progress.update(1)
+
+
+def main(words=None):
+    from .errors import ModelError
+    failures = (ModelError, OSError, MemoryError, UnicodeError)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # what the terminal has not
+    try:
+        try:
+            arguments = parser().parse_args(words)
+            import vkattn
+            failures = (*failures, vkattn.VkattnError)
+        except ImportError as error:
+            raise ModelError(f"{error}, expected vkattn and NumPy installed") from None
+        arguments.run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except failures as error:
+        print(f"vkattn-lm: error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        return 2
+    return 0

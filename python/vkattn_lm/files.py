@@ -1,0 +1,214 @@
+"""Models as people have them: GGUF files and Hugging Face's folders. Both give facts, weights by GGUF's names, a tokenizer."""
+import dataclasses
+import functools
+import json
+import pathlib
+
+import numpy
+
+from . import architectures
+from .errors import ModelError, naming, require
+from .facts import Facts
+
+GGUF_FILE = "a whole GGUF file"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A weight in a file. dtype: what the device holds it in; rows(first, end): these rows as NumPy has them in that type, or
+    float32; where: for messages."""
+    where: str
+    shape: tuple
+    dtype: str
+    rows: object
+
+
+def open_model(path):
+    """A GgufFile or a Folder."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        return Folder(path)
+    if not path.exists():
+        raise ModelError(f"{path}: no such file, expected a GGUF file, or the folder of a model of Hugging Face")
+    if not path.is_file():
+        raise ModelError(f"{path}: is no regular file, expected a GGUF file, or the folder of a model of Hugging Face")
+    if path.suffix in (".safetensors", ".json", ".bin"):
+        raise ModelError(f"{path}: a part of a model, expected its folder, {path.parent}")
+    return GgufFile(path)
+
+
+def _reader_class():
+    """gguf's reader, held to the file's end, with lists as lists: it makes two arrays of every string, of which vocabularies
+    have 250,000."""
+    gguf = require("gguf", "gguf")
+
+    class Reader(gguf.GGUFReader):
+        def _get(self, offset, dtype, count=1, override_order=None):
+            end = int(offset) + int(count) * numpy.dtype(dtype).itemsize
+            if end > len(self.data):
+                raise ValueError(f"its contents end at byte {len(self.data)}, and byte {end} is to be read")
+            return super()._get(int(offset), dtype, count, override_order)
+
+        def _get_field_parts(self, orig_offs, raw_type):
+            if raw_type != gguf.GGUFValueType.ARRAY:
+                return super()._get_field_parts(orig_offs, raw_type)
+            kind = gguf.GGUFValueType(int(self._get(orig_offs, numpy.uint32)[0]))
+            count, first = int(self._get(orig_offs + 4, numpy.uint64)[0]), orig_offs + 12
+            if kind == gguf.GGUFValueType.STRING:
+                values, end = self._texts(first, count)
+            elif kind in self.gguf_scalar_to_np:
+                numbers = self._get(first, self.gguf_scalar_to_np[kind], count)
+                values, end = numbers.tolist(), first + numbers.nbytes
+            else:
+                raise ValueError(f"a list of {kind.name}")
+            return end - orig_offs, [values], [0], [gguf.GGUFValueType.ARRAY, kind]
+
+        def _texts(self, at, count):
+            values, data = [], memoryview(self.data)
+            order = "big" if self.endianess == gguf.GGUFEndian.BIG else "little"
+            for _ in range(count):
+                size = int.from_bytes(data[at:at + 8], order)
+                at += 8 + size
+                if at > len(data) or size > len(data):
+                    raise ValueError(f"its contents end at byte {len(data)}, and a text reaches to byte {at}")
+                values.append(str(data[at - size:at], "utf-8", "replace"))
+            return values, at
+
+    return Reader
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a weight lies in a GGUF file: rows of `row` numbers or bytes of dtype, from byte `first` on."""
+    kind: object
+    shape: tuple
+    dtype: object
+    row: int
+    first: int
+
+
+class GgufFile:
+    """A GGUF file; its weights stay there until they are read."""
+
+    def __init__(self, path):
+        gguf = require("gguf", "gguf")
+        self.path, self.where = path, str(path)
+        with open(path, "rb") as file:
+            start = file.read(4)
+        if start != b"GGUF":
+            raise ModelError(f"{path}: begins with {start!r}, expected b'GGUF', or the folder of a model of Hugging Face")
+        with naming(path, GGUF_FILE):
+            reader = _reader_class()(path)
+            values = {name: self._value(gguf, field) for name, field in reader.fields.items()}
+            self._tensors = {tensor.name: _Place(tensor.tensor_type, tuple(int(size) for size in reversed(tensor.shape)),
+                                                 tensor.data.dtype, tensor.data.shape[-1], tensor.data_offset)
+                             for tensor in reader.tensors if tensor.data.size}
+        self.facts = Facts(self.where, values)
+
+    @staticmethod
+    def _value(gguf, field):
+        return field.parts[-1] if field.types and field.types[0] == gguf.GGUFValueType.ARRAY else field.contents()
+
+    def config(self):
+        return architectures.from_gguf(self.facts)
+
+    def names(self):
+        return set(self._tensors)
+
+    def stored(self, name):
+        gguf, tensor = require("gguf", "gguf"), self._tensors[name]
+        kinds = gguf.GGMLQuantizationType
+        dtype = {kinds.F32: "float32", kinds.BF16: "bfloat16"}.get(tensor.kind, "float16")
+
+        def rows(first, end):  # read, not mapped: pages of the file would be held beside what is made of them
+            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
+                data = numpy.fromfile(self.path, tensor.dtype, (end - first) * tensor.row,
+                                      offset=tensor.first + first * tensor.row * tensor.dtype.itemsize)
+                return gguf.dequantize(data.reshape(end - first, tensor.row), tensor.kind)
+        return Stored(f"{self.where}: {name}", tensor.shape, dtype, rows)
+
+    def tokenizer(self):
+        from .tokenizer import from_gguf
+        return from_gguf(self.facts)
+
+
+class Folder:
+    """The folder of a model of Hugging Face: config.json, safetensors, tokenizer.json."""
+
+    def __init__(self, path):
+        self.path, self.where = path, str(path)
+        self.facts = self.read_json("config.json", required=True)
+        self._files = self._open_files()
+
+    def read_json(self, name, required=False):
+        """The Facts of a file of the folder, empty where there is none."""
+        path = self.path / name
+        if not path.is_file():
+            if required:
+                raise ModelError(f"{self.path}: has no {name}, expected the folder of a model of Hugging Face")
+            return Facts(str(path), {})
+        with naming(path, "a JSON file with an object"):
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise TypeError(f"a {type(values).__name__}")
+        return Facts(str(path), values)
+
+    def _open_files(self):
+        safetensors = require("safetensors", "safetensors")
+        paths = sorted(self.path.glob("*.safetensors"))
+        if not paths:
+            raise ModelError(f"{self.path}: has no .safetensors, expected the weights beside config.json")
+        opened = {}
+        for path in paths:
+            with naming(path, "a whole safetensors file"):
+                file = safetensors.safe_open(path, "numpy")
+                for name in file.keys():
+                    opened[name] = (path, file)
+        return opened
+
+    def config(self):
+        return architectures.from_folder(self.facts)
+
+    def names(self):
+        return set(self._own)
+
+    @functools.cached_property
+    def _own(self):
+        """Its weights' own names by GGUF's; what has none there keeps its own."""
+        gguf, config = require("gguf", "gguf"), self.config()
+        arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == config.name)
+        table = gguf.get_tensor_name_map(arch, config.layers)
+        named = {}
+        for own in self._files:
+            if not own.endswith("rotary_emb.inv_freq"):  # what older models keep beside their weights
+                named[table.get_name(own, try_suffixes=(".weight", ".bias")) or own] = own
+        if self.facts.raw("tie_word_embeddings", config.architecture.scaled) is True:
+            named.pop("output.weight", None)
+        return named
+
+    def stored(self, name):
+        return self.stored_as(self._own[name])
+
+    def stored_as(self, own):
+        """A weight by its name in the folder."""
+        path, file = self._files[own]
+        types = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+        with naming(f"{path}: {own}", "a tensor"):
+            part = file.get_slice(own)
+            kind, shape = part.get_dtype(), tuple(part.get_shape())
+        if kind not in types:
+            raise ModelError(f"{path}: {own}: of type {kind}, expected one of {', '.join(types)}")
+        if kind == "BF16":
+            require("ml_dtypes", "ml_dtypes")  # which safetensors finds by name
+
+        def rows(first, end):
+            with naming(f"{path}: {own}", "a tensor"):
+                return part[first:end] if len(shape) > 1 else file.get_tensor(own).reshape(1, -1)
+        return Stored(f"{path}: {own}", shape, types[kind], rows)
+
+    def own_names(self):
+        return set(self._files)
+
+    def tokenizer(self):
+        from .tokenizer import from_folder
+        return from_folder(self)

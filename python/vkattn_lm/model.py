@@ -1,0 +1,194 @@
+"""A decoder on the device, described by its Config; a token's numbers leave the device once, as logits."""
+import numpy
+import vkattn
+
+from .errors import ModelError
+from .weights import Weights
+
+_PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go
+_LOGITS_AT_ONCE = 32 << 20   # logits that are on the device at a time
+
+
+class _Block:
+    """The weights of one layer. Caches are made of `attention` by Decoder."""
+
+    def __init__(self, weights, config, i, factors):
+        """factors: of RoPE, that take the place of the config's scaling, or None."""
+        name, width, head_dim = f"blk.{i}.", config.width, config.head_dim
+        rows, kv_rows = config.heads * head_dim, config.kv_heads * head_dim
+        rope, architecture = config.ropes[i], config.architecture
+        parts = {}
+        for own, part, outs, ins in (("q_proj", "attn_q", rows, width), ("k_proj", "attn_k", kv_rows, width),
+                                     ("v_proj", "attn_v", kv_rows, width), ("out_proj", "attn_output", width, rows)):
+            parts[f"{own}.weight"] = weights.take(f"{name}{part}.weight", outs, ins)
+            must = architecture.qkv_bias and own != "out_proj"
+            bias = (weights.take if must else weights.maybe)(f"{name}{part}.bias", outs)
+            if bias is not None:
+                parts[f"{own}.bias"] = bias
+        if architecture.qk_norm:
+            parts["q_norm.weight"] = weights.norm(f"{name}attn_q_norm.weight", head_dim)
+            parts["k_norm.weight"] = weights.norm(f"{name}attn_k_norm.weight", head_dim)
+        more = {"rope_scaling": factors or rope.scaling} if factors or rope.scaling else {}
+        self.attention = vkattn.Layer(
+            "mha", parts, context=weights.context, embed_dim=width, num_heads=config.heads, num_kv_heads=config.kv_heads,
+            head_dim=head_dim, rope_theta=rope.theta, rope_interleaved=int(config.interleaved), scale=config.scale,
+            norm_epsilon=config.epsilon, **more)
+        self.window = (config.windows[i] - 1, 0) if config.windows[i] else None
+        self.attention_norm = weights.norm(f"{name}attn_norm.weight", width)
+        self.forward_norm = weights.norm(f"{name}ffn_norm.weight", width)
+        self.after = [weights.norm(f"{name}{part}.weight", width) for part in ("post_attention_norm", "post_ffw_norm")] \
+            if architecture.post_norms else [None, None]
+        linears = [(part, weights.take(f"{name}ffn_{part}.weight", *((width, config.hidden) if part == "down" else
+                                                                    (config.hidden, width))),
+                    weights.maybe(f"{name}ffn_{part}.bias", width if part == "down" else config.hidden))
+                   for part in ("gate", "up", "down")]
+        self.gate, self.up, self.down = ((weight, bias) for _, weight, bias in linears)
+
+
+def _rope_factors(weights, config):
+    """What a GGUF file divides the frequencies of RoPE by, where it does: Llama 3's scaling as numbers. Longrope's scaling has
+    such factors, and multiplies nothing else where its own factor is 1."""
+    array = weights.maybe("rope_freqs.weight", config.head_dim // 2)
+    if array is None:
+        return None
+    return {"kind": "longrope", "factor": 1.0, "original_max_position": config.context, "factors": array.numpy().tolist()}
+
+
+def _parts(matrix):
+    """A matrix as (first row, rows) that kernels can reach at once: vocabularies are larger than some devices' buffers."""
+    most = matrix.context.facts["max_storage_buffer_range"] - 256  # what an offset's alignment may take
+    step = most // (matrix.nbytes // len(matrix)) // 8 * 8  # at multiples of 16 bytes
+    return [(first, matrix[first:first + step]) for first in range(0, len(matrix), step)]
+
+
+class Decoder:
+    """A model's weights on the device, and a cache for one sequence.
+
+    source    what files.open_model gives; config: its Config
+    context   of vkattn
+    capacity  tokens that the cache has room for
+    kv_type   f32, f16, bf16, q8_0 or q4_0
+    progress  has update(1), called for every weight
+    """
+
+    def __init__(self, source, config, context, *, capacity, kv_type, progress):
+        self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
+        weights = Weights(context, source, config, progress)
+        self._embedding = weights.take("token_embd.weight", None, config.width)
+        self.vocabulary = self._embedding.shape[0]
+        factors = _rope_factors(weights, config)
+        self._blocks = [_Block(weights, config, i, factors) for i in range(config.layers)]
+        self._norm = weights.norm("output_norm.weight", config.width)
+        head = weights.maybe("output.weight", self.vocabulary, config.width)
+        self._embedding = _parts(self._embedding)
+        self._head = self._embedding if head is None else _parts(head)
+        weights.check_none_left()
+        self.weight_bytes = weights.nbytes
+        self._caches = [block.attention.cache(capacity, key_type=kv_type) for block in self._blocks]
+        self._numbers = {}
+
+    @property
+    def cache_bytes(self):
+        return sum(cache.nbytes for cache in self._caches)
+
+    @property
+    def length(self):
+        """Tokens that the cache holds."""
+        return self._caches[0].lengths[0]
+
+    def rewind(self, length):
+        """Forgets all tokens but the first `length`."""
+        for cache in self._caches:
+            cache.rewind(0, length)
+
+    def logits(self, tokens, progress=None):
+        """Appends tokens, and returns the logits after the last [vocabulary] float32."""
+        hidden = None
+        for hidden, _ in self._hidden(tokens, progress):
+            pass
+        return self._logits_of(hidden[:, hidden.shape[1] - 1:])[0]
+
+    def every_logits(self, tokens, start):
+        """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of those from `start` on, some at a time."""
+        rows = max(_LOGITS_AT_ONCE // self.vocabulary, 1)
+        for hidden, at in self._hidden(tokens, None):
+            for first in range(max(start - at, 0), hidden.shape[1], rows):
+                yield at + first, self._logits_of(hidden[:, first:first + rows])
+
+    def _hidden(self, tokens, progress):
+        if not tokens or self.length + len(tokens) > self.capacity:
+            raise ModelError(f"{len(tokens)} tokens after {self.length}, expected at least 1, and at most {self.capacity} in all: "
+                             "see --context")
+        if not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
+            raise ModelError(f"{self.where}: token {max(tokens)}, expected one of {self.vocabulary} that token_embd.weight has")
+        for first in range(0, len(tokens), _PROMPT_AT_ONCE):
+            part = tokens[first:first + _PROMPT_AT_ONCE]
+            yield self._forward(part), first
+            if progress is not None:
+                progress.update(len(part))
+
+    def _forward(self, tokens):
+        """What the blocks make of some tokens, [1,L,width] float32."""
+        hidden = self._embedded(numpy.array([tokens], "i4"))
+        if self.config.embedding_scale != 1.0:
+            hidden = self._pointwise(hidden, self.config.embedding_scale)
+        for block, cache in zip(self._blocks, self._caches):
+            hidden = self._attended(block, cache, hidden)
+            hidden = self._fed_forward(block, hidden)
+        return hidden
+
+    def _embedded(self, tokens):
+        """Their rows of the embedding: a part that does not have a token gives zeros."""
+        total = None
+        for first, part in self._embedding:
+            rows = vkattn.embedding(self.context.array(tokens - numpy.int32(first)), part).astype("float32")
+            total = rows if total is None else total + rows
+        return total
+
+    def _attended(self, block, cache, hidden):
+        normed = self._normed(hidden, block.attention_norm)
+        after = block.after[0]
+        attended = block.attention(normed, cache=cache, is_causal=True, window=block.window,
+                                   residual=hidden if after is None else None)
+        return attended if after is None else hidden + self._normed(attended, after)
+
+    def _fed_forward(self, block, hidden):
+        normed, after = self._normed(hidden, block.forward_norm), block.after[1]
+        up = vkattn.linear(normed, *block.up)
+        if self.config.architecture.activation == "silu":
+            gated = vkattn.linear(normed, *block.gate, activation="silu", multiplier=up, out=up)
+        else:
+            gated = self._gelu_tanh(vkattn.linear(normed, *block.gate), up)
+        down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
+        return down if after is None else hidden + self._normed(down, after)
+
+    def _normed(self, hidden, weight):
+        return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
+
+    def _logits_of(self, hidden):
+        normed = self._normed(hidden, self._norm)
+        parts = [vkattn.linear(normed, part).numpy()[0] for _, part in self._head]
+        return parts[0] if len(parts) == 1 else numpy.concatenate(parts, axis=1)
+
+    def _pointwise(self, array, factor, bias=None, **more):
+        """linear of one column: activation(factor * array + bias) * multiplier + residual, number by number."""
+        column = {name: value.reshape(-1, 1) if isinstance(value, vkattn.Array) else value for name, value in more.items()}
+        bias = None if bias is None else self._number(bias, 1)
+        result = vkattn.linear(array.reshape(-1, 1), self._number(factor, 2), bias, **column)
+        return result.reshape(array.shape)
+
+    def _number(self, value, dimensions):
+        """A number on the device, uploaded once."""
+        if (value, dimensions) not in self._numbers:
+            self._numbers[value, dimensions] = self.context.array(numpy.full((1,) * dimensions, value, "f4"))
+        return self._numbers[value, dimensions]
+
+    def _gelu_tanh(self, x, up):
+        """gelu(x) * up in its form with tanh, which is x * sigmoid(g), g = c x (1 + a x^2), of what the library has: silu(g) is
+        g * sigmoid(g), so it is silu(g) / (c (1 + a x^2)). With y = x / sqrt(x^2 + 1/a), the norm of single numbers,
+        1 / (1 + a x^2) is 1 - y^2."""
+        a, c = 0.044715, (8 / numpy.pi) ** 0.5
+        g = self._pointwise(self._pointwise(x, 1.0, multiplier=x), a * c, c, multiplier=x)
+        y = vkattn.norm(x.reshape(-1, 1), self._number(1.0, 1), epsilon=1 / a)
+        share = self._pointwise(self._pointwise(y, -1.0, multiplier=y), 1 / c, 1 / c, multiplier=up)
+        return self._pointwise(g, 1.0, activation="silu", multiplier=share).reshape(x.shape)

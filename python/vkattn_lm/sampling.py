@@ -1,0 +1,39 @@
+"""The next token, chosen of logits on the host."""
+import numpy
+
+from .errors import ModelError
+
+
+class Sampler:
+    """temperature 0: the most likely token; top_k 0: of all; top_p 1: of all. seed None: another every time."""
+
+    def __init__(self, temperature, top_k, top_p, seed):
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self._random = numpy.random.default_rng(seed)
+
+    def __call__(self, logits):
+        if numpy.isnan(logits).any():
+            raise ModelError("the model's logits are not numbers, expected a model with finite weights")
+        if self.temperature == 0:
+            return int(logits.argmax())
+        kept = numpy.arange(len(logits))
+        if 0 < self.top_k < len(logits):
+            kept = numpy.argpartition(-logits, self.top_k - 1)[:self.top_k]
+        kept = kept[numpy.argsort(-logits[kept], kind="stable")]
+        chances = probabilities(logits[kept].astype("f8") / self.temperature)
+        count = int(numpy.searchsorted(numpy.cumsum(chances), self.top_p)) + 1
+        chances = chances[:count] / chances[:count].sum()
+        return int(kept[self._random.choice(len(chances), p=chances)])
+
+
+def probabilities(logits):
+    shares = numpy.exp(logits - logits.max())
+    return shares / shares.sum()
+
+
+def log_likelihoods(logits, tokens):
+    """The logarithms of the probabilities that rows of logits give to tokens, in float64."""
+    wide = logits.astype("f8")
+    most = wide.max(axis=1)
+    sums = numpy.log(numpy.exp(wide - most[:, None]).sum(axis=1)) + most
+    return wide[numpy.arange(len(tokens)), tokens] - sums

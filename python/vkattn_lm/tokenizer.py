@@ -1,0 +1,161 @@
+"""Text as tokens and back, by the package tokenizers: a GGUF file's vocabulary and merges, or a folder's tokenizer.json."""
+import dataclasses
+import functools
+
+from .errors import ModelError, naming, require
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.token_type
+_ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>", "</s>")
+_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+# How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: digits apart, the words' expression (None: GPT-2's)
+_CUTS = {"gpt-2": (False, None), "default": (False, None), "smollm": (True, None),
+         "llama-bpe": (False, _WORDS.replace("DIGITS", "3")), "qwen2": (False, _WORDS.replace("{1,DIGITS}", ""))}
+_BEGUN = {"llama-bpe"}  # kinds of BPE whose text begins with bos where the file does not say
+
+
+@dataclasses.dataclass
+class Tokenizer:
+    """A tokenizers.Tokenizer with what a model expects around text.
+
+    begin     the token that all text begins with, or None
+    ends      tokens that end a text
+    template  the chat template (jinja), or None; names: what it may say (bos_token, eos_token)
+    """
+    where: str
+    inner: object
+    begin: object
+    ends: frozenset
+    template: object
+    names: dict
+
+    def encode(self, text):
+        with naming(self.where, "a tokenizer that takes the text"):
+            tokens = self.inner.encode(text, add_special_tokens=False).ids
+        return tokens if self.begin is None or tokens[:1] == [self.begin] else [self.begin, *tokens]
+
+    def stream(self):
+        """A function of the next token that returns the text that is whole with it, perhaps none."""
+        stream = require("tokenizers", "tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+
+        def step(token):
+            with naming(self.where, "a tokenizer that gives text"):
+                return stream.step(self.inner, token) or ""
+        return step
+
+    @functools.cached_property
+    def size(self):
+        """One more than the highest token."""
+        return max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+
+def from_gguf(facts):
+    """The Tokenizer of a GGUF file's facts."""
+    tokenizers = require("tokenizers", "tokenizers")
+    key = "tokenizer.ggml."
+    tokens = facts.list_of(key + "tokens", str)
+    if not tokens:
+        raise ModelError(f"{facts.where}: {key}tokens is empty, expected a vocabulary")
+    types = facts.list_of(key + "token_type", int, [_NORMAL] * len(tokens))
+    if len(types) != len(tokens):
+        raise ModelError(f"{facts.where}: {key}token_type has {len(types)} entries, expected {len(tokens)} as tokens has")
+    model = facts.words(key + "model")
+    makers = {"gpt2": _byte_level, "llama": _sentence_pieces}
+    if model not in makers:
+        raise ModelError(f"{facts.where}: {key}model: {model[:80]!r}, expected one of {', '.join(makers)}")
+    with naming(facts.where, "a vocabulary that the package tokenizers takes"):
+        inner, begins = makers[model](tokenizers, facts, tokens, types)
+        inner.add_tokens([tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False)
+                          for token, kind in zip(tokens, types) if kind in (_CONTROL, _USER_DEFINED) and token])
+    named = {name: facts.whole(f"{key}{name}_token_id", least=0, most=len(tokens) - 1)
+             for name in ("bos", "eos", "eot") if f"{key}{name}_token_id" in facts}
+    begin = named.get("bos") if facts.flag(key + "add_bos_token", begins) else None
+    ends = {named[name] for name in ("eos", "eot") if name in named}
+    ends |= {i for i, token in enumerate(tokens) if types[i] == _CONTROL and token in _ENDS}
+    template = facts.words("tokenizer.chat_template", "") or None
+    names = {f"{name}_token": tokens[named[name]] if name in named else "" for name in ("bos", "eos")}
+    return Tokenizer(facts.where, inner, begin, frozenset(ends), template, names)
+
+
+def _byte_level(tokenizers, facts, tokens, types):
+    pre = facts.words("tokenizer.ggml.pre", "default")
+    if pre not in _CUTS:
+        raise ModelError(f"{facts.where}: tokenizer.ggml.pre: {pre[:80]!r}, expected one of {', '.join(_CUTS)}")
+    merges = [tuple(each.split(" ")) for each in facts.list_of("tokenizer.ggml.merges", str)]
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=_numbered(tokens), merges=merges, ignore_merges=pre == "llama-bpe"))
+    digits, words = _CUTS[pre]
+    cutters = tokenizers.pre_tokenizers
+    steps = [cutters.Digits(individual_digits=True)] if digits else []
+    if words:
+        steps.append(cutters.Split(tokenizers.Regex(words), "isolated"))
+    steps.append(cutters.ByteLevel(add_prefix_space=False, use_regex=words is None))
+    inner.pre_tokenizer = cutters.Sequence(steps)
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    return inner, pre in _BEGUN
+
+
+def _sentence_pieces(tokenizers, facts, tokens, types):
+    """SentencePiece's BPE, whose merges are the pairs that make a piece, by the scores of pieces."""
+    scores = facts.list_of("tokenizer.ggml.scores", float)
+    if len(scores) != len(tokens):
+        raise ModelError(f"{facts.where}: tokenizer.ggml.scores has {len(scores)} entries, expected {len(tokens)} as tokens has")
+    vocabulary = _numbered(tokens)
+    pieces = [(score, token) for token, kind, score in zip(tokens, types, scores) if kind in (_NORMAL, _USER_DEFINED)]
+    merges = []
+    for score, piece in sorted(pieces, key=lambda each: -each[0]):
+        pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in vocabulary and piece[i:] in vocabulary]
+        merges += sorted(pairs, key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
+    unknown = next((token for token, kind in zip(tokens, types) if kind == _UNKNOWN), None)
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True,
+                                                       byte_fallback=True))
+    spaced = facts.flag("tokenizer.ggml.add_space_prefix", True)
+    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
+    steps = [normalizers.Prepend("▁")] if spaced else []
+    inner.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    inner.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if spaced else steps)
+    return inner, True
+
+
+def _numbered(tokens):
+    """Numbers by token; of two that are the same the first."""
+    numbers = {}
+    for i, token in enumerate(tokens):
+        numbers.setdefault(token, i)
+    return numbers
+
+
+def from_folder(folder):
+    """The Tokenizer of a Folder."""
+    tokenizers = require("tokenizers", "tokenizers")
+    path = folder.path / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{folder.path}: has no tokenizer.json, expected it beside config.json")
+    with naming(path, "a file of the package tokenizers"):
+        inner = tokenizers.Tokenizer.from_file(str(path))
+        first = inner.encode("", add_special_tokens=True).ids[:1]
+    facts = folder.read_json("tokenizer_config.json")
+    names = {name: _token_text(facts.raw(name, "")) for name in ("bos_token", "eos_token")}
+    begin = first[0] if first and first[0] == inner.token_to_id(names["bos_token"] or "") else None
+    ends = {inner.token_to_id(token) for token in (*_ENDS, names["eos_token"]) if token} - {None}
+    for facts_of_ends in (folder.facts, folder.read_json("generation_config.json")):
+        given = facts_of_ends.raw("eos_token_id", [])
+        ends |= {each for each in (given if isinstance(given, list) else [given]) if isinstance(each, int)}
+    return Tokenizer(str(path), inner, begin, frozenset(ends), _folder_template(folder, facts), names)
+
+
+def _token_text(token):
+    text = token.get("content", "") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else ""
+
+
+def _folder_template(folder, facts):
+    path = folder.path / "chat_template.jinja"
+    if path.is_file():
+        with naming(path, "a chat template in UTF-8"):
+            return path.read_text(encoding="utf-8")
+    template = facts.raw("chat_template")
+    if isinstance(template, list):  # several, by name
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else None

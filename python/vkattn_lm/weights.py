@@ -1,0 +1,85 @@
+"""Where weights come from: a file's rows, onto the device, a few at a time."""
+import math
+
+import numpy
+
+from .errors import ModelError
+
+_AT_ONCE = 1 << 20  # numbers that are on the host at a time
+
+
+def load_weight(context, stored, offset=0.0):
+    """A weight of a file as an Array on the device, of its shape; offset is added to each number.
+
+    The one place where weights are loaded: what a file holds in blocks becomes float16 here, row by row.
+    """
+    if not 1 <= len(stored.shape) <= 2 or 0 in stored.shape:
+        raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected a vector or a matrix")
+    array = context.empty(stored.shape, "float32" if offset else stored.dtype)
+    matrix = array.reshape(1, -1) if array.ndim == 1 else array
+    step = max(_AT_ONCE // matrix.shape[1], 1)
+    for first in range(0, len(matrix), step):
+        rows = stored.rows(first, min(first + step, len(matrix)))
+        if rows.shape != (min(step, len(matrix) - first), matrix.shape[1]):
+            raise ModelError(f"{stored.where}: rows of shape {list(rows.shape)}, expected {matrix.shape[1]} numbers each")
+        matrix[first:first + len(rows)].assign(_as_held(rows, array.dtype, offset, stored.where))
+    return array
+
+
+def _as_held(rows, dtype, offset, where):
+    if offset:
+        rows = rows.astype("f4") + numpy.float32(offset)
+    if dtype == "bfloat16" and rows.dtype == numpy.float32:  # which has all its numbers
+        return (rows.view("u4") >> 16).astype("u2").view([("bfloat16", "=u2")])
+    if dtype == "float16" and rows.dtype != numpy.float16:
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            held = rows.astype("f2")
+        if not numpy.isfinite(held).all():
+            raise ModelError(f"{where}: holds numbers beyond float16's 65504, expected smaller ones")
+        return held
+    return rows
+
+
+class Weights:
+    """The weights of a model by GGUF's names, each loaded once; at the end none may be left over."""
+
+    def __init__(self, context, source, config, progress):
+        self.context, self.source, self.config, self.progress = context, source, config, progress
+        self._names = source.names()
+        self._left = set(self._names)
+        self.nbytes = 0
+
+    def take(self, name, *shape, offset=0.0):
+        """A weight that there must be, of this shape; None for a size that may be any."""
+        if name not in self._names:
+            raise ModelError(f"{self.source.where}: {name} is missing, expected a weight of {_sizes(shape)}")
+        stored = self.source.stored(name)
+        if len(stored.shape) != len(shape) or any(want not in (None, size) for want, size in zip(shape, stored.shape)):
+            raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected {_sizes(shape)}")
+        if math.prod(stored.shape) >= 2**31:
+            raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected fewer than 2**31 numbers")
+        array = load_weight(self.context, stored, offset)
+        self._left.discard(name)
+        self.nbytes += array.nbytes
+        self.progress.update(1)
+        return array
+
+    def maybe(self, name, *shape):
+        return self.take(name, *shape) if name in self._names else None
+
+    def norm(self, name, size):
+        return self.take(name, size, offset=self.config.norm_offset)
+
+    def check_none_left(self):
+        if self._left:
+            first = min(self._left)
+            raise ModelError(f"{self.source.where}: {first[:80]} is not computed{_more(len(self._left) - 1)}, expected a model "
+                             f"of {self.config.name} without it")
+
+
+def _sizes(shape):
+    return "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
+
+
+def _more(count):
+    return f", nor are {count} more" if count else ""
