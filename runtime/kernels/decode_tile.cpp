@@ -173,10 +173,10 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     return tile;
 }
 
-AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts) {
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
     AttentionShape::Dispatch dispatch{tile.module,
                                       constants_of(problem, tile.workgroup),
-                                      {tiles(rows_of(problem), tile.rows) * parts, problem.kv_heads, problem.batch}};
+                                      {tiles(rows_of(problem), tile.rows), problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
     if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;

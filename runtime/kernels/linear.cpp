@@ -195,7 +195,7 @@ std::optional<LinearMatrixTile> linear_matrix_tile(const LinearProblem &problem,
 bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-    return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
+    return half && problem.weight.type == type && std::string_view(kCoopmat.missing(caps)).empty() &&
            module_is_built(matrices_of(problem).module) && matrix_obstacle(caps, matrices_of(problem)).empty();
 }
 

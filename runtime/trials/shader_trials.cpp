@@ -166,7 +166,7 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
             const bool is_new = std::ranges::find(shaders, module, &TestedShader::module) == shaders.end();
             if (is_new && std::string_view(kernel->missing(caps)).empty()) add_shaders(shaders, module, caps);
         }
-    const bool has_matrices = can_run(VKATTN_KERNEL_COOPMAT, caps);
+    const bool has_matrices = std::string_view(kCoopmat.missing(caps)).empty();
     for (const Module module : kLinearModules)
         if (has_matrices || !multiplies_matrices(module)) add_shaders(shaders, module, caps);
     return shaders;
