@@ -51,6 +51,12 @@ bool is_off(const DeviceCaps &caps, Module module, CodePaths paths) {
     return !why_off(caps, module_name(module), paths).empty();
 }
 
+const char *nothing_missing(const DeviceCaps &) { return ""; }
+
+const char *obstacle_of_arrays(const DeviceCaps &caps) {
+    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
+}
+
 bool has_failures(const DeviceCaps &caps) {
     return std::ranges::any_of(caps.verdicts, [](const auto &each) { return each.second.failed != 0; });
 }

@@ -34,7 +34,7 @@ double flops_of(const LinearProblem &problem) {
 
 // What tuning found is kept in the problem.
 LinearChoice choose_untested(Context &context, LinearProblem &problem) {
-    if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
+    if (problem.tile.kernel == 0) problem.tile = context.tunings().linear.find(class_of(problem));
     return choose_linear(problem, *context.judged_caps());
 }
 
@@ -65,7 +65,6 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
 
 void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
                  const LinearChoice &choice) {
-    const bool addressed = choice.shader == LinearShader::kAddresses;
     Step &step = builder.add_step(choice.module, choice.constants, problem.push);
     step.groups = choice.groups;
     step.flops = flops_of(problem);
@@ -75,7 +74,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
     bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
     bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
     bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
-    if (!addressed) return;
+    if (!choice.addressed) return;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);
     pass_address(builder, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t),
