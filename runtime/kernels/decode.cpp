@@ -142,16 +142,16 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
-constexpr Module kModules[] = {
-    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
-    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+constexpr const Shader *kShaders[] = {
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
+    &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
 
 } // namespace
 
 const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
-                                 .modules = kModules,
+                                 .shaders = kShaders,
                                  .merit = kMerit,
                                  .missing = obstacle_of_arrays,
                                  .obstacle = obstacle,
@@ -161,7 +161,7 @@ const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
                                  .emit = emit_split_keys};
 
 const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
-                                       .modules = kModules,
+                                       .shaders = kShaders,
                                        .merit = kMerit,
                                        .missing = obstacle_of_arrays,
                                        .obstacle = obstacle_of_latents,

@@ -4,8 +4,9 @@
 #include "runtime/device/grid.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/attention_problem.hpp"
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 #include "shaders/interface/attention.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <array>
 #include <span>
@@ -19,10 +20,10 @@ struct AttentionCall;
 // What a kernel makes of a problem: all that its dispatches need but the pipelines.
 struct AttentionShape {
     struct Dispatch {
-        Module module;
+        const Shader *shader;
         gpu::AttentionConstants constants;
         Grid groups;         // 0 in its first axis: there is no such dispatch
-        CodePaths paths = 0; // of the module's code that the constants switch on
+        CodePaths paths = 0; // of the shader's code that the constants switch on
         double flops = 0;    // of the whole grid, at most
     };
     // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
@@ -37,9 +38,9 @@ struct AttentionShape {
 
 // A kernel: a row here, a file beside this one, and a file in shaders/, all of one name. Pure but for emit.
 struct AttentionKernel {
-    vkattn_kernel kernel;            // what callers name it by
-    std::span<const Module> modules; // that its dispatches may take
-    const char *merit;               // why it is chosen where it is the best
+    vkattn_kernel kernel;                   // what callers name it by
+    std::span<const Shader *const> shaders; // that its dispatches may take
+    const char *merit;                      // why it is chosen where it is the best
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);
     // Why it cannot serve the problem, beside what obstacle_of says of every kernel; "": it serves.

@@ -167,7 +167,8 @@ CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.
 
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, type, paths_of(problem)};
+    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type,
+            paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -196,11 +197,11 @@ bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
     return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
-           module_is_built(matrices_of(problem).module) && matrix_obstacle(caps, matrices_of(problem)).empty();
+           is_built(*matrices_of(problem).shader) && matrix_obstacle(caps, matrices_of(problem)).empty();
 }
 
 bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
-    return module_is_built(Module::kLinearAddresses) && !is_off(caps, Module::kLinearAddresses, paths_of(problem)) &&
+    return is_built(shaders::linear_addresses) && !is_off(caps, shaders::linear_addresses, paths_of(problem)) &&
            caps.buffers_have_addresses != 0 && may_diverge(caps) && caps.traits.specialised_arrays != 0 &&
            !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
            input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
@@ -225,7 +226,7 @@ std::optional<LinearChoice> choose_matrices(const LinearProblem &problem, const 
     constants.MATRIX_N = tile->shape.n;
     constants.MATRIX_K = tile->shape.k;
     return LinearChoice{LinearShader::kMatrices,
-                        matrices_of(problem).module,
+                        matrices_of(problem).shader,
                         constants,
                         grid(problem, outputs_of(*tile), rows_of(*tile)),
                         paths_of(problem),
@@ -242,7 +243,7 @@ std::optional<LinearChoice> choose_addresses(const LinearProblem &problem, const
     constants.ROWS = std::bit_floor(std::min(tuned.rows == 0 ? problem.push.rows : tuned.rows, kAddressedRows));
     constants.BLOCKS = tuned.blocks == 0 ? most_blocks : std::bit_floor(std::min(tuned.blocks, most_blocks));
     LinearChoice choice{LinearShader::kAddresses,
-                        Module::kLinearAddresses,
+                        &shaders::linear_addresses,
                         constants,
                         grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS),
                         paths_of(problem),
@@ -252,14 +253,14 @@ std::optional<LinearChoice> choose_addresses(const LinearProblem &problem, const
 }
 
 std::optional<LinearChoice> choose_vector(const LinearProblem &problem, const DeviceCaps &caps) {
-    if (problem.push.rows > kMostVectorRows || is_off(caps, Module::kLinearVector, paths_of(problem)))
+    if (problem.push.rows > kMostVectorRows || is_off(caps, shaders::linear_vector, paths_of(problem)))
         return std::nullopt;
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
     const uint32_t neighbours = tiles(problem.push.rows, LINEAR_VECTOR_ROWS);
     constants.ROWS = tiles(problem.push.rows, neighbours);
     return LinearChoice{LinearShader::kVector,
-                        Module::kLinearVector,
+                        &shaders::linear_vector,
                         constants,
                         {tiles(problem.push.out_features, LINEAR_VECTOR_OUTPUTS) * neighbours, 1, problem.groups},
                         paths_of(problem),
@@ -268,11 +269,11 @@ std::optional<LinearChoice> choose_vector(const LinearProblem &problem, const De
 
 // Serves always, unless the self-test has ruled it out.
 LinearChoice choose_tiles(const LinearProblem &problem, const DeviceCaps &caps) {
-    if (const auto off = why_off(caps, module_name(Module::kLinear), paths_of(problem)); !off.empty())
+    if (const auto off = why_off(caps, shaders::linear.name, paths_of(problem)); !off.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    return {LinearShader::kTiles, Module::kLinear,         constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
+    return {LinearShader::kTiles, &shaders::linear,        constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
             paths_of(problem),    "tiles in shared memory"};
 }
 
@@ -290,7 +291,7 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
         choice = choose_vector(problem, caps);
         break;
     case LinearShader::kTiles:
-        if (!is_off(caps, Module::kLinear, paths_of(problem))) choice = choose_tiles(problem, caps);
+        if (!is_off(caps, shaders::linear, paths_of(problem))) choice = choose_tiles(problem, caps);
         break;
     default:
         break;

@@ -4,8 +4,9 @@
 #include "runtime/device/grid.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/tiles.hpp"
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 #include "shaders/interface/linear.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <string>
 
@@ -28,10 +29,10 @@ LinearClass class_of(const LinearProblem &problem);
 
 struct LinearChoice {
     LinearShader shader;
-    Module module;
+    const Shader *object;
     gpu::LinearConstants constants;
     Grid groups;
-    CodePaths paths; // of the module's code that the constants switch on
+    CodePaths paths; // of the shader's code that the constants switch on
     std::string reason;
 };
 

@@ -32,17 +32,17 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &) {
     AttentionShape shape{};
     shape.parameters = parameters_of(problem);
     shape.parts = 1;
-    shape.dispatches = {{{Module::kQkScores,
+    shape.dispatches = {{{&shaders::qk_scores,
                           constants,
                           {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
                           paths,
                           flops_of_dim * problem.head_dim},
-                         {Module::kMaskedSoftmax,
+                         {&shaders::masked_softmax,
                           constants,
                           {problem.q_len, problem.query_heads, problem.batch},
                           kPathF32,
                           kPassesOfSoftmax * kFlopsOfElement * pairs},
-                         {Module::kWeightedValues,
+                         {&shaders::weighted_values,
                           constants,
                           {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch},
                           paths,
@@ -62,12 +62,12 @@ void emit(const AttentionCall &call) {
     }
 }
 
-constexpr Module kModules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+constexpr const Shader *kShaders[] = {&shaders::qk_scores, &shaders::masked_softmax, &shaders::weighted_values};
 
 } // namespace
 
 const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
-                                  .modules = kModules,
+                                  .shaders = kShaders,
                                   .merit = "attention weights or scores are asked for, which flash does not keep",
                                   .missing = nothing_missing,
                                   .obstacle = obstacle,

@@ -92,7 +92,7 @@ Trial make_trial(Context &context, const AttentionProblem &problem, const Attent
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
     return {builder.build(), kernel, static_cast<uint32_t>(kernel), tile_text(choice),
-            code_of(kernel, dispatch.module, choice.shape.parts, dispatch.groups, dispatch.constants)};
+            code_of(kernel, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.

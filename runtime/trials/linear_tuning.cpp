@@ -35,7 +35,7 @@ Trial make_trial(Context &context, const LinearOperands &operands, const LinearP
     PlanBuilder builder(context);
     add_product(builder, problem, operands, choice);
     return {builder.build(), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice),
-            code_of(choice.module, choice.groups, choice.constants)};
+            code_of(choice.object, choice.groups, choice.constants)};
 }
 
 } // namespace

@@ -11,26 +11,19 @@ namespace vkattn {
 namespace {
 
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
-constexpr Module kLinearModules[] = {Module::kLinear, Module::kLinearVector, Module::kLinearAddresses,
-                                     Module::kLinearCoopmat, Module::kLinearCoopmatBf16};
 
-bool has_module(const AttentionKernel &kernel, Module module) {
-    return std::ranges::find(kernel.modules, module) != kernel.modules.end();
-}
-
-vkattn_type type_of_matrices(Module module) {
-    const bool bf16 = module == Module::kCoopmatBf16 || module == Module::kLinearCoopmatBf16;
-    return bf16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;
+bool has_shader(const AttentionKernel &kernel, const Shader *shader) {
+    return std::ranges::find(kernel.shaders, shader) != kernel.shaders.end();
 }
 
 // With every shape of a shader that multiplies matrices.
-void add_shaders(std::vector<TestedShader> &shaders, Module module, const DeviceCaps &caps) {
-    if (!module_is_built(module)) return;
-    if (!multiplies_matrices(module)) return shaders.push_back({module});
+void add_shaders(std::vector<TestedShader> &all, const Shader *shader, const DeviceCaps &caps) {
+    if (!is_built(*shader)) return;
+    if (shader->matrices == VKATTN_TYPE_NONE) return all.push_back({shader});
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
-    for (const uint32_t index : usable_shapes(unjudged, {module, type_of_matrices(module), 0}))
-        shaders.push_back({module, 1 + index});
+    for (const uint32_t index : usable_shapes(unjudged, {shader, shader->matrices, 0}))
+        all.push_back({shader, 1 + index});
 }
 
 // The types of Q, K and V that switch on the paths of types: one float type is everybody's, of two the second is that of K
@@ -95,41 +88,41 @@ AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths,
     return check_attention(desc);
 }
 
-// The row whose plans take the shader for these paths. nullptr: none has the module.
-const AttentionKernel *kernel_of(Module module, CodePaths paths) {
+// The row whose plans take the shader for these paths. nullptr: none has it.
+const AttentionKernel *kernel_of(const Shader *shader, CodePaths paths) {
     const AttentionKernel *kernel = nullptr;
     for (const AttentionKernel *row : attention_kernels())
-        if (kernel == nullptr && has_module(*row, module)) kernel = row;
+        if (kernel == nullptr && has_shader(*row, shader)) kernel = row;
     return kernel == &kFlash && (paths & kPathParts) != 0 ? &kDecode : kernel; // of many rows
 }
 
-bool is_of_decode_shader(Module module) {
-    return has_module(kDecode, module) && !has_module(kFlash, module); // merge_parts too
+bool is_of_decode_shader(const Shader *shader) {
+    return has_shader(kDecode, shader) && !has_shader(kFlash, shader); // merge_parts too
 }
 
-// The device, where no other module may take its place; bounded: its loops end, so that keys take several dispatches.
+// The device, where no other shader may take its place; bounded: its loops end, so that keys take several dispatches.
 DeviceCaps device_with(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     constexpr uint32_t kIterations = 1 << 16;
     DeviceCaps alone = caps;
     alone.verdicts.clear();
-    for (const Module other : kFlash.modules) alone.verdicts[module_name(other)] = {0, ~CodePaths{0}, "another"};
-    for (const Module other : kDecode.modules) alone.verdicts[module_name(other)] = {0, ~CodePaths{0}, "another"};
-    alone.verdicts.erase(module_name(shader.module));
-    alone.verdicts.erase(module_name(Module::kMergeParts));
-    if (shader.module == Module::kMergeParts) alone.verdicts.clear();
+    for (const Shader *other : kFlash.shaders) alone.verdicts[other->name] = {0, ~CodePaths{0}, "another"};
+    for (const Shader *other : kDecode.shaders) alone.verdicts[other->name] = {0, ~CodePaths{0}, "another"};
+    alone.verdicts.erase(shader.object->name);
+    alone.verdicts.erase(shaders::merge_parts.name);
+    if (shader.object == &shaders::merge_parts) alone.verdicts.clear();
     if ((paths & kPathStretches) != 0 && alone.max_loop_iterations == 0) alone.max_loop_iterations = kIterations;
     return alone;
 }
 
 std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, uint64_t head_dim,
                                        const AttentionKernel &kernel, const DeviceCaps &caps) {
-    const bool merges = shader.module == Module::kMergeParts;
+    const bool merges = shader.object == &shaders::merge_parts;
     const std::optional<Types> types = types_of(merges ? kPathF32 : paths);
     if (merges) paths &= ~kPathTypes; // it knows none
     const bool unfused_pages = kernel.kernel == VKATTN_KERNEL_UNFUSED && (paths & kPathPages) != 0;
     if (!types.has_value() || unfused_pages || !std::string_view(kernel.missing(caps)).empty()) return std::nullopt;
     AttentionTrial trial{};
-    const Sizes sizes = sizes_of(is_of_decode_shader(shader.module), paths, head_dim);
+    const Sizes sizes = sizes_of(is_of_decode_shader(shader.object), paths, head_dim);
     try {
         trial.keys = sizes.kv_len;
         trial.problem = problem_of(*types, sizes, paths, kernel.kernel);
@@ -146,34 +139,35 @@ std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths pat
     return paths != 0 && (trial.paths & paths) == paths ? std::optional(trial) : std::nullopt;
 }
 
-LinearShader linear_shader_of(Module module) {
-    if (module == Module::kLinear) return LinearShader::kTiles;
-    if (module == Module::kLinearVector) return LinearShader::kVector;
-    return module == Module::kLinearAddresses ? LinearShader::kAddresses : LinearShader::kMatrices;
+LinearShader linear_shader_of(const Shader *shader) {
+    if (shader == &shaders::linear) return LinearShader::kTiles;
+    if (shader == &shaders::linear_vector) return LinearShader::kVector;
+    return shader == &shaders::linear_addresses ? LinearShader::kAddresses : LinearShader::kMatrices;
 }
 
 } // namespace
 
 std::string shader_name(const TestedShader &shader, const DeviceCaps &caps) {
-    return shader.matrix_shape == 0 ? module_name(shader.module)
-                                    : shader_name(shader.module, caps.matrix_shapes[shader.matrix_shape - 1]);
+    return shader.matrix_shape == 0 ? shader.object->name
+                                    : shader_name(*shader.object, caps.matrix_shapes[shader.matrix_shape - 1]);
 }
 
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
-    std::vector<TestedShader> shaders = {{Module::kMergeParts}, {Module::kKvAppend}}; // what others need comes first
+    std::vector<TestedShader> all = {{&shaders::merge_parts}, {&shaders::kv_append}}; // what others need comes first
     for (const AttentionKernel *kernel : attention_kernels())
-        for (const Module module : kernel->modules) {
-            const bool is_new = std::ranges::find(shaders, module, &TestedShader::module) == shaders.end();
-            if (is_new && std::string_view(kernel->missing(caps)).empty()) add_shaders(shaders, module, caps);
+        for (const Shader *shader : kernel->shaders) {
+            const bool is_new = std::ranges::find(all, shader, &TestedShader::object) == all.end();
+            if (is_new && std::string_view(kernel->missing(caps)).empty()) add_shaders(all, shader, caps);
         }
     const bool has_matrices = can_run(VKATTN_KERNEL_COOPMAT, caps);
-    for (const Module module : kLinearModules)
-        if (has_matrices || !multiplies_matrices(module)) add_shaders(shaders, module, caps);
-    return shaders;
+    for (const Shader *shader : shaders::table())
+        if (share_interface(*shader, shaders::linear) && (has_matrices || shader->matrices == VKATTN_TYPE_NONE))
+            add_shaders(all, shader, caps);
+    return all;
 }
 
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    const AttentionKernel *kernel = kernel_of(shader.module, paths);
+    const AttentionKernel *kernel = kernel_of(shader.object, paths);
     if (kernel == nullptr) return std::nullopt;
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, *kernel, caps);
     for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
@@ -203,14 +197,14 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return company;
     for (const ShaderUse &use : shaders_of(trial->choice.shape, trial->problem))
-        for (const Module module : {Module::kKvAppend, Module::kMergeParts})
-            if (module != shader.module && use.shader == module_name(module)) company.push_back({{module}, use.paths});
+        for (const Shader *other : {&shaders::kv_append, &shaders::merge_parts})
+            if (other != shader.object && use.shader == other->name) company.push_back({{other}, use.paths});
     return company;
 }
 
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, const DeviceCaps &caps) {
     constexpr uint64_t kIn = 72, kOut = 45, kManyRows = 19;
-    const uint64_t rows = shader.module == Module::kLinearVector ? 1 : kManyRows;
+    const uint64_t rows = shader.object == &shaders::linear_vector ? 1 : kManyRows;
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
     LinearOperands operands;
@@ -218,20 +212,20 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     operands.weight.tensor = contiguous(type, {kOut, kIn});
     operands.output.tensor = contiguous(type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
-    trial.problem.tile.shader = static_cast<uint32_t>(linear_shader_of(shader.module));
+    trial.problem.tile.shader = static_cast<uint32_t>(linear_shader_of(shader.object));
     trial.problem.tile.matrix_shape = shader.matrix_shape;
     trial.choice = choose_linear(trial.problem, unjudged);
-    const bool takes_it = shader_name(trial.choice.module, trial.choice.constants) == shader_name(shader, caps);
+    const bool takes_it = shader_name(*trial.choice.object, trial.choice.constants) == shader_name(shader, caps);
     return takes_it ? std::optional(trial) : std::nullopt;
 }
 
 bool is_taken(const TestedShader &shader, const LinearTrial &trial, const DeviceCaps &caps) {
-    if (shader.module == Module::kLinear || shader.module == Module::kLinearVector) return true;
+    if (shader.object == &shaders::linear || shader.object == &shaders::linear_vector) return true;
     LinearProblem problem = trial.problem;
     problem.tile = {};
     try {
         const LinearChoice choice = choose_linear(problem, caps);
-        return shader_name(choice.module, choice.constants) == shader_name(shader, caps);
+        return shader_name(*choice.object, choice.constants) == shader_name(shader, caps);
     } catch (const Error &error) { // the same
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         return false;

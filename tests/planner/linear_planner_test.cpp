@@ -126,7 +126,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         CHECK(std::has_single_bit(choice.constants.ROWS));
     }
     for (std::size_t shader = 1; shader < 5; ++shader) {
-        const bool built = shader != 4 || vkattn::module_is_built(vkattn::Module::kLinearCoopmat);
+        const bool built = shader != 4 || vkattn::is_built(vkattn::shaders::linear_coopmat);
         CHECK((by_shader[shader] > 100) == built);
     }
     CHECK(tuned > 1000);
@@ -151,7 +151,7 @@ TEST_CASE("Intel's matrices have subgroups as wide as they are") {
         CHECK(choice.constants.MATRIX_N == 16);
         CHECK(choice.constants.SUBGROUP_SIZE == 16);
     }
-    if (vkattn::module_is_built(vkattn::Module::kLinearCoopmat))
+    if (vkattn::is_built(vkattn::shaders::linear_coopmat))
         CHECK(with_matrices == std::set<std::string>{"intel-bmg", "intel-lnl"});
 }
 
