@@ -92,8 +92,8 @@ Json answer(Context &context, const Json &request) {
     for (const vkattn_shader &shader : reports.shaders()) shaders.push_back(tools::to_json(shader));
     const AttentionChoice choice = choose_attention(problem, *context.judged_caps());
     return {{"driver", text(context.caps().driver_name, " ", context.caps().driver_info)},
-            {"kernel", vkattn_kernel_name(choice.kernel->kernel)},
-            {"tile", tile_text(choice)},
+            {"kernel", vkattn_kernel_name(choice.name)},
+            {"tile", tile_text(*choice.kernel, choice.shape)},
             {"shaders", shaders}};
 }
 

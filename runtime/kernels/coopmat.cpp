@@ -1,6 +1,4 @@
 // coopmat: every row's keys in turn on matrix units, or in parts joined by a merge.
-#include "runtime/kernels/emit.hpp"
-#include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/matrix_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
@@ -28,28 +26,19 @@ const Shader &shader_of(const AttentionProblem &problem, const DeviceCaps &caps)
 }
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;
     const vkattn_type factors = problem.query.type;
     if (factors != VKATTN_TYPE_F16 && factors != VKATTN_TYPE_BF16)
         return text("query is ", type_name(factors), ", expected f16 or bf16");
     if (!is_factor(problem.key.type, factors) || !is_factor(problem.value.type, factors))
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors), factors == VKATTN_TYPE_F16 ? ", q8_0 or q4_0 as query is f16" : " as query");
-    const MatrixUse use{&shader_of(problem, caps), factors, paths_of(problem)};
-    if (std::string obstacle = matrix_obstacle(caps, use); !obstacle.empty()) return obstacle;
-    if (problem.batch_invariant) return "batch_invariant";
-    if (matrix_tile(problem, caps, shader_of(problem, caps)).row_subgroups == 0)
-        return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, " need more shared memory than ",
-                    caps.max_shared_memory_bytes, " bytes");
-    return "";
+    return matrix_obstacle(caps, {&shader_of(problem, caps), factors, paths_of(problem)});
 }
 
 // Whether the rows fill matrices well enough.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps) {
     return caps.traits.matrix_units != 0 && rows_of(problem) >= caps.traits.fewest_matrix_rows;
 }
-
-uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) { return pays(problem, caps) ? 80 : 4; }
 
 gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const AttentionProblem &problem) {
     gpu::AttentionConstants constants = constants_of(problem, tile.subgroup_size * subgroups_of(tile));
@@ -67,8 +56,7 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
     return constants;
 }
 
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const MatrixTile tile = matrix_tile(problem, caps, shader_of(problem, caps));
+AttentionShape shape_of(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
     AttentionShape shape{};
     shape.keys_per_dispatch = problem.kv_len;
@@ -85,6 +73,18 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     return shape;
 }
 
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
+    AttentionAnswer answer{pays(problem, caps) ? Rank::kMatrices : Rank::kMatricesDoNotPay, obstacle(problem, caps)};
+    if (!answer.obstacle.empty()) return answer;
+    const MatrixTile tile = matrix_tile(problem, caps, shader_of(problem, caps));
+    if (tile.row_subgroups == 0)
+        answer.obstacle = text("head sizes ", problem.head_dim, " and ", problem.v_head_dim,
+                               " need more shared memory than ", caps.max_shared_memory_bytes, " bytes");
+    else
+        answer.shape = shape_of(tile, problem, caps);
+    return answer;
+}
+
 std::string describe(const AttentionShape &shape) {
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
     return text(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ",
@@ -98,13 +98,11 @@ constexpr const Shader *kShaders[] = {&shaders::coopmat, &shaders::coopmat_rolle
 
 // VK_NV_cooperative_matrix2 is worth 0 to 2 % of what the loop over keys issues (bench/results/gpu-lab): no kernel of its own.
 const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
+                                  .name = "coopmat",
                                   .shaders = kShaders,
                                   .merit = "the matrix units take the types of query, key and value",
                                   .missing = missing,
-                                  .obstacle = obstacle,
-                                  .rank = rank,
-                                  .shape = shape,
-                                  .describe = describe,
-                                  .emit = emit_split_keys};
+                                  .answer = answer,
+                                  .describe = describe};
 
 } // namespace vkattn

@@ -127,7 +127,9 @@ uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
 
 } // namespace
 
-bool is_decode(const AttentionShape::Dispatch &dispatch) { return are_variants(*dispatch.shader, shaders::decode); }
+bool is_decode(const AttentionShape::Dispatch &dispatch) {
+    return are_variants(*dispatch.shader, shaders::decode);
+}
 
 // Read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such: by then flash's
 // tiles fill the device.
@@ -171,10 +173,10 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     return tile;
 }
 
-AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts) {
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
     AttentionShape::Dispatch dispatch{tile.shader,
                                       constants_of(problem, tile.workgroup),
-                                      {tiles(rows_of(problem), tile.rows) * parts, problem.kv_heads, problem.batch}};
+                                      {tiles(rows_of(problem), tile.rows), problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
     if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;

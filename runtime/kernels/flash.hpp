@@ -9,7 +9,4 @@ AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const F
 
 std::string describe_flash(const AttentionShape &shape);
 
-// Why a kernel that writes no scores cannot serve; "": it can.
-std::string obstacle_of_scores(const AttentionProblem &problem);
-
 } // namespace vkattn

@@ -160,21 +160,20 @@ void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
 
 } // namespace
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, bool parts, uint32_t most_rows,
-                     uint32_t most_keys) {
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
     const bool halves = is_in_halves(problem);
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
     const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
     FlashTile tile{.shader = halves ? shape.shader : &shaders::flash,
                    .workgroup = kWorkgroup,
                    .columns = columns_for(problem.v_head_dim, shape.blocks),
-                   .rows = std::min(shape.rows, most_rows),
-                   .keys = std::min(shape.keys, most_keys),
+                   .rows = std::min(shape.rows, use.most_rows),
+                   .keys = std::min(shape.keys, use.most_keys),
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
     take_tuned(problem.tile, halves, tile);
-    tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (parts ? kPathParts : 0));
+    tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
     drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
     const uint32_t wanted_bytes = problem.tile.shared_bytes;
     fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);

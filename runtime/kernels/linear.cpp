@@ -167,8 +167,7 @@ CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.
 
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type,
-            paths_of(problem)};
+    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type, paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -196,7 +195,7 @@ std::optional<LinearMatrixTile> linear_matrix_tile(const LinearProblem &problem,
 bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
     const vkattn_type type = problem.input.type;
     const bool half = type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-    return half && problem.weight.type == type && can_run(VKATTN_KERNEL_COOPMAT, caps) &&
+    return half && problem.weight.type == type && std::string_view(kCoopmat.missing(caps)).empty() &&
            is_built(*matrices_of(problem).shader) && matrix_obstacle(caps, matrices_of(problem)).empty();
 }
 
@@ -273,7 +272,7 @@ LinearChoice choose_tiles(const LinearProblem &problem, const DeviceCaps &caps) 
         fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    return {LinearShader::kTiles, &shaders::linear,        constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
+    return {LinearShader::kTiles, &shaders::linear,         constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
             paths_of(problem),    "tiles in shared memory"};
 }
 

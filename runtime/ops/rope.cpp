@@ -1,6 +1,6 @@
 #include "runtime/ops/rope.hpp"
 
-#include "runtime/kernels/elementwise.hpp"
+#include "runtime/emit/elementwise.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "shaders/interface/rope.h"

@@ -63,6 +63,11 @@ bool has_keys(const AttentionProblem &problem);
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);
 
+// Neither packed nor in pages.
+inline bool is_dense(const AttentionProblem &problem) {
+    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
+}
+
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {
     return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;

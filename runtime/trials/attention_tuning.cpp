@@ -15,11 +15,8 @@ namespace {
 // What tuning tries: all that serves but unfused.
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {
     std::vector<vkattn_kernel> kernels;
-    for (const AttentionKernel *row : attention_kernels()) {
-        const bool other_decode =
-            row->kernel == (problem.value_in_key ? VKATTN_KERNEL_DECODE : VKATTN_KERNEL_LATENT_DECODE);
-        if (row->kernel != VKATTN_KERNEL_UNFUSED && !other_decode) kernels.push_back(row->kernel);
-    }
+    for (const AttentionKernel *row : attention_kernels())
+        if (!row->keeps_scores) kernels.push_back(name_of(*row, problem));
     return kernels;
 }
 
@@ -88,11 +85,10 @@ AttentionChoice choose(Context &context, const AttentionProblem &problem, const 
 Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
     const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
-    const vkattn_kernel kernel = choice.kernel->kernel;
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
-    return {builder.build(), kernel, static_cast<uint32_t>(kernel), tile_text(choice),
-            code_of(kernel, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
+    return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), tile_text(*choice.kernel, choice.shape),
+            code_of(choice.name, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.
@@ -102,7 +98,7 @@ class Search {
         : context_(context), problem_(problem),
           tiles_(buffers_of(context, problem),
                  [&](const AttentionTile &tile) { return make_trial(context, problem, tile); },
-                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).kernel->kernel)}) {}
+                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}) {}
 
     void try_kernels();
     void try_tiles();

@@ -1,7 +1,7 @@
 #include "runtime/trials/shader_checks.hpp"
 
-#include "runtime/kernels/emit.hpp"
-#include "runtime/kernels/kv_append.hpp"
+#include "runtime/emit/attention.hpp"
+#include "runtime/emit/kv_append.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -175,7 +175,7 @@ Findings compare_unfused(const Shader *shader, AttentionBuffers &buffers, const 
 Findings check_attention_numbers(Context &context, const TestedShader &shader, const AttentionTrial &trial) {
     AttentionBuffers buffers(context, trial);
     PlanBuilder builder(context);
-    trial.choice.kernel->emit({builder, trial.problem, buffers.sources(), trial.choice.shape});
+    emit_attention({builder, trial.problem, buffers.sources(), trial.choice.shape});
     builder.build()->run({});
     const Reference reference = attend(trial, buffers);
     const double most = most_error(trial.problem.query.type);

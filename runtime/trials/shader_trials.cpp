@@ -159,7 +159,7 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
             const bool is_new = std::ranges::find(all, shader, &TestedShader::object) == all.end();
             if (is_new && std::string_view(kernel->missing(caps)).empty()) add_shaders(all, shader, caps);
         }
-    const bool has_matrices = can_run(VKATTN_KERNEL_COOPMAT, caps);
+    const bool has_matrices = std::string_view(kCoopmat.missing(caps)).empty();
     for (const Shader *shader : shaders::table())
         if (share_interface(*shader, shaders::linear) && (has_matrices || shader->matrices == VKATTN_TYPE_NONE))
             add_shaders(all, shader, caps);

@@ -136,7 +136,7 @@ void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::Devi
 
 void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCaps &caps) {
     const vkattn_kernel kernel = choice.kernel->kernel;
-    CHECK(vkattn::can_run(kernel, caps));
+    CHECK(std::string(choice.kernel->missing(caps)) == "");
     if (kernel == VKATTN_KERNEL_ADDRESSES) CHECK(caps.buffers_have_addresses == 1);
     if (kernel == VKATTN_KERNEL_COOPMAT) check_matrices(choice.shape.dispatches[0].constants, caps);
     for (const vkattn::AttentionShape::Dispatch &dispatch : choice.shape.dispatches)
@@ -176,9 +176,9 @@ std::string choices_on(const ZooDevice &device) {
     for (const Problem &problem : problems()) {
         const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
         const vkattn::AttentionChoice choice = vkattn::choose_attention(checked, device.caps);
-        const std::string tile = vkattn::tile_text(choice);
-        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.kernel->kernel)
-              << (tile.empty() ? "" : ", ") << tile << "\n";
+        const std::string tile = vkattn::tile_text(*choice.kernel, choice.shape);
+        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.name) << (tile.empty() ? "" : ", ") << tile
+              << "\n";
     }
     return lines.str();
 }
@@ -252,8 +252,8 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
             const bool supported = kernel.second;
             INFO("kernel ", name);
             const auto rows = vkattn::attention_kernels();
-            const auto row =
-                std::ranges::find_if(rows, [&](const auto *each) { return vkattn_kernel_name(each->kernel) == name; });
+            const auto row = std::ranges::find_if(
+                rows, [&](const auto *each) { return each->name == name || each->latent_name == name; });
             REQUIRE(row != rows.end());
             const std::string reason = (*row)->missing(device.caps);
             const bool left_out = reason.starts_with("built by");
@@ -364,9 +364,9 @@ TEST_CASE("without control of their sizes, no kernel counts on subgroups that ha
         check_choices(caps);
         if (!device.kernels.at("coopmat") || !has_kernels_of(device)) continue;
         const bool one_size = caps.min_subgroup_size == caps.max_subgroup_size;
-        CHECK(vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps) == one_size);
+        CHECK((std::string(vkattn::kCoopmat.missing(caps)) == "") == one_size);
         caps.features.full_subgroups = false;
-        CHECK(!vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps));
+        CHECK(std::string(vkattn::kCoopmat.missing(caps)) != "");
         ++tried;
     }
     if (tried == 0) skip("no coopmat in this build");

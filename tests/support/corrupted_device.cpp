@@ -73,9 +73,8 @@ bool has_key_parts(Constants &constants) { return (constants["FEATURES"] & FEATU
 
 // Of the shaders of its row; what several rows take is named by itself.
 bool is_of_kernel(vkattn_kernel kernel, const Shader &shader, Constants &constants) {
-    if (kernel == VKATTN_KERNEL_AUTO) return false;
-    const auto &shaders_of_row = vkattn::kernel_named(kernel).shaders;
-    if (std::ranges::find(shaders_of_row, &shader) == shaders_of_row.end()) return false;
+    const vkattn::AttentionKernel *row = vkattn::kernel_named(kernel);
+    if (row == nullptr || std::ranges::find(row->shaders, &shader) == row->shaders.end()) return false;
     if (kernel == VKATTN_KERNEL_UNFUSED) return &shader == &shaders::masked_softmax;
     if (are_variants(shader, shaders::flash)) return kernel == VKATTN_KERNEL_FLASH || has_key_parts(constants);
     return &shader != &shaders::merge_parts;

@@ -1,6 +1,6 @@
-#include "runtime/kernels/kv_append.hpp"
+#include "runtime/emit/kv_append.hpp"
 
-#include "runtime/kernels/elementwise.hpp"
+#include "runtime/emit/elementwise.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/rounding.hpp"
 #include "shaders/interface/kv_append.h"
