@@ -86,7 +86,7 @@ class AddressedKeys {
 
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores) {
-    Step &step = call.builder.add_step(dispatch.module, dispatch.constants, push);
+    Step &step = call.builder.add_step(*dispatch.shader, dispatch.constants, push);
     step.groups = dispatch.groups;
     step.flops = dispatch.flops;
     step.uniforms = parameters;

@@ -64,7 +64,7 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 const char *missing(const DeviceCaps &caps) {
     if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
-    if (!module_is_built(Module::kFlashAddresses)) return "built without kernels for CPU drivers";
+    if (!is_built(shaders::flash_addresses)) return "built without kernels for CPU drivers";
     if (caps.traits.scalar_address_loads == 0) return "for CPU drivers alone: llvmpipe since Mesa 26";
     return caps.buffers_have_addresses != 0 ? "" : "buffers have no device addresses";
 }
@@ -85,7 +85,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (rows_of(problem) > most_rows || problem.kv_len < 2 * kKeys) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
     const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule));
-    if (!may_take_parts(problem, caps, module_name(Module::kFlashAddresses))) return fewest;
+    if (!may_take_parts(problem, caps, shaders::flash_addresses.name)) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
     return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys), fewest);
 }
@@ -118,7 +118,7 @@ AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const
     shape.keys_per_dispatch = shape.parts > 1 ? problem.kv_len : keys_of_dispatch(problem, caps, kKeysOfGranule);
     if (copies) stage(problem, tile.step, shape);
     AttentionShape::Dispatch &dispatch = shape.dispatches[0];
-    dispatch = {Module::kFlashAddresses,
+    dispatch = {&shaders::flash_addresses,
                 constants_of(problem, tile.workgroup_size),
                 {tiles(rows_of(problem), tile.workgroup_size) * shape.parts, problem.kv_heads, problem.batch}};
     const vkattn_tensor &key = copies ? shape.staged_key : problem.key;
@@ -151,13 +151,13 @@ std::string describe(const AttentionShape &shape) {
 constexpr uint32_t kSteps[] = {3, 4, 6, 8, 16};
 constexpr Knob kKnobs[] = {{"keys", kSteps}}; // of a step
 
-constexpr Module kModules[] = {Module::kFlashAddresses};
+constexpr const Shader *kShaders[] = {&shaders::flash_addresses};
 
 } // namespace
 
 const AttentionKernel kAddresses = {.kernel = VKATTN_KERNEL_ADDRESSES,
                                     .name = "addresses",
-                                    .modules = kModules,
+                                    .shaders = kShaders,
                                     .merit = "K and V are read through device addresses",
                                     .missing = missing,
                                     .answer = answer,

@@ -134,16 +134,16 @@ constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an
                            {"keys", kKeysToTry},        // of a group at a time; of a tile of flash
                            {"columns", kColumnsToTry}}; // invocations that read a row of K together
 
-constexpr Module kModules[] = {
-    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
-    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+constexpr const Shader *kShaders[] = {
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,    &shaders::decode_halves_subgroups,
+    &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 } // namespace
 
 const AttentionKernel kDecode = {
     .kernel = VKATTN_KERNEL_DECODE,
     .name = "decode",
-    .modules = kModules,
+    .shaders = kShaders,
     .merit = "few query rows over many keys, which are split to fill the device",
     .few_rows = true,
     .missing = obstacle_of_arrays,

@@ -6,7 +6,7 @@ namespace vkattn {
 
 // How shaders/kernels/decode.comp divides a problem.
 struct DecodeTile {
-    Module module;
+    const Shader *shader;
     uint32_t workgroup;     // invocations
     uint32_t subgroup_size; // to ask for, where sums go through subgroups
     uint32_t columns;       // invocations that read a row of K together: a group

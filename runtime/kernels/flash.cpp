@@ -19,7 +19,7 @@ constexpr double kCostOfFlashPart = 0.3;
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
     if (problem.kv_len < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
-    if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
+    if (!may_take_parts(problem, caps, tile.shader->name)) return 1;
     return parts_that_pay(problem, caps,
                           {.count = workgroups_of(problem, tile),
                            .filling = caps.traits.parallel_workgroups,
@@ -58,13 +58,13 @@ constexpr Knob kKnobs[] = {
     {"staging", kStagings},          // 1 + what shared memory holds of 16-bit K and V, see kStagings of flash_tile.cpp
     {"shared_bytes", kSharedBytes}}; // of a workgroup, about
 
-constexpr Module kModules[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
 } // namespace
 
 AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const FlashTile &tile, uint32_t parts) {
     AttentionShape::Dispatch dispatch{
-        tile.module,
+        tile.shader,
         constants_of(problem, tile.workgroup),
         {tiles(rows_of(problem), rows_of_tile(tile)) * parts, problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
@@ -84,7 +84,7 @@ std::string describe_flash(const AttentionShape &shape) {
 
 const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
                                 .name = "flash",
-                                .modules = kModules,
+                                .shaders = kShaders,
                                 .merit = "nothing of size q_len x kv_len is asked for",
                                 .batch_invariant = true,
                                 .missing = obstacle_of_arrays,

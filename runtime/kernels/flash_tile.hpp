@@ -6,7 +6,7 @@ namespace vkattn {
 
 // How shaders/kernels/flash.comp divides a problem.
 struct FlashTile {
-    Module module;
+    const Shader *shader;
     uint32_t workgroup; // invocations
     uint32_t columns;   // invocations that share a row
     uint32_t rows;      // of an invocation

@@ -55,9 +55,9 @@ bool serves_some_type(const AttentionKernel &kernel, bool in_key, const DeviceCa
 // What of the kernel has failed the self-test; lives as long as caps.
 const char *first_failure(const AttentionKernel &kernel, const DeviceCaps &caps) {
     for (const auto &[shader, verdict] : caps.verdicts) {
-        const std::string_view module = std::string_view(shader).substr(0, shader.find(','));
-        const auto is_it = [&](Module each) { return module == module_name(each); };
-        if (verdict.failed != 0 && std::ranges::any_of(kernel.modules, is_it)) return verdict.reason.c_str();
+        const std::string_view name = std::string_view(shader).substr(0, shader.find(','));
+        const auto is_it = [&](const Shader *each) { return name == each->name; };
+        if (verdict.failed != 0 && std::ranges::any_of(kernel.shaders, is_it)) return verdict.reason.c_str();
     }
     return "";
 }
@@ -82,10 +82,10 @@ vkattn_kernel name_of(const AttentionKernel &kernel, const AttentionProblem &pro
 std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem) {
     std::vector<ShaderUse> uses;
     if (present(shape.staged_key)) // f32 copies, by kv_append
-        uses.push_back(
-            {module_name(Module::kKvAppend), kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
+        uses.push_back({shaders::kv_append.name, kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
     for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
-        if (dispatch.groups[0] != 0) uses.push_back({shader_name(dispatch.module, dispatch.constants), dispatch.paths});
+        if (dispatch.groups[0] != 0)
+            uses.push_back({shader_name(*dispatch.shader, dispatch.constants), dispatch.paths});
     return uses;
 }
 

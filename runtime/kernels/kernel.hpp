@@ -5,8 +5,8 @@
 #include "runtime/kernels/row.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/attention_problem.hpp"
-#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/attention.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <array>
 #include <span>
@@ -18,10 +18,10 @@ namespace vkattn {
 // What a kernel makes of a problem: all that its dispatches need but the pipelines.
 struct AttentionShape {
     struct Dispatch {
-        Module module;
+        const Shader *shader;
         gpu::AttentionConstants constants;
         Grid groups;                       // 0 in its first axis: there is no such dispatch
-        CodePaths paths = 0;               // of the module's code that the constants switch on
+        CodePaths paths = 0;               // of the shader's code that the constants switch on
         double flops = 0;                  // of the whole grid, at most
         uint32_t written = BINDING_OUTPUT; // the tensor of the problem that shows its numbers
     };
@@ -43,7 +43,7 @@ using AttentionAnswer = Answer<AttentionShape>;
 struct AttentionKernel {
     vkattn_kernel kernel; // what callers name it by
     const char *name;
-    std::span<const Module> modules; // that its dispatches may take
+    std::span<const Shader *const> shaders; // that its dispatches may take
     const char *merit;               // why it is chosen where it is the best
     bool keeps_scores = false;       // attn_weights and qk_matmul_output, and has dense sequences alone
     bool batch_invariant = false;    // a row's bits need not depend on the rest of the batch

@@ -52,7 +52,7 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
         return answer;
     }
     const uint32_t neighbours = tiles(problem.push.rows, LINEAR_VECTOR_ROWS);
-    answer.shape = {Module::kLinearVector,
+    answer.shape = {&shaders::linear_vector,
                     constants_of(problem),
                     {tiles(problem.push.out_features, LINEAR_VECTOR_OUTPUTS) * neighbours, 1, problem.groups},
                     paths_of(problem)};
@@ -63,14 +63,14 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
 
 LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     LinearAnswer answer{Rank::kTiles};
-    answer.shape = {Module::kLinear, constants_of(problem), grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
+    answer.shape = {&shaders::linear, constants_of(problem), grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     return answer;
 }
 
 std::string describe_nothing(const LinearShape &) { return ""; }
 
-constexpr Module kVectorModules[] = {Module::kLinearVector}, kTilesModules[] = {Module::kLinear};
+constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector}, *kTilesShaders[] = {&shaders::linear};
 
 constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles};
 
@@ -80,7 +80,7 @@ LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const D
     if (problem.tile.kernel != number_of(kernel)) problem.tile = {};
     LinearAnswer answer = kernel.answer(problem, caps);
     if (answer.obstacle.empty())
-        answer.obstacle = why_off(caps, shader_name(answer.shape.module, answer.shape.constants), answer.shape.paths);
+        answer.obstacle = why_off(caps, shader_name(*answer.shape.shader, answer.shape.constants), answer.shape.paths);
     return answer;
 }
 
@@ -136,7 +136,7 @@ Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows) {
 CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.type) | path_of(problem.weight.type); }
 
 const LinearKernel kLinearVector = {.name = "linear_vector",
-                                    .modules = kVectorModules,
+                                    .shaders = kVectorShaders,
                                     .merit = "few rows, whose time goes into reading the weight",
                                     .missing = nothing_missing,
                                     .answer = answer_of_vector,
@@ -144,7 +144,7 @@ const LinearKernel kLinearVector = {.name = "linear_vector",
                                     .trial_rows = 1};
 
 const LinearKernel kLinearTiles = {.name = "linear",
-                                   .modules = kTilesModules,
+                                   .shaders = kTilesShaders,
                                    .merit = "tiles in shared memory",
                                    .missing = nothing_missing,
                                    .answer = answer_of_tiles,

@@ -5,8 +5,8 @@
 #include "runtime/kernels/row.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/tiles.hpp"
-#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/linear.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <string>
 
@@ -28,10 +28,10 @@ struct LinearProblem {
 LinearClass class_of(const LinearProblem &problem);
 
 struct LinearShape {
-    Module module;
+    const Shader *shader;
     gpu::LinearConstants constants;
     Grid groups;
-    CodePaths paths;        // of the module's code that the constants switch on
+    CodePaths paths;        // of the shader's code that the constants switch on
     bool addressed = false; // it reads input and weight through device addresses
 };
 using LinearAnswer = Answer<LinearShape>;
@@ -39,7 +39,7 @@ using LinearAnswer = Answer<LinearShape>;
 // A kernel of linear layers: a row and a file in shaders/.
 struct LinearKernel {
     const char *name;
-    std::span<const Module> modules;
+    std::span<const Shader *const> shaders;
     const char *merit;
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);

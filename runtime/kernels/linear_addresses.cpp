@@ -18,7 +18,7 @@ constexpr Knob kKnobs[] = {{"rows", kRowsToTry}, {"blocks", kBlocksToTry}}; // b
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!module_is_built(Module::kLinearAddresses)) return "built without kernels for CPU drivers";
+    if (!is_built(shaders::linear_addresses)) return "built without kernels for CPU drivers";
     if (caps.buffers_have_addresses == 0) return "buffers have no device addresses";
     return may_diverge(caps) ? "" : "its subgroups are too wide for addresses that differ (widest_divergent_addresses)";
 }
@@ -43,7 +43,7 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     constants.BLOCKS = blocks == 0 ? most_blocks : std::bit_floor(std::min(blocks, most_blocks));
     Grid groups = grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
-    answer.shape = {Module::kLinearAddresses, constants, groups, paths_of(problem), true};
+    answer.shape = {&shaders::linear_addresses, constants, groups, paths_of(problem), true};
     return answer;
 }
 
@@ -52,12 +52,12 @@ std::string describe(const LinearShape &shape) {
     return text(", ", c.ROWS, c.ROWS == 1 ? " row, " : " rows, ", c.BLOCKS, c.BLOCKS == 1 ? " block" : " blocks");
 }
 
-constexpr Module kModules[] = {Module::kLinearAddresses};
+constexpr const Shader *kShaders[] = {&shaders::linear_addresses};
 
 } // namespace
 
 const LinearKernel kLinearAddresses = {.name = "linear_addresses",
-                                       .modules = kModules,
+                                       .shaders = kShaders,
                                        .merit = "rows are read through device addresses, without shared memory",
                                        .missing = missing,
                                        .answer = answer,

@@ -84,7 +84,7 @@ bool has_room_for_loads(const LinearMatrixTile &tile, const DeviceCaps &caps) {
 // f16 or bf16, with weights of the same type.
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    return {type == VKATTN_TYPE_F16 ? Module::kLinearCoopmat : Module::kLinearCoopmatBf16, type, paths_of(problem)};
+    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type, paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -112,7 +112,7 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!module_is_built(Module::kLinearCoopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
+    if (!is_built(shaders::linear_coopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
     return obstacle_of_matrices(caps);
 }
 
@@ -121,7 +121,7 @@ std::string obstacle(const LinearProblem &problem, const MatrixUse &use, const D
         return text("input is ", type_name(use.type), ", expected f16 or bf16");
     if (problem.weight.type != use.type)
         return text("weight is ", type_name(problem.weight.type), ", expected ", type_name(use.type), " as input");
-    return module_is_built(use.module) ? matrix_obstacle(caps, use) : "built without matrices of the type";
+    return is_built(*use.shader) ? matrix_obstacle(caps, use) : "built without matrices of the type";
 }
 
 LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem, const MatrixUse &use,
@@ -138,7 +138,7 @@ LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem,
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;
     constants.MATRIX_K = tile.shape.k;
-    return {use.module, constants, grid(problem, outputs_of(tile), rows_of(tile)), use.paths};
+    return {use.shader, constants, grid(problem, outputs_of(tile), rows_of(tile)), use.paths};
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
@@ -159,12 +159,12 @@ std::string describe(const LinearShape &shape) {
                 c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, " subgroups");
 }
 
-constexpr Module kModules[] = {Module::kLinearCoopmat, Module::kLinearCoopmatBf16};
+constexpr const Shader *kShaders[] = {&shaders::linear_coopmat, &shaders::linear_coopmat_bf16};
 
 } // namespace
 
 const LinearKernel kLinearCoopmat = {.name = "linear_coopmat",
-                                     .modules = kModules,
+                                     .shaders = kShaders,
                                      .merit = "the matrix units take inputs and weights of the type",
                                      .missing = missing,
                                      .answer = answer,

@@ -86,8 +86,9 @@ TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &prob
 }
 
 // What tuning found or the largest.
-const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
-    const MatrixUse use{module, problem.query.type, paths_of(problem)};
+const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
+                                           const Shader &shader) {
+    const MatrixUse use{&shader, problem.query.type, paths_of(problem)};
     const uint32_t tuned = problem.tile.matrix_shape;
     if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
     return *largest_matrix_shape(caps, use);
@@ -242,8 +243,8 @@ uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps
     return rule != std::end(kRules) ? rule->subgroup_size : caps.subgroup_size;
 }
 
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, module);
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
+    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader);
     const TileRule rule = rule_for(shape, problem, caps);
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;

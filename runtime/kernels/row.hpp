@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -36,11 +36,11 @@ struct Knob {
     std::span<const uint32_t> values; // that are tried
 };
 
-// The row whose dispatches may take the module; nullptr: none.
+// The row whose dispatches may take the shader; nullptr: none.
 template <class Row>
-const Row *row_of(std::span<const Row *const> rows, Module module) {
+const Row *row_of(std::span<const Row *const> rows, const Shader &shader) {
     const auto found = std::ranges::find_if(
-        rows, [&](const Row *row) { return std::ranges::find(row->modules, module) != row->modules.end(); });
+        rows, [&](const Row *row) { return std::ranges::find(row->shaders, &shader) != row->shaders.end(); });
     return found == rows.end() ? nullptr : *found;
 }
 

@@ -28,19 +28,19 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
     shape.parameters = parameters_of(problem);
     shape.parts = 1;
     shape.keys_per_dispatch = problem.kv_len;
-    shape.dispatches = {{{Module::kQkScores,
+    shape.dispatches = {{{&shaders::qk_scores,
                           constants,
                           {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
                           paths,
                           flops_of_dim * problem.head_dim,
                           BINDING_QK_MATMUL_OUTPUT},
-                         {Module::kMaskedSoftmax,
+                         {&shaders::masked_softmax,
                           constants,
                           {problem.q_len, problem.query_heads, problem.batch},
                           kPathF32,
                           kPassesOfSoftmax * kFlopsOfElement * pairs,
                           BINDING_ATTN_WEIGHTS},
-                         {Module::kWeightedValues,
+                         {&shaders::weighted_values,
                           constants,
                           {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch},
                           paths,
@@ -51,13 +51,13 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
 
 std::string describe(const AttentionShape &) { return ""; }
 
-constexpr Module kModules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+constexpr const Shader *kShaders[] = {&shaders::qk_scores, &shaders::masked_softmax, &shaders::weighted_values};
 
 } // namespace
 
 const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
                                   .name = "unfused",
-                                  .modules = kModules,
+                                  .shaders = kShaders,
                                   .merit = "attention weights or scores are asked for, which flash does not keep",
                                   .keeps_scores = true,
                                   .missing = nothing_missing,

@@ -44,7 +44,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
     for (;;) {
         const std::shared_ptr<const DeviceCaps> known = context.judged_caps();
         LinearChoice choice = choose_untested(context, problem);
-        context.verdicts().test_before_use(shader_name(choice.module, choice.constants), choice.paths);
+        context.verdicts().test_before_use(shader_name(*choice.shader, choice.constants), choice.paths);
         if (context.judged_caps() == known) return choice; // no new verdict
     }
 }
@@ -65,7 +65,7 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
 
 void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
                  const LinearChoice &choice) {
-    Step &step = builder.add_step(choice.module, choice.constants, problem.push);
+    Step &step = builder.add_step(*choice.shader, choice.constants, problem.push);
     step.groups = choice.groups;
     step.flops = flops_of(problem);
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);

@@ -80,7 +80,7 @@ Trial make_trial(Context &context, const AttentionProblem &problem, const Kernel
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
     return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), tile_text(*choice.kernel, choice.shape),
-            code_of(choice.name, dispatch.module, choice.shape.parts, dispatch.groups, dispatch.constants)};
+            code_of(choice.name, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.

@@ -27,7 +27,7 @@ Trial make_trial(Context &context, const LinearOperands &operands, const LinearP
     PlanBuilder builder(context);
     add_product(builder, problem, operands, choice);
     return {builder.build(), VKATTN_KERNEL_AUTO, number_of(*choice.kernel), words(choice),
-            code_of(choice.module, choice.groups, choice.constants)};
+            code_of(choice.shader, choice.groups, choice.constants)};
 }
 
 } // namespace

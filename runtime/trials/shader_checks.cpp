@@ -164,7 +164,7 @@ Findings compare_stages(const TestedShader &shader, const AttentionTrial &trial,
                                                                                            : reference.output;
         const std::string reason =
             compare(buffers.read(dispatch.written), expected, most_error(trial.problem.query.type));
-        if (dispatch.module == shader.module) return {true, reason, trial.paths};
+        if (dispatch.shader == shader.object) return {true, reason, trial.paths};
         if (!reason.empty()) break;
     }
     return {};
@@ -243,7 +243,7 @@ std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_t
     return there.empty() && types.first != types.second ? check_copy(context, types.second, types.first) : there;
 }
 
-bool is_linear(Module module) { return row_of(linear_kernels(), module) != nullptr; }
+bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *shader.object) != nullptr; }
 
 // The type of a linear layer's tensors; nothing where the paths are not one of them.
 std::optional<vkattn_type> linear_type(CodePaths paths) {
@@ -279,8 +279,8 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 
 // Whether plans of that problem take the shader by the rule.
 bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (shader.module == Module::kKvAppend) return copy_of(paths).has_value();
-    if (is_linear(shader.module)) {
+    if (shader.object == &shaders::kv_append) return copy_of(paths).has_value();
+    if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() && is_taken(shader, *trial, caps);
     }
@@ -299,7 +299,7 @@ bool is_wanted(const ShaderCheck &check, bool is_first_shape, const DeviceCaps &
 std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
     constexpr CodePaths kTypes[] = {kPathF16, kPathF32, kPathBf16}; // of Q
     std::vector<ShaderCheck> checks;
-    Module previous = Module::kCount;
+    const Shader *previous = nullptr;
     for (const TestedShader &shader : tested_shaders(caps)) {
         for (uint32_t bit = 0; bit < kCodePathCount; ++bit) {
             const CodePaths path = CodePaths{1} << bit;
@@ -308,33 +308,33 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
                 return ShaderCheck{shader, path, is_type ? path : path | type};
             };
             const auto *type = std::ranges::find_if(
-                kTypes, [&](CodePaths each) { return is_wanted(check_with(each), shader.module != previous, caps); });
+                kTypes, [&](CodePaths each) { return is_wanted(check_with(each), shader.object != previous, caps); });
             if (type != std::end(kTypes)) checks.push_back(check_with(*type));
         }
-        previous = shader.module;
+        previous = shader.object;
     }
     return checks;
 }
 
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (is_linear(shader.module)) return linear_trial_of(shader, paths, caps).has_value();
-    return shader.module == Module::kKvAppend ? copy_of(paths).has_value()
+    if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
+    return shader.object == &shaders::kv_append ? copy_of(paths).has_value()
                                               : attention_trial(shader, paths, caps).has_value();
 }
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
     const DeviceCaps &caps = context.caps();
-    if (is_linear(shader.module)) {
+    if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() ? Findings{true, check_linear_numbers(context, *trial), paths} : Findings{};
     }
-    if (shader.module == Module::kKvAppend) {
+    if (shader.object == &shaders::kv_append) {
         const auto types = copy_of(paths);
         return types.has_value() ? Findings{true, check_copies(context, *types), paths} : Findings{};
     }
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return {};
-    return shader.module == Module::kMergeParts ? check_merge(context, *trial)
+    return shader.object == &shaders::merge_parts ? check_merge(context, *trial)
                                                 : check_attention_numbers(context, shader, *trial);
 }
 

@@ -11,19 +11,14 @@ namespace vkattn {
 namespace {
 
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
-vkattn_type type_of_matrices(Module module) {
-    const bool bf16 = module == Module::kCoopmatBf16 || module == Module::kLinearCoopmatBf16;
-    return bf16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;
-}
-
 // With every shape of a shader that multiplies matrices.
-void add_shaders(std::vector<TestedShader> &shaders, Module module, const DeviceCaps &caps) {
-    if (!module_is_built(module)) return;
-    if (!multiplies_matrices(module)) return shaders.push_back({module});
+void add_shaders(std::vector<TestedShader> &all, const Shader *shader, const DeviceCaps &caps) {
+    if (!is_built(*shader)) return;
+    if (shader->matrices == VKATTN_TYPE_NONE) return all.push_back({shader});
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
-    for (const uint32_t index : usable_shapes(unjudged, {module, type_of_matrices(module), 0}))
-        shaders.push_back({module, 1 + index});
+    for (const uint32_t index : usable_shapes(unjudged, {shader, shader->matrices, 0}))
+        all.push_back({shader, 1 + index});
 }
 
 // The types of Q, K and V that switch on the paths of types: one float type is everybody's, of two the second is that of K
@@ -108,14 +103,14 @@ void choose_with(const std::string &shader, DeviceCaps caps, AttentionTrial &tri
             return;
         }
         const AttentionShape::Dispatch &other = trial.choice.shape.dispatches[0];
-        caps.verdicts[shader_name(other.module, other.constants)] = {0, ~CodePaths{0}, "another"};
+        caps.verdicts[shader_name(*other.shader, other.constants)] = {0, ~CodePaths{0}, "another"};
     }
 }
 
 std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, const Sizes &sizes,
                                        const AttentionKernel &kernel, DeviceCaps caps) {
     constexpr uint32_t kIterations = 1 << 16;
-    const bool merges = shader.module == Module::kMergeParts;
+    const bool merges = shader.object == &shaders::merge_parts;
     const std::optional<Types> types = types_of(merges ? kPathF32 : paths);
     if (merges) paths &= ~kPathTypes; // it knows none
     const bool scores_in_pages = kernel.keeps_scores && (paths & kPathPages) != 0;
@@ -138,7 +133,7 @@ std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths pat
 std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, uint64_t head_dim,
                                        const DeviceCaps &caps) {
     for (const AttentionKernel *kernel : attention_kernels()) {
-        if (std::ranges::find(kernel->modules, shader.module) == kernel->modules.end()) continue;
+        if (std::ranges::find(kernel->shaders, shader.object) == kernel->shaders.end()) continue;
         for (const bool one_query : {kernel->few_rows, false})
             if (auto trial = trial_of(shader, paths, sizes_of(one_query, paths, head_dim), *kernel, caps)) return trial;
     }
@@ -148,21 +143,21 @@ std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths pat
 } // namespace
 
 std::string shader_name(const TestedShader &shader, const DeviceCaps &caps) {
-    return shader.matrix_shape == 0 ? module_name(shader.module)
-                                    : shader_name(shader.module, caps.matrix_shapes[shader.matrix_shape - 1]);
+    return shader.matrix_shape == 0 ? shader.object->name
+                                    : shader_name(*shader.object, caps.matrix_shapes[shader.matrix_shape - 1]);
 }
 
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
-    std::vector<TestedShader> shaders = {{Module::kMergeParts}, {Module::kKvAppend}}; // what others need comes first
+    std::vector<TestedShader> all = {{&shaders::merge_parts}, {&shaders::kv_append}}; // what others need comes first
     const auto add = [&](const auto &kernel) {
-        for (const Module module : kernel.modules) {
-            const bool is_new = std::ranges::find(shaders, module, &TestedShader::module) == shaders.end();
-            if (is_new && *kernel.missing(caps) == '\0') add_shaders(shaders, module, caps);
+        for (const Shader *shader : kernel.shaders) {
+            const bool is_new = std::ranges::find(all, shader, &TestedShader::object) == all.end();
+            if (is_new && *kernel.missing(caps) == '\0') add_shaders(all, shader, caps);
         }
     };
     for (const AttentionKernel *kernel : attention_kernels()) add(*kernel);
     for (const LinearKernel *kernel : linear_kernels()) add(*kernel);
-    return shaders;
+    return all;
 }
 
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
@@ -193,14 +188,14 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return company;
     for (const ShaderUse &use : shaders_of(trial->choice.shape, trial->problem))
-        for (const Module module : {Module::kKvAppend, Module::kMergeParts})
-            if (module != shader.module && use.shader == module_name(module)) company.push_back({{module}, use.paths});
+        for (const Shader *other : {&shaders::kv_append, &shaders::merge_parts})
+            if (other != shader.object && use.shader == other->name) company.push_back({{other}, use.paths});
     return company;
 }
 
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, const DeviceCaps &caps) {
     constexpr uint64_t kIn = 72, kOut = 45;
-    const LinearKernel &kernel = *row_of(linear_kernels(), shader.module);
+    const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
     const uint64_t rows = kernel.trial_rows;
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
@@ -211,17 +206,17 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     LinearTrial trial{problem_of(operands), {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
     trial.choice = choose_linear(trial.problem, unjudged);
-    const bool takes_it = shader_name(trial.choice.module, trial.choice.constants) == shader_name(shader, caps);
+    const bool takes_it = shader_name(*trial.choice.shader, trial.choice.constants) == shader_name(shader, caps);
     return takes_it ? std::optional(trial) : std::nullopt;
 }
 
 bool is_taken(const TestedShader &shader, const LinearTrial &trial, const DeviceCaps &caps) {
-    if (row_of(linear_kernels(), shader.module)->missing == nothing_missing) return true;
+    if (row_of(linear_kernels(), *shader.object)->missing == nothing_missing) return true;
     LinearProblem problem = trial.problem;
     problem.tile = {};
     try {
         const LinearChoice choice = choose_linear(problem, caps);
-        return shader_name(choice.module, choice.constants) == shader_name(shader, caps);
+        return shader_name(*choice.shader, choice.constants) == shader_name(shader, caps);
     } catch (const Error &error) { // the same
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         return false;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "runtime/kernels/shader_paths.hpp"
 #include "runtime/plan/plan.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
@@ -126,7 +125,7 @@ class TileSearch {
     // Attempts all that its row leaves to tuning: every matrix shape of the device, then what each knob may be.
     template <class Row>
     void vary_knobs(uint32_t family, const Row &row, const DeviceCaps &caps) {
-        std::vector<uint32_t> shapes(multiplies_matrices(row.modules.front()) ? caps.matrix_shape_count : 0);
+        std::vector<uint32_t> shapes(row.shaders.front()->matrices != VKATTN_TYPE_NONE ? caps.matrix_shape_count : 0);
         std::iota(shapes.begin(), shapes.end(), 1u);
         vary(family, shapes, [](KernelTile &tile) -> uint32_t & { return tile.matrix_shape; });
         for (size_t i = 0; i < row.knobs.size(); ++i)

@@ -120,12 +120,11 @@ void check_subgroups(const vkattn::gpu::AttentionConstants &c, const vkattn::Dev
 }
 
 void check_dispatch(const vkattn::AttentionShape::Dispatch &dispatch, const vkattn::DeviceCaps &caps) {
-    INFO("module ", std::string(vkattn::module_name(dispatch.module)));
+    INFO("shader ", std::string(dispatch.shader->name));
     CHECK(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
-    REQUIRE(vkattn::module_is_built(dispatch.module));
-    if (vkattn::module_layout(dispatch.module).full_subgroups) check_subgroups(dispatch.constants, caps);
-    CHECK(shared_memory_bytes(vkattn::module_code(dispatch.module), words_of(dispatch.constants)) <=
-          caps.max_shared_memory_bytes);
+    REQUIRE(vkattn::is_built(*dispatch.shader));
+    if (dispatch.shader->full_subgroups) check_subgroups(dispatch.constants, caps);
+    CHECK(shared_memory_bytes(dispatch.shader->code, words_of(dispatch.constants)) <= caps.max_shared_memory_bytes);
 }
 
 void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
@@ -168,7 +167,7 @@ std::size_t check_choices(const vkattn::DeviceCaps &caps) {
 // Whether this build has the kernels that the device could run.
 bool has_kernels_of(const ZooDevice &device) {
     const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
-    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::module_is_built(vkattn::Module::kCoopmat);
+    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::is_built(vkattn::shaders::coopmat);
 }
 
 // A line for each problem, below the device's.
@@ -224,10 +223,10 @@ TEST_SUITE_BEGIN("device_zoo");
 
 TEST_CASE("shared memory is counted as a module declares it") {
     const vkattn::gpu::AttentionConstants constants{}; // 32 invocations: four rows, 32 keys, whole heads of 64 dims
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kFlash), words_of(constants)) ==
+    CHECK(shared_memory_bytes(vkattn::shaders::flash.code, words_of(constants)) ==
           17 * (4 * 16 + 32 * 16) + 4 * 32 * 4);
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kMergeParts), words_of(constants)) == 32 * (8 + 16));
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kLinear), {}) == 2 * 32 * 9 * 16);
+    CHECK(shared_memory_bytes(vkattn::shaders::merge_parts.code, words_of(constants)) == 32 * (8 + 16));
+    CHECK(shared_memory_bytes(vkattn::shaders::linear.code, {}) == 2 * 32 * 9 * 16);
 }
 
 TEST_CASE("drivers of AMD and NVIDIA tell the number of cores, and all that tell subgroup sizes tell sensible ones") {
@@ -294,11 +293,11 @@ TEST_CASE("the self-test can judge every shader and path that a plan takes, also
                 }
         CHECK(judged.size() > 10);
         for (const auto *row : vkattn::attention_kernels()) // what no problem above comes to
-            for (const vkattn::Module module : row->modules) {
+            for (const vkattn::Shader *shader : row->shaders) {
                 const auto tested = vkattn::tested_shaders(device.caps);
-                const bool is_tested = std::ranges::find(tested, module, &vkattn::TestedShader::module) != tested.end();
-                const bool is_lacking = row->missing(device.caps)[0] != '\0' || !vkattn::module_is_built(module);
-                CHECK((is_tested || is_lacking || vkattn::multiplies_matrices(module)));
+                const bool is_tested = std::ranges::find(tested, shader, &vkattn::TestedShader::object) != tested.end();
+                const bool is_lacking = row->missing(device.caps)[0] != '\0' || !vkattn::is_built(*shader);
+                CHECK((is_tested || is_lacking || shader->matrices != VKATTN_TYPE_NONE));
             }
     }
 }

@@ -11,6 +11,12 @@ function(check_includes house rooms file) # of a file of the house
     if(height LESS 0)
         message(SEND_ERROR "${house}/${file}: in no room of ${rooms}")
     endif()
+    if(house STREQUAL "runtime" AND height LESS 5) # below kernels no shader has a name
+        file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"(vkattn_shaders/|shaders/interface/[^c])")
+        foreach(line IN LISTS lines)
+            message(SEND_ERROR "${house}/${file}: ${line}, expected of shaders what all share: shaders/interface/common.h")
+        endforeach()
+    endif()
     file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"${house}/")
     foreach(line IN LISTS lines)
         string(REGEX REPLACE "^#include \"${house}/([a-z]+)/.*" "\\1" included "${line}")

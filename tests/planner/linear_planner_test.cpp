@@ -121,7 +121,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         CHECK(std::has_single_bit(choice.constants.ROWS));
     }
     for (const vkattn::LinearKernel *kernel : vkattn::linear_kernels())
-        CHECK((chosen[kernel] > 100) == vkattn::module_is_built(kernel->modules.front()));
+        CHECK((chosen[kernel] > 100) == vkattn::is_built(*kernel->shaders.front()));
     CHECK(tuned > 1000);
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("Intel's matrices have subgroups as wide as they are") {
         CHECK(choice.constants.MATRIX_N == 16);
         CHECK(choice.constants.SUBGROUP_SIZE == 16);
     }
-    if (vkattn::module_is_built(vkattn::Module::kLinearCoopmat))
+    if (vkattn::is_built(vkattn::shaders::linear_coopmat))
         CHECK(with_matrices == std::set<std::string>{"intel-bmg", "intel-lnl"});
 }
 
