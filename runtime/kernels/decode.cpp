@@ -1,4 +1,5 @@
 // decode: the keys of each row split over workgroups and joined by a merge.
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/decode_tile.hpp"
 #include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/split_keys.hpp"
@@ -75,7 +76,7 @@ DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &ca
 }
 
 bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return rows_of(problem) <= (problem.value_in_key ? most_latent_rows(caps) : kRowsOfDecodeShader);
+    return rows_of(problem) <= (problem.value_in_key ? decode_layout(caps).latent_rows : kRowsOfDecodeShader);
 }
 
 // One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.
@@ -135,7 +136,7 @@ constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an
                            {"columns", kColumnsToTry}}; // invocations that read a row of K together
 
 constexpr const Shader *kShaders[] = {
-    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,    &shaders::decode_halves_subgroups,
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
     &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "runtime/kernels/decode_tile.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/kernels/parameters.hpp"
@@ -13,43 +14,9 @@ namespace {
 constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8; // dims; what an invocation reads at a time
 
-// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab search; its evidence is
-// bench/results/gpu-lab/tiles).
-struct Liking {
-    bool subgroups;           // sums go through them
-    uint32_t keys_of_one_row; // of a group at a time, where K and V are read as 16-bit values
-    uint32_t keys_of_rows;    // the same of more rows
-    uint32_t keys_of_others;  // of other types, which take more registers
-    bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
-    uint32_t registers = 96;  // numbers that an invocation holds, at most
-    uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
-    uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
-};
-
-constexpr Liking liking_of(GpuClass gpu) {
-    switch (gpu) {
-    case GpuClass::kRdna:
-        return {true, 4, 4, 2, false};
-    case GpuClass::kGcn:
-        return {true, 2, 4, 1, false};
-    case GpuClass::kNvidia:
-        return {true, 2, 2, 2, true};
-    case GpuClass::kAdreno:
-        return {true, 4, 2, 2, true};
-    case GpuClass::kApple: // a shuffle is a dozen instructions
-        return {false, 4, 4, 2, true};
-    case GpuClass::kIntel: // its compiler takes subgroups of 8 here
-        return {false, 4, 2, 2, true};
-    case GpuClass::kMali: // an invocation has 64 registers at most, and addresses in shared memory take two
-        return {false, 4, 2, 2, true, 40, 2, 12};
-    default:
-        return {false, 2, 2, 2, true};
-    }
-}
-
-uint32_t keys_of(const Liking &liking, bool halves, uint32_t rows) {
-    if (!halves) return liking.keys_of_others;
-    return rows == 1 ? liking.keys_of_one_row : liking.keys_of_rows;
+uint32_t keys_of(const DecodeLayout &layout, bool halves, uint32_t rows) {
+    if (!halves) return layout.keys_of_others;
+    return rows == 1 ? layout.keys_of_one_row : layout.keys_of_rows;
 }
 
 // The size of subgroups that a pipeline has: 32 or the nearest to it, where it can be asked for; 0: it is not known.
@@ -128,16 +95,7 @@ uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
 
 } // namespace
 
-bool is_decode(const AttentionShape::Dispatch &dispatch) {
-    return are_variants(*dispatch.shader, shaders::decode);
-}
-
-// Read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such: by then flash's
-// tiles fill the device.
-uint32_t most_latent_rows(const DeviceCaps &caps) {
-    const auto gpu = static_cast<GpuClass>(caps.traits.gpu_class);
-    return gpu == GpuClass::kRdna || gpu == GpuClass::kGcn ? 32 : kRowsOfDecodeShader;
-}
+bool is_decode(const AttentionShape::Dispatch &dispatch) { return are_variants(*dispatch.shader, shaders::decode); }
 
 uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
     const gpu::AttentionConstants &c = dispatch.constants;
@@ -146,19 +104,19 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
 
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
     static constexpr uint32_t kMostColumns = 32, kMostTuned = 8;
-    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class));
+    const DecodeLayout layout = decode_layout(caps);
     const auto [halves, subgroups] =
-        sound_reading({is_in_halves(problem), liking.subgroups && has_subgroups(caps)}, problem, caps);
+        sound_reading({is_in_halves(problem), layout.subgroups && has_subgroups(caps)}, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
-    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), liking.most_rows));
+    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), layout.most_rows));
     DecodeTile tile{.shader = &shader_of(halves, subgroups),
                     .workgroup = kWorkgroup,
                     .subgroup_size = subgroup_size,
                     .columns = columns_of(problem, most_columns),
                     .rows = rows,
-                    .keys = keys_of(liking, halves, rows),
-                    .query_staged = !halves || liking.stages_halves};
+                    .keys = keys_of(layout, halves, rows),
+                    .query_staged = !halves || layout.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
     if (problem.tile.knobs[kColumnsKnob] != 0) { // unless not even the smallest tile of so many fits
         DecodeTile smallest = tile;
@@ -170,7 +128,7 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     if (problem.tile.knobs[kRowsKnob] != 0) tile.rows = tuned(problem.tile.knobs[kRowsKnob]);
     if (problem.tile.knobs[kKeysKnob] != 0) tile.keys = tuned(problem.tile.knobs[kKeysKnob]);
     const bool is_tuned = problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0;
-    const uint32_t registers = liking.registers - (present(problem.block_table) ? liking.of_pages : 0);
+    const uint32_t registers = layout.registers - (present(problem.block_table) ? layout.of_pages : 0);
     fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
     return tile;
 }

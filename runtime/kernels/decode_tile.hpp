@@ -23,9 +23,6 @@ bool is_decode(const AttentionShape::Dispatch &dispatch);
 // Keys that a workgroup of the dispatch takes at a time.
 uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch);
 
-// Rows of a KV head's latents up to which the shader is faster than flash, which stages them.
-uint32_t most_latent_rows(const DeviceCaps &caps);
-
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps);
 
 // Its dispatch, in one part.

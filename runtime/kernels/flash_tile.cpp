@@ -1,5 +1,6 @@
 #include "runtime/kernels/flash_tile.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/support/rounding.hpp"
@@ -14,44 +15,8 @@ constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
 constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
-struct Shape {
-    const Shader *shader;
-    uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
-    uint32_t rows, keys;   // of an invocation
-    uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
-};
-
-// What a kind of GPU likes best: found by what Mesa's compilers make of the shader (scripts/gpu-lab search; its evidence is
-// bench/results/gpu-lab/tiles).
-struct Liking {
-    Shape usual;
-    Shape large;               // where a row of V is longer than usual
-    uint32_t usual_dims = 128; // of a row of V, at most
-};
-
-// halves: K, V and Q are of 16 bits; what else there is goes through shaders::flash.
-constexpr Liking liking_of(GpuClass gpu, bool halves) {
-    switch (gpu) {
-    case GpuClass::kGcn: // converts each 16-bit value by itself
-        return {{&shaders::flash, 2, 4, 4, 16 << 10}, {&shaders::flash, 1, 4, 4, 16 << 10}};
-    case GpuClass::kRdna:
-        return {{&shaders::flash_halves, 2, 4, 4, 16 << 10}, {&shaders::flash_halves, 4, 4, 4, 16 << 10}};
-    case GpuClass::kApple:
-        if (!halves) return {{&shaders::flash, 2, 4, 4, 16 << 10}, {&shaders::flash, 2, 2, 4, 16 << 10}, 256};
-        return {{&shaders::flash_halves, 4, 4, 4, 24 << 10}, {&shaders::flash_halves, 4, 4, 4, 16 << 10}};
-    case GpuClass::kAdreno:
-        return {{&shaders::flash, 1, 4, 4, 16 << 10}, {&shaders::flash, 4, 4, 4, 16 << 10}};
-    case GpuClass::kMali: // an invocation has 64 registers at most; two workgroups in 32 KiB
-        return {{&shaders::flash_wide_halves, 2, 2, 2, 16 << 10}, {&shaders::flash_halves, 2, 1, 4, 16 << 10}, 256};
-    case GpuClass::kIntel:
-        return {{&shaders::flash_halves, 1, 4, 4, 16 << 10}, {&shaders::flash_wide_halves, 4, 2, 4, 24 << 10}};
-    case GpuClass::kNvidia: // its conversions run at half the rate of its products, or less
-        if (!halves) return {{&shaders::flash, 3, 4, 4, 40 << 10}, {&shaders::flash, 3, 4, 2, 40 << 10}, 384};
-        return {{&shaders::flash_halves, 1, 4, 4, 16 << 10}, {&shaders::flash_wide_halves, 1, 4, 2, 32 << 10}};
-    default:
-        return {{&shaders::flash, 3, 4, 4, 32 << 10}, {&shaders::flash, 3, 2, 4, 32 << 10}, 384};
-    }
-}
+// By Staging; all but the first take 16-bit values alone.
+constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
 uint32_t element_dims(const Shader *shader) { return shader == &shaders::flash_wide_halves ? 8 : 4; }
 
@@ -137,9 +102,6 @@ void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bo
         tile.workgroup /= 2;
 }
 
-// How the shader stages K, V and Q; all but the first take 16-bit values alone.
-constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
-
 // The shader, or the first in its place that the self-test has not ruled out.
 const Shader *sound_shader(const Shader *wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
     if (!is_off(caps, *wanted, paths) || !halves) return wanted;
@@ -165,13 +127,12 @@ void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
     const bool halves = is_in_halves(problem);
-    const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
-    const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
-    FlashTile tile{.shader = halves ? shape.shader : &shaders::flash,
+    const FlashLayout layout = flash_layout(caps, halves, problem.v_head_dim);
+    FlashTile tile{.shader = kStagings[halves ? static_cast<size_t>(layout.staging) : 0],
                    .workgroup = kWorkgroup,
-                   .columns = columns_for(problem.v_head_dim, shape.blocks),
-                   .rows = std::min(shape.rows, use.most_rows),
-                   .keys = std::min(shape.keys, use.most_keys),
+                   .columns = columns_for(problem.v_head_dim, layout.blocks),
+                   .rows = std::min(layout.rows, use.most_rows),
+                   .keys = std::min(layout.keys, use.most_keys),
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
@@ -179,7 +140,7 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, co
     tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
     drop_empty_rows(problem, caps, problem.tile.knobs[kRowsKnob] != 0, tile);
     const uint32_t wanted_bytes = problem.tile.knobs[kSharedBytesKnob];
-    fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
+    fit(problem, wanted_bytes == 0 ? layout.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
     return tile;
 }
 

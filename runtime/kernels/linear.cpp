@@ -63,7 +63,8 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
 
 LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     LinearAnswer answer{Rank::kTiles};
-    answer.shape = {&shaders::linear, constants_of(problem), grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
+    answer.shape = {&shaders::linear, constants_of(problem), grid(problem, LINEAR_TILE, LINEAR_TILE),
+                    paths_of(problem)};
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     return answer;
 }

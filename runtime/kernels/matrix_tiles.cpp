@@ -1,5 +1,6 @@
 #include "runtime/kernels/matrix_tiles.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/rounding.hpp"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <span>
 
 namespace vkattn {
 namespace {
@@ -16,74 +16,12 @@ namespace {
 constexpr uint32_t kVectorElements = 8; // of 16 bits, of a uvec4
 constexpr uint32_t kVectorBytes = 16;
 constexpr uint32_t kMostLoads = 8;     // MOST_LOADS of shaders/kernels/coopmat/staging.glsl
-constexpr uint32_t kMostSubgroups = 8; // of a workgroup, where the table says nothing
+constexpr uint32_t kMostSubgroups = 8; // of a workgroup, as tuning has it
 constexpr uint32_t kMostDimSubgroups = 16;
 constexpr uint32_t kMostKeys = 256;
 
 // So that two workgroups share a core whose shared memory is twice what one may have.
 constexpr uint64_t kSharedBytesOfChoice = 32 * 1024;
-
-// The tile of a class of devices, for heads up to a size. Judged by the figures of bench/gpu_lab: no spills, the share of the
-// matrix units in what the loop over keys issues, subgroups that a core keeps.
-struct TileRule {
-    uint32_t m, n;              // of the matrix shape
-    uint32_t narrowest, widest; // subgroups that the device has
-    bool bf16;                  // of devices alone that multiply bf16 as well
-    uint32_t subgroup_size;     // to ask for
-    uint32_t most_dims;         // of K or V
-    uint32_t row_subgroups, dim_subgroups, keys;
-    uint32_t chunk_dims; // of K, where it does not come whole: at most
-    uint32_t query_dims; // that registers hold: at most
-};
-
-constexpr uint32_t kAnyDims = UINT32_MAX;
-constexpr TileRule kRules[] = {
-    // AMD's RDNA3 and RDNA4. In subgroups of 64, RDNA3 keeps each factor in four groups of lanes, and RDNA4, whose drivers
-    // have bf16, in none.
-    {16, 16, 32, 64, false, 32, 128, 8, 1, 32, 64, 128},
-    {16, 16, 32, 64, true, 64, 256, 8, 1, 32, 64, 256},
-    {16, 16, 32, 64, true, 64, kAnyDims, 2, 4, 64, 64, 576},
-    {16, 16, 32, 64, false, 32, 256, 4, 2, 32, 64, 256},
-    {16, 16, 32, 64, false, 32, kAnyDims, 1, 8, 128, 64, 0},
-    // NVIDIA
-    {16, 16, 32, 32, false, 32, 64, 8, 1, 64, 64, 64},
-    {16, 16, 32, 32, false, 32, 128, 8, 1, 32, 64, 128},
-    {16, 16, 32, 32, false, 32, 256, 4, 2, 32, 64, 256},
-    {16, 16, 32, 32, false, 32, kAnyDims, 1, 8, 128, 64, 0},
-    // Intel's Xe2: 8 rows of 128 sums are half of its registers
-    {8, 16, 16, 32, false, 16, 64, 8, 2, 64, 64, 64},
-    {8, 16, 16, 32, false, 16, 128, 4, 4, 64, 64, 0},
-    {8, 16, 16, 32, false, 16, 256, 2, 8, 128, 32, 0},
-    {8, 16, 16, 32, false, 16, kAnyDims, 1, 16, 256, 32, 0},
-    // Intel's Xe-HPG
-    {8, 8, 8, 32, false, 8, 64, 8, 4, 32, 64, 64},
-    {8, 8, 8, 32, false, 8, 128, 4, 8, 64, 64, 0},
-    {8, 8, 8, 32, false, 8, kAnyDims, 2, 16, 128, 32, 0},
-};
-// Of a device that is none of the table's.
-constexpr TileRule kNarrowRule = {0, 0, 0, 0, false, 0, 64, kMostSubgroups, 1, 64, 64, 64};
-constexpr TileRule kWideRule = {0, 0, 0, 0, false, 0, kAnyDims, kMostSubgroups, 1, 32, 64, 256};
-
-bool multiplies_bf16(const DeviceCaps &caps) {
-    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
-    return std::ranges::any_of(shapes, [](const auto &shape) { return shape.type == VKATTN_TYPE_BF16; });
-}
-
-bool is_for(const TileRule &rule, const vkattn_matrix_shape &shape, const DeviceCaps &caps) {
-    return rule.m == shape.m && rule.n == shape.n && rule.narrowest == caps.min_subgroup_size &&
-           rule.widest == caps.max_subgroup_size && (!rule.bf16 || multiplies_bf16(caps)) &&
-           has_subgroups_of(caps, rule.subgroup_size);
-}
-
-TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
-    const auto *rule = std::ranges::find_if(
-        kRules, [&](const TileRule &each) { return is_for(each, shape, caps) && dims <= each.most_dims; });
-    if (rule != std::end(kRules)) return *rule;
-    TileRule plain = dims <= kNarrowRule.most_dims ? kNarrowRule : kWideRule;
-    plain.subgroup_size = caps.subgroup_size;
-    return plain;
-}
 
 // What tuning found or the largest.
 const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
@@ -152,7 +90,7 @@ bool can_keep_query_in_registers(const MatrixTile &tile, const AttentionProblem 
 // A tile, and what of its rule and of its problem bounds its chunks.
 struct Fit {
     MatrixTile tile;
-    const TileRule &rule;
+    const MatrixLayout &rule;
     const AttentionProblem &problem;
 
     bool fits(uint64_t bytes) {
@@ -199,7 +137,7 @@ bool Fit::fit(const DeviceCaps &caps) {
     return false;
 }
 
-MatrixTile tile_by_rule(const TileRule &rule, const vkattn_matrix_shape &shape) {
+MatrixTile tile_by_rule(const MatrixLayout &rule, const vkattn_matrix_shape &shape) {
     return {.shape = shape,
             .subgroup_size = rule.subgroup_size,
             .row_subgroups = rule.row_subgroups,
@@ -238,14 +176,9 @@ void apply_tuning(MatrixTile &tile, const KernelTile &tuned) {
 
 } // namespace
 
-uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps) {
-    const auto *rule = std::ranges::find_if(kRules, [&](const TileRule &each) { return is_for(each, shape, caps); });
-    return rule != std::end(kRules) ? rule->subgroup_size : caps.subgroup_size;
-}
-
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
     const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader);
-    const TileRule rule = rule_for(shape, problem, caps);
+    const MatrixLayout rule = matrix_layout(caps, shape, std::max(problem.head_dim, problem.v_head_dim));
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;
     const auto &knobs = problem.tile.knobs;

@@ -27,9 +27,6 @@ enum MatrixKnob : uint32_t { kRowSubgroupsKnob, kMatrixKeysKnob, kDimSubgroupsKn
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader);
 
-// The subgroups of linear layers: the first that the table has for such matrices, else the device's own.
-uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps);
-
 inline uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }
 inline uint32_t subgroups_of(const MatrixTile &tile) { return tile.row_subgroups * tile.dim_subgroups; }
 

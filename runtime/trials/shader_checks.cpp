@@ -319,7 +319,7 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
     return shader.object == &shaders::kv_append ? copy_of(paths).has_value()
-                                              : attention_trial(shader, paths, caps).has_value();
+                                                : attention_trial(shader, paths, caps).has_value();
 }
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
@@ -335,7 +335,7 @@ Findings check_shader(Context &context, const TestedShader &shader, CodePaths pa
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return {};
     return shader.object == &shaders::merge_parts ? check_merge(context, *trial)
-                                                : check_attention_numbers(context, shader, *trial);
+                                                  : check_attention_numbers(context, shader, *trial);
 }
 
 } // namespace vkattn
