@@ -202,8 +202,9 @@ bool has_matrices(const LinearProblem &problem, const DeviceCaps &caps) {
 bool has_addresses(const LinearProblem &problem, const DeviceCaps &caps) {
     return module_is_built(Module::kLinearAddresses) && !is_off(caps, Module::kLinearAddresses, paths_of(problem)) &&
            caps.buffers_have_addresses != 0 && may_diverge(caps) && caps.traits.specialised_arrays != 0 &&
-           !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
-           input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
+           is_float(problem.input.type) && is_float(problem.weight.type) &&
+           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
+           weight_is_aligned(problem, kLinearBlock);
 }
 
 // Each of the following: nothing where the shader does not serve.
