@@ -33,7 +33,7 @@ struct ShaderVerdict {
     std::string reason; // of what failed last: "self-test: decode, q8_0: wrong numbers"; "": nothing did
 };
 
-// By the shader's name: the one of its module, and where it multiplies matrices their shape: "coopmat, 16x16x16".
+// By the shader's name: its own, and where it multiplies matrices their shape: "coopmat, 16x16x16".
 using ShaderVerdicts = std::map<std::string, ShaderVerdict, std::less<>>;
 
 } // namespace vkattn

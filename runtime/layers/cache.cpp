@@ -10,6 +10,7 @@
 #include "runtime/support/rounding.hpp"
 #include "runtime/vulkan/submissions.hpp"
 #include "shaders/interface/advance_lengths.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -314,7 +315,7 @@ void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint
     const gpu::AdvancePush push{{}, {}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
     gpu::AdvanceConstants constants;
     constants.HAS_CU_SEQLENS = packed;
-    Step &step = builder.add_step(Module::kAdvanceLengths, constants, push);
+    Step &step = builder.add_step(shaders::advance_lengths, constants, push);
     step.groups[0] = total == 0 ? 0 : tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     bind(builder, step, BINDING_ADVANCE_CU_SEQLENS, tokens.cu_seqlens);

@@ -1,7 +1,8 @@
 /* What every shader and the host agree on: stored types, lists of constants. The headers of this
  * folder are read by GLSL and by C++.
  * A constant list is an X-macro of (id, NAME, default), in the order of the ids from 0 on. In GLSL it declares the
- * specialisation constants, in C++ a struct of them: constant id n is the struct's n-th member. */
+ * specialisation constants, in C++ a struct of them: constant id n is the struct's n-th member. HEADER_interface is what
+ * the shaders of a header share; a line of the variant table names the header. */
 #ifndef VKATTN_INTERFACE_COMMON_H
 #define VKATTN_INTERFACE_COMMON_H
 
@@ -10,22 +11,32 @@
 #ifdef __cplusplus
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace vkattn::gpu {
 using uint = std::uint32_t;
 struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members stand first */
+
+struct Interface {
+    std::span<const char *const> constants; /* names, in the order of their ids */
+    uint push_bytes;
+};
 } // namespace vkattn::gpu
 
 #define VKATTN_CONSTANT(id, NAME, default_value) uint NAME = default_value;
 #define VKATTN_CONSTANT_INDEX(id, NAME, default_value) NAME,
 #define VKATTN_CONSTANT_CHECK(id, NAME, default_value)                                                                 \
     static_assert(static_cast<uint>(Index::NAME) == (id), #NAME ": the id is not the place in the list");
-#define VKATTN_CONSTANT_STRUCT(Name, LIST)                                                                             \
-    struct Name {                                                                                                      \
+#define VKATTN_CONSTANT_NAME(id, NAME, default_value) #NAME,
+#define VKATTN_INTERFACE(header, Name, LIST)                                                                           \
+    struct Name##Constants {                                                                                           \
         enum class Index : uint { LIST(VKATTN_CONSTANT_INDEX) };                                                       \
+        static constexpr const char *kNames[] = {LIST(VKATTN_CONSTANT_NAME)};                                          \
         LIST(VKATTN_CONSTANT)                                                                                          \
         LIST(VKATTN_CONSTANT_CHECK)                                                                                    \
-    };
+    };                                                                                                                 \
+    static_assert(sizeof(Name##Push) <= 128);                                                                          \
+    inline constexpr Interface header##_interface{Name##Constants::kNames, sizeof(Name##Push)};
 #else
 #define VKATTN_CONSTANT(id, NAME, default_value) layout(constant_id = id) const uint NAME = default_value;
 #endif
