@@ -130,27 +130,28 @@ void finish(Row row, uint part, KeyWalk walk) {
 // Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
 uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
 
-// The steps over the walk's keys.
+// The steps over the walk's keys. The last one begins before its tile, where it would end beyond the addresses.
 void attend_keys(KeyWalk walk, Row row) {
     uvec2 keys = addressed_keys(workgroup().z, workgroup().y);
     uvec2 values = addressed_values(workgroup().z, workgroup().y);
+    bool more = next_tile(walk, STEP);
     // a walk that ends before addressed_begin is empty, and loads all the same
-    uint key = next_seen_key(walk, max(walk.keys.begin, push.addressed_begin));
+    walk.slots.begin = max(walk.slots.begin, push.addressed_begin);
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {
-        uint first = min(key, push.addressed_end - STEP);
-        uint index = first - push.addressed_begin;
+        KeyTile tile = tile_of_walk(walk, STEP);
+        Slot first = Slot(min(tile.first.number, push.addressed_end - STEP));
+        uint index = first.number - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
         transform_step(row, first);
-        bool masked = first < max(key, walk.full.begin) || first + STEP > min(walk.keys.end, walk.full.end) ||
-                      !blocks_of(walk.rows, first, first + STEP - 1).whole;
-        hide_step(masked, row, first, key, walk.keys.end);
+        if (!tile.all_visible) mask_step(row, first, tile);
         float rescale = apply_softmax();
-        key = next_seen_key(walk, first + STEP);
-        uint next = min(key, push.addressed_end - STEP) - push.addressed_begin;
+        pass_tile(walk, STEP);
+        more = next_tile(walk, STEP);
+        uint next = min(walk.slots.begin, push.addressed_end - STEP) - push.addressed_begin;
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
-    } while (key < walk.keys.end);
+    } while (more);
     sums[0].x += float(ahead & (push.last_key >> 31)); // 0, which the compiler does not know: it keeps the loads
 }
 
@@ -160,7 +161,7 @@ void main() {
     uint index = from_both_ends(workgroup().x / parts(), row_tiles);
     RowTile rows = row_tile(index, WORKGROUP_SIZE);
     KeyWalk walk = begin_walk(rows, part, 1, 1);
-    if (is_empty(rows)) walk.keys.end = walk.keys.begin;
+    if (is_empty(rows)) walk.slots.end = walk.slots.begin;
     // invocations past the last row repeat it and write nothing: they never return, see attend_keys
     Row row = row_of_tile(rows, gl_LocalInvocationID.x);
     load_row(row, part);

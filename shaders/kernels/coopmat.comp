@@ -328,11 +328,9 @@ void main() {
     start_rows();
     FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ZEROS;
     uint stagings = 1; // of values, so far, and one
-    for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS_OF_TILE) {
-        KeyTile tile = tile_of_walk(walk, key, KEYS_OF_TILE);
-        if (!tile.seen) continue;
+    for (; next_tile(walk, KEYS_OF_TILE); pass_tile(walk, KEYS_OF_TILE)) {
         hidden_zero = stagings >> 31;
-        attend_tile(tile, stagings);
+        attend_tile(tile_of_walk(walk, KEYS_OF_TILE), stagings);
         stagings += VALUE_CHUNKS;
     }
     hidden_zero = stagings >> 31;
