@@ -44,10 +44,9 @@ KernelTile tile_of(const Json &json) {
 }
 
 vkattn_type type_named(const std::string &name) {
-    for (const vkattn_type type :
-         {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0})
-        if (name == type_name(type)) return type;
-    fail(VKATTN_ERROR_INVALID_ARGUMENT, "dtype: ", name, ", expected F32, F16, BF16, Q8_0 or Q4_0");
+    for (const StoredType &type : stored_types())
+        if (name == type.name && is_key_value(type.info.type)) return type.info.type;
+    fail(VKATTN_ERROR_INVALID_ARGUMENT, "dtype: ", name, ", expected ", type_names(is_key_value));
 }
 
 vkattn_tensor contiguous(vkattn_type type, uint64_t heads, uint64_t len, uint64_t size) {

@@ -16,9 +16,10 @@ constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
 constexpr uint64_t kRowsOfDecode = 64; // of a KV head: more fill the device by themselves
 
-// Whole blocks of four neighbours; quantised rows begin at whole words, that is at every second quantised block.
+// Whole blocks of four neighbours; quantised rows begin at whole words, of most types at every second quantised block.
 bool in_blocks(const vkattn_tensor &tensor) {
-    const uint32_t elements = is_quantised(tensor.type) ? 2 * QUANTISED_BLOCK : kElementsOfBlock;
+    const auto [block, bytes] = storage_block(tensor.type);
+    const uint32_t elements = is_quantised(tensor.type) ? block * (bytes % 4 == 0 ? 1 : 2) : kElementsOfBlock;
     bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
         fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&

@@ -31,7 +31,8 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
         return text("query is ", type_name(factors), ", expected f16 or bf16");
     if (!is_factor(problem.key.type, factors) || !is_factor(problem.value.type, factors))
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
-                    type_name(factors), factors == VKATTN_TYPE_F16 ? ", q8_0 or q4_0 as query is f16" : " as query");
+                    type_name(factors),
+                    factors == VKATTN_TYPE_F16 ? " or a quantised type as query is f16" : " as query");
     return matrix_obstacle(caps, {&shader_of(problem, caps), factors, paths_of(problem)});
 }
 

@@ -45,10 +45,9 @@ AttentionProblem problem_of_type(vkattn_type type, bool value_in_key) {
 
 // Whether the self-test leaves the kernel a type that it serves.
 bool serves_some_type(const AttentionKernel &kernel, bool in_key, const DeviceCaps &caps) {
-    constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                      VKATTN_TYPE_Q4_0};
-    return !has_failures(caps) || std::ranges::any_of(kTypes, [&](vkattn_type type) {
-        return ask(kernel, problem_of_type(type, in_key), caps).obstacle.empty();
+    return !has_failures(caps) || std::ranges::any_of(stored_types(), [&](const StoredType &type) {
+        return is_key_value(type.info.type) &&
+               ask(kernel, problem_of_type(type.info.type, in_key), caps).obstacle.empty();
     });
 }
 

@@ -24,8 +24,9 @@ const char *missing(const DeviceCaps &caps) {
 }
 
 bool in_blocks(const LinearProblem &problem) {
-    return !is_quantised(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
-           input_is_aligned(problem, kLinearBlock) && weight_is_aligned(problem, kLinearBlock);
+    return is_float(problem.input.type) && is_float(problem.weight.type) &&
+           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
+           weight_is_aligned(problem, kLinearBlock);
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {

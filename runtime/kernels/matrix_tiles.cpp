@@ -67,7 +67,8 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
         tile.row_subgroups * std::max(rows_of_subgroup * pitch(tile.keys), shares ? uint64_t{0} : strip);
     const uint64_t vectors = both + query + weights + (shares && !over_keys ? strips : 0);
     const uint64_t blocks = std::max(tile.chunk_dims / QUANTISED_BLOCK, 1u);
-    const uint64_t scales = is_quantised(problem.key.type) ? blocks * tile.keys : 4;
+    const uint64_t scales =
+        is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 4;
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
     return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + 2);
 }

@@ -11,12 +11,15 @@ std::string shader_name(const Shader &shader, uint32_t m, uint32_t n, uint32_t k
 }
 
 std::string path_names(CodePaths paths) {
-    static constexpr const char *kNames[kCodePathCount] = {
-        "f32",         "f16",   "bf16",   "q8_0",          "q4_0",
+    static constexpr const char *kNames[kCodePathCount - kTypePathCount] = {
         "large heads", "pages", "V in K", "keys in parts", "keys in several dispatches"};
     std::string names;
-    for (uint32_t path = 0; path < kCodePathCount; ++path)
-        if ((paths >> path & 1) != 0) names += std::string(names.empty() ? "" : ", ") + kNames[path];
+    for (uint32_t path = 0; path < kCodePathCount; ++path) {
+        if ((paths >> path & 1) == 0) continue;
+        const bool is_type = path < kTypePathCount;
+        names += std::string(names.empty() ? "" : ", ") +
+                 (is_type ? stored_type(static_cast<vkattn_type>(path)).info.name : kNames[path - kTypePathCount]);
+    }
     return names;
 }
 

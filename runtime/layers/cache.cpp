@@ -22,7 +22,7 @@ vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t widt
     const bool paged = sizes.page_len > 0;
     const vkattn_tensor layout = paged ? contiguous(type, {sizes.page_count, sizes.heads, sizes.page_len, width})
                                        : contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
-    require_float_or_quantised(layout, name);
+    require_cached(layout, name);
     return normalised(layout, name);
 }
 

@@ -138,7 +138,7 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
 LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require(present(desc.weight), "weight: absent, expected [out,in]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
-    require_float(weight, "weight");
+    require_weight(weight, "weight");
     require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
             ", expected [out,in] with in at least 1");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,

@@ -211,10 +211,10 @@ Findings check_merge(Context &context, const AttentionTrial &trial) {
     return {true, compare(buffers.read(BINDING_OUTPUT), expected, most_error(VKATTN_TYPE_F32)), trial.paths};
 }
 
-// What rounding to a type may cost: half a step of 127 or 7 to either side of a block's largest.
+// What rounding to a type may cost: half a step, of which there are 127 or 7 to either side of a block's largest.
 double most_error_of_storage(vkattn_type type) {
-    if (type == VKATTN_TYPE_Q8_0) return 1e-4;
-    return type == VKATTN_TYPE_Q4_0 ? 2e-2 : most_error(type);
+    return is_quantised(type) ? std::ldexp(6.0, -2 * static_cast<int>(stored_type(type).info.number_bits))
+                              : most_error(type);
 }
 
 std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
@@ -231,10 +231,10 @@ std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
 
 // The types of a copy: what is read, and what is written; nothing where the paths are none.
 std::optional<std::pair<vkattn_type, vkattn_type>> copy_of(CodePaths paths) {
-    constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                      VKATTN_TYPE_Q4_0};
     if ((paths & ~kPathTypes) != 0 || paths == 0 || std::popcount(paths) > 2) return std::nullopt;
-    return std::pair(kTypes[std::countr_zero(paths)], kTypes[static_cast<int>(std::bit_width(paths)) - 1]);
+    const auto from = static_cast<vkattn_type>(std::countr_zero(paths));
+    const auto to = static_cast<vkattn_type>(static_cast<int>(std::bit_width(paths)) - 1);
+    return is_cached(from) && is_cached(to) ? std::optional(std::pair(from, to)) : std::nullopt;
 }
 
 // There and back.
@@ -247,9 +247,8 @@ bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *sh
 
 // The type of a linear layer's tensors; nothing where the paths are not one of them.
 std::optional<vkattn_type> linear_type(CodePaths paths) {
-    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
-        if (paths == path_of(type)) return type;
-    return std::nullopt;
+    const auto type = static_cast<vkattn_type>(std::countr_zero(paths));
+    return is_float(type) && paths == path_of(type) ? std::optional(type) : std::nullopt;
 }
 
 std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
@@ -303,6 +302,7 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
     for (const TestedShader &shader : tested_shaders(caps)) {
         for (uint32_t bit = 0; bit < kCodePathCount; ++bit) {
             const CodePaths path = CodePaths{1} << bit;
+            if ((path & kPathTypes) != 0 && path_of(static_cast<vkattn_type>(bit)) == 0) continue; // no numbers
             const bool is_type = std::ranges::find(kTypes, path) != std::end(kTypes);
             const auto check_with = [&](CodePaths type) {
                 return ShaderCheck{shader, path, is_type ? path : path | type};

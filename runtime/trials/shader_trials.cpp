@@ -32,8 +32,8 @@ std::optional<Types> types_of(CodePaths paths) {
     std::vector<vkattn_type> floats, stored;
     for (const vkattn_type type : kFloats)
         if ((paths & path_of(type)) != 0) floats.push_back(type);
-    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0})
-        if ((paths & path_of(type)) != 0) stored.push_back(type);
+    for (const StoredType &type : stored_types())
+        if (is_quantised(type.info.type) && (paths & path_of(type.info.type)) != 0) stored.push_back(type.info.type);
     if (floats.empty()) return std::nullopt;
     stored.insert(stored.begin(), floats.begin() + 1, floats.end());
     if (stored.size() > 2) return std::nullopt;
@@ -45,14 +45,16 @@ struct Sizes {
     uint64_t heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
 };
 
-constexpr uint64_t kElementsOfBlock = 32; // of quantised types
-
-bool has_blocks(CodePaths paths) { return (paths & (kPathQ8 | kPathQ4)) != 0; }
+bool has_blocks(CodePaths paths) {
+    return std::ranges::any_of(stored_types(), [&](const StoredType &type) {
+        return is_quantised(type.info.type) && (paths & path_of(type.info.type)) != 0;
+    });
+}
 
 // Prefill in a few tiles with ends that fill none, or one query over keys in parts. Latents are longer than values.
 Sizes sizes_of(bool one_query, CodePaths paths, uint64_t head_dim) {
     const bool latent = (paths & kPathLatent) != 0;
-    const uint64_t more_dims = has_blocks(paths) ? kElementsOfBlock : 8;
+    const uint64_t more_dims = has_blocks(paths) ? QUANTISED_BLOCK : 8;
     const uint64_t key_dim = latent ? head_dim + more_dims : head_dim;
     if (one_query) return {4, 1, 1, 521, key_dim, head_dim};
     const bool parts = (paths & kPathParts) != 0, stretches = (paths & kPathStretches) != 0;
@@ -164,7 +166,7 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, caps);
     for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
-        if (has_blocks(paths) && head_dim % kElementsOfBlock != 0) continue;
+        if (has_blocks(paths) && head_dim % QUANTISED_BLOCK != 0) continue;
         if (auto trial = trial_of(shader, paths, head_dim, caps)) return trial;
     }
     return std::nullopt;

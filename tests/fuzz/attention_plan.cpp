@@ -15,15 +15,15 @@ namespace {
 
 using namespace vkattn;
 
+constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
 vkattn_attention_desc some_description(FuzzedDataProvider &data) {
-    constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                       VKATTN_TYPE_Q4_0};
     const std::uint64_t batch = some_size(data), kv_heads = some_size(data), group = data.ConsumeIntegralInRange(1, 32);
     const std::uint64_t q_len = some_size(data), kv_len = some_size(data);
     const std::uint64_t size = data.ConsumeIntegralInRange(1, 600),
                         v_size = data.ConsumeBool() ? size : some_size(data);
-    const vkattn_type type = kStored[data.ConsumeIntegralInRange(0, 2)];
-    const vkattn_type key_type = data.PickValueInArray(kStored), value_type = data.PickValueInArray(kStored);
+    const vkattn_type type = data.PickValueInArray(kFloats);
+    const vkattn_type key_type = some_cached_type(data), value_type = some_cached_type(data);
     vkattn_attention_desc desc{};
     const bool packed_q = data.ConsumeBool(), packed_k = data.ConsumeBool(), paged = data.ConsumeBool();
     const std::uint64_t pages = some_size(data), page = std::uint64_t{1} << data.ConsumeIntegralInRange(0, 9);
@@ -164,8 +164,10 @@ std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c) {
         weights = std::max(weights, strip);
     else if (subgroups * strip > (c.TAKES_TURNS != 0 ? both : keys))
         strips = subgroups * strip;
-    const bool quantised = c.KEY_FORMAT == FORMAT_Q8_0 || c.KEY_FORMAT == FORMAT_Q4_0;
-    const std::uint64_t scales = quantised ? std::max(c.DIMS_OF_CHUNK / 32, 1u) * c.KEYS_OF_TILE : 1;
+    const auto key_type = static_cast<vkattn_type>(c.KEY_FORMAT);
+    const std::uint64_t affine = has_minimum(key_type) ? 2 : 1;
+    const std::uint64_t scales =
+        is_quantised(key_type) ? std::max(c.DIMS_OF_CHUNK / 32, 1u) * c.KEYS_OF_TILE * affine : 1;
     const std::uint64_t floats = scales + 3 * rows + (c.DIM_SUBGROUPS > 1 ? rows * c.DIM_SUBGROUPS : 1);
     return 16 * (both + query + subgroups / c.DIM_SUBGROUPS * weights + strips) + 4 * (floats + 2);
 }

@@ -97,6 +97,20 @@ void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCa
 
 TEST_SUITE_BEGIN("linear_planner");
 
+TEST_CASE("device addresses are read of weights of floats alone") {
+    std::size_t addressed = 0;
+    for (unsigned seed = 0; seed < 2000; ++seed) {
+        INFO("seed ", seed);
+        Random random(seed);
+        const vkattn::DeviceCaps caps = any_device(random);
+        vkattn::LinearProblem problem = any_problem(random);
+        addressed += vkattn::choose_linear(problem, caps).kernel == &vkattn::kLinearAddresses ? 1 : 0;
+        problem.weight.type = VKATTN_TYPE_Q8_0;
+        CHECK(vkattn::choose_linear(problem, caps).kernel != &vkattn::kLinearAddresses);
+    }
+    CHECK(addressed > 10);
+}
+
 TEST_CASE("every choice covers the layer within the device's limits, whatever the tile says") {
     std::map<const vkattn::LinearKernel *, std::size_t> chosen;
     std::size_t tuned = 0;

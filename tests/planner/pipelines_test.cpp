@@ -83,7 +83,7 @@ TEST_CASE("a constant that a module does not read makes no new pipeline") {
     gpu::AttentionConstants constants;
     constants.FEATURES = FEATURE_PARTS;
     const Pipeline &merge = merge_pipeline(context, constants);
-    constants.KEY_FORMAT = FORMAT_Q4_0;
+    constants.KEY_FORMAT = VKATTN_TYPE_Q4_0;
     constants.HEAD_DIM = 96;
     constants.KEY_ROW_BYTES = 36;
     CHECK(&merge_pipeline(context, constants) == &merge);

@@ -104,7 +104,7 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     rule_out(caps, "flash", kPathF16);
     CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash_wide_halves");
     CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // flash alone takes q8_0, and f16 is off there
-    rule_out(caps, "qk_scores", kPathQ8);
+    rule_out(caps, "qk_scores", path_of(q8));
     try {
         choose_attention(problem_of(f16, q8, kPrefillSizes), caps);
         FAIL("accepted");
@@ -181,15 +181,15 @@ TEST_CASE("coopmat2 is on no list, and asking for it says what to ask for") {
 TEST_CASE("verdicts are kept by shader and path, and what has failed stays off") {
     Verdicts verdicts;
     verdicts.pass("decode", kPathF32 | kPathParts);
-    verdicts.fail("decode", kPathQ8, "self-test: decode, q8_0: wrong numbers");
-    verdicts.pass("decode", kPathQ8);
+    verdicts.fail("decode", path_of(q8), "self-test: decode, q8_0: wrong numbers");
+    verdicts.pass("decode", path_of(q8));
     verdicts.fail("flash", kPathF32, "self-test: flash, f32: the device was lost");
     Verdicts later;
     later.load(verdicts.save());
     for (const Verdicts *each : {&verdicts, &later}) {
         const ShaderVerdict decode = each->find("decode");
         CHECK(decode.passed == (kPathF32 | kPathParts));
-        CHECK(decode.failed == kPathQ8);
+        CHECK(decode.failed == path_of(q8));
         CHECK(decode.reason == "self-test: decode, q8_0: wrong numbers");
         CHECK(each->find("flash").reason == "self-test: flash, f32: the device was lost");
         CHECK(each->find("merge_parts").passed == 0);
@@ -203,7 +203,7 @@ TEST_CASE("verdicts are kept by shader and path, and what has failed stays off")
         later.pass("decode", paths);
     });
     later.test_before_use("decode", kPathF32);
-    later.test_before_use("decode", kPathF32 | kPathQ8 | kPathPages); // it is off anyway
+    later.test_before_use("decode", kPathF32 | path_of(q8) | kPathPages); // it is off anyway
     CHECK(tests == 0);
     for (int time = 0; time < 2; ++time) later.test_before_use("decode", kPathF32 | kPathPages);
     CHECK(tests == 1);
