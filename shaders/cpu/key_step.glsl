@@ -10,8 +10,7 @@ SoftmaxState state;
 
 void transform_step(Row row, Slot first) {
     if (!TRANSFORMS_SCORES) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
-        transform_score(s[k], row, key_of_slot(row, advance(first, k)));
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, key_of_slot(row, advance(first, k)));
 }
 
 // A step that begins before its tile holds slots that an earlier step attended. No branch: masks read what exists,
