@@ -129,7 +129,7 @@ std::string describe(const AttentionShape &shape) {
 }
 
 constexpr const Shader *kShaders[] = {
-    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,    &shaders::decode_halves_subgroups,
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
     &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 } // namespace

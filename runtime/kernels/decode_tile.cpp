@@ -127,9 +127,7 @@ uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
 
 } // namespace
 
-bool is_decode(const AttentionShape::Dispatch &dispatch) {
-    return are_variants(*dispatch.shader, shaders::decode);
-}
+bool is_decode(const AttentionShape::Dispatch &dispatch) { return are_variants(*dispatch.shader, shaders::decode); }
 
 // Read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such: by then flash's
 // tiles fill the device.

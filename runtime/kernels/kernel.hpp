@@ -43,9 +43,9 @@ struct AttentionKernel {
     vkattn_kernel kernel; // what callers name it by
     const char *name;
     std::span<const Shader *const> shaders; // that its dispatches may take
-    const char *merit;               // why it is chosen where it is the best
-    bool keeps_scores = false;       // attn_weights and qk_matmul_output, and has dense sequences alone
-    bool batch_invariant = false;    // a row's bits need not depend on the rest of the batch
+    const char *merit;                      // why it is chosen where it is the best
+    bool keeps_scores = false;              // attn_weights and qk_matmul_output, and has dense sequences alone
+    bool batch_invariant = false;           // a row's bits need not depend on the rest of the batch
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);
     // Of any device; beside what `ask` says of every kernel.

@@ -167,7 +167,8 @@ CodePaths paths_of(const LinearProblem &problem) { return path_of(problem.input.
 
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type, paths_of(problem)};
+    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type,
+            paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -272,7 +273,7 @@ LinearChoice choose_tiles(const LinearProblem &problem, const DeviceCaps &caps) 
         fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
     gpu::LinearConstants constants = constants_of(problem);
     constants.ALIGNED = aligned_factors(problem);
-    return {LinearShader::kTiles, &shaders::linear,         constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
+    return {LinearShader::kTiles, &shaders::linear,        constants, grid(problem, LINEAR_TILE, LINEAR_TILE),
             paths_of(problem),    "tiles in shared memory"};
 }
 
