@@ -55,9 +55,10 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kMostRows), caps.subgroup_size);
     const uint32_t dims = problem.head_dim;
     const bool reads_ahead = subgroups == 1 && dims <= 128 && reads_in_place(problem);
+    const uint32_t tuned = problem.tile.knobs[0];
     uint32_t rule = dims > 96 ? 6 : 8;
     if (reads_ahead && dims > (has_f32_keys(problem) ? 64 : 32)) rule = 3;
-    const uint32_t step = problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
+    const uint32_t step = tuned == 0 ? rule : std::clamp(tuned, kFewestKeys, kMostKeys);
     return {(dims > 128 ? 1 : subgroups) * caps.subgroup_size, step, reads_ahead};
 }
 
@@ -147,6 +148,9 @@ std::string describe(const AttentionShape &shape) {
     return text(c.WORKGROUP_SIZE, " rows, ", c.STEP, " keys a step", c.STAGED != 0 ? ", of f32 copies" : "");
 }
 
+constexpr uint32_t kSteps[] = {3, 4, 6, 8, 16};
+constexpr Knob kKnobs[] = {{"keys", kSteps}}; // of a step
+
 constexpr const Shader *kShaders[] = {&shaders::flash_addresses};
 
 } // namespace
@@ -157,6 +161,7 @@ const AttentionKernel kAddresses = {.kernel = VKATTN_KERNEL_ADDRESSES,
                                     .merit = "K and V are read through device addresses",
                                     .missing = missing,
                                     .answer = answer,
-                                    .describe = describe};
+                                    .describe = describe,
+                                    .knobs = kKnobs};
 
 } // namespace vkattn

@@ -44,7 +44,7 @@ AttentionChoice insisted_choice(const AttentionKernel &kernel, const AttentionPr
 // What tuning found, where it can still be followed.
 std::optional<AttentionChoice> tuned_choice(const AttentionProblem &problem, const DeviceCaps &caps) {
     const AttentionKernel *kernel = kernel_named(problem.tile.kernel), *asked = kernel_named(problem.kernel);
-    if (kernel == nullptr || kernel->keeps_scores || problem.batch_invariant) return std::nullopt;
+    if (kernel == nullptr || kernel->knobs.empty() || problem.batch_invariant) return std::nullopt;
     if (asked != nullptr && asked != kernel) return std::nullopt;
     AttentionAnswer answer = ask(*kernel, problem, caps);
     if (!answer.obstacle.empty()) return std::nullopt;

@@ -92,6 +92,11 @@ std::string describe(const AttentionShape &shape) {
                 c.KEYS_OF_TILE, " keys");
 }
 
+constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
+constexpr Knob kKnobs[] = {{"rows", kRows},                // subgroups along the rows
+                           {"keys", kKeys},                // of a tile
+                           {"dim_subgroups", kSubgroups}}; // that share their query rows
+
 constexpr const Shader *kShaders[] = {&shaders::coopmat, &shaders::coopmat_rolled, &shaders::coopmat_bf16};
 
 } // namespace
@@ -103,6 +108,7 @@ const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
                                   .merit = "the matrix units take the types of query, key and value",
                                   .missing = missing,
                                   .answer = answer,
-                                  .describe = describe};
+                                  .describe = describe,
+                                  .knobs = kKnobs};
 
 } // namespace vkattn

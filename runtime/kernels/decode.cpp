@@ -23,7 +23,7 @@ uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
 FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeysOfInvocation = 2; // fewer keys cost more reads of the rows than they save time
     FlashTile tile = flash_tile(problem, caps, {.parts = true});
-    if (problem.tile.rows != 0 || problem.tile.keys != 0) return tile; // tuning knows better
+    if (problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0) return tile; // tuning knows better
     const auto workgroups = [&](const FlashTile &each) {
         return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(each));
     };
@@ -32,7 +32,7 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
         tile = flash_tile(problem, caps, {true, tile.rows, tile.keys / 2});
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
     return halve_rows_while(
-        problem, tile, 1,
+        problem.tile.knobs[kRowsKnob], tile, 1,
         [&](const FlashTile &each) {
             return 2 * kWorkgroupsOfCore * workgroups(each) * parts <= caps.traits.parallel_workgroups;
         },
@@ -67,7 +67,7 @@ DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &ca
         const uint32_t fewest = std::max(workgroups.keys_of_tile, fewest_keys_of_part(problem, workgroups));
         return 2 * workgroups.count * parts <= workgroups.filling && keys <= 2 * fewest;
     };
-    return halve_rows_while(problem, tile, kFewestRows, is_idle, [&](uint32_t rows) {
+    return halve_rows_while(problem.tile.knobs[kRowsKnob], tile, kFewestRows, is_idle, [&](uint32_t rows) {
         DecodeTile smaller = tile;
         smaller.rows = rows;
         return smaller;
@@ -128,6 +128,12 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
+constexpr uint32_t kRowsToTry[] = {1, 2, 4, 8}, kKeysToTry[] = {3, 4, 8, 16, 32, 64, 128},
+                   kColumnsToTry[] = {8, 16, 32};
+constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an invocation of flash
+                           {"keys", kKeysToTry},        // of a group at a time; of a tile of flash
+                           {"columns", kColumnsToTry}}; // invocations that read a row of K together
+
 constexpr const Shader *kShaders[] = {
     &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
     &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
@@ -139,9 +145,11 @@ const AttentionKernel kDecode = {
     .name = "decode",
     .shaders = kShaders,
     .merit = "few query rows over many keys, which are split to fill the device",
+    .few_rows = true,
     .missing = obstacle_of_arrays,
     .answer = answer,
     .describe = describe,
+    .knobs = kKnobs,
     .latent_kernel = VKATTN_KERNEL_LATENT_DECODE,
     .latent_name = "latent_decode",
 };

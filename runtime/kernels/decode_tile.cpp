@@ -1,5 +1,6 @@
 #include "runtime/kernels/decode_tile.hpp"
 
+#include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/kernels/parameters.hpp"
 
@@ -157,15 +158,16 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
                     .keys = keys_of(liking, halves, rows),
                     .query_staged = !halves || liking.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
-    if (problem.tile.columns != 0) { // unless not even the smallest tile of so many fits
+    if (problem.tile.knobs[kColumnsKnob] != 0) { // unless not even the smallest tile of so many fits
         DecodeTile smallest = tile;
         smallest.rows = smallest.keys = 1;
-        smallest.columns = std::min(std::bit_floor(std::max(problem.tile.columns, kFewestColumns)), most_columns);
+        smallest.columns =
+            std::min(std::bit_floor(std::max(problem.tile.knobs[kColumnsKnob], kFewestColumns)), most_columns);
         if (shared_bytes(problem, smallest, halves) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
     }
-    if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
-    if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
-    const bool is_tuned = problem.tile.rows + problem.tile.keys != 0;
+    if (problem.tile.knobs[kRowsKnob] != 0) tile.rows = tuned(problem.tile.knobs[kRowsKnob]);
+    if (problem.tile.knobs[kKeysKnob] != 0) tile.keys = tuned(problem.tile.knobs[kKeysKnob]);
+    const bool is_tuned = problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0;
     const uint32_t registers = liking.registers - (present(problem.block_table) ? liking.of_pages : 0);
     fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
     return tile;

@@ -33,7 +33,7 @@ FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &cap
     const FlashTile tile = flash_tile(problem, caps);
     if (problem.batch_invariant) return tile;
     return halve_rows_while(
-        problem, tile, kFewestRows,
+        problem.tile.knobs[kRowsKnob], tile, kFewestRows,
         [&](const FlashTile &each) { return 3 * workgroups_of(problem, each) <= caps.traits.parallel_workgroups; },
         [&](uint32_t rows) { return flash_tile(problem, caps, {.most_rows = rows}); });
 }
@@ -48,6 +48,15 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
     finish_parts(problem, caps, shape);
     return {.rank = Rank::kTiles, .shape = shape};
 }
+
+constexpr uint32_t kRows[] = {1, 2, 4}, kKeys[] = {8, 16, 32, 64, 128}, kColumns[] = {8, 16, 32},
+                   kStagings[] = {1, 2, 3}, kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
+constexpr Knob kKnobs[] = {
+    {"rows", kRows},                 // of an invocation
+    {"keys", kKeys},                 // of a tile
+    {"columns", kColumns},           // invocations that share a row of the output
+    {"staging", kStagings},          // 1 + what shared memory holds of 16-bit K and V, see kStagings of flash_tile.cpp
+    {"shared_bytes", kSharedBytes}}; // of a workgroup, about
 
 constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
@@ -80,6 +89,7 @@ const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
                                 .batch_invariant = true,
                                 .missing = obstacle_of_arrays,
                                 .answer = answer,
-                                .describe = describe_flash};
+                                .describe = describe_flash,
+                                .knobs = kKnobs};
 
 } // namespace vkattn

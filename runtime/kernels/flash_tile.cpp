@@ -1,5 +1,6 @@
 #include "runtime/kernels/flash_tile.hpp"
 
+#include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/support/rounding.hpp"
 
@@ -148,14 +149,16 @@ const Shader *sound_shader(const Shader *wanted, bool halves, const DeviceCaps &
 }
 
 // What tuning found, as far as the shader can take it.
-void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
+void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
     static constexpr uint32_t kMost = 4;
     const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
-    if (tuned.columns != 0) tile.columns = std::bit_floor(std::clamp(tuned.columns, kFewestColumns, kMostColumns));
-    if (tuned.rows != 0) tile.rows = power(tuned.rows);
-    if (tuned.keys != 0) tile.keys = power(tuned.keys / tile.columns);
-    if (halves && tuned.staging != 0 && tuned.staging <= std::size(kStagings))
-        tile.shader = kStagings[tuned.staging - 1];
+    const auto &knobs = tuned.knobs;
+    const uint32_t staging = knobs[kStagingKnob];
+    if (knobs[kColumnsKnob] != 0)
+        tile.columns = std::bit_floor(std::clamp(knobs[kColumnsKnob], kFewestColumns, kMostColumns));
+    if (knobs[kRowsKnob] != 0) tile.rows = power(knobs[kRowsKnob]);
+    if (knobs[kKeysKnob] != 0) tile.keys = power(knobs[kKeysKnob] / tile.columns);
+    if (halves && staging != 0 && staging <= std::size(kStagings)) tile.shader = kStagings[staging - 1];
 }
 
 } // namespace
@@ -174,8 +177,8 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, co
                    .query_staged = true};
     take_tuned(problem.tile, halves, tile);
     tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
-    drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
-    const uint32_t wanted_bytes = problem.tile.shared_bytes;
+    drop_empty_rows(problem, caps, problem.tile.knobs[kRowsKnob] != 0, tile);
+    const uint32_t wanted_bytes = problem.tile.knobs[kSharedBytesKnob];
     fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
     return tile;
 }

@@ -116,12 +116,6 @@ AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &probl
     return answer;
 }
 
-const char *nothing_missing(const DeviceCaps &) { return ""; }
-
-const char *obstacle_of_arrays(const DeviceCaps &caps) {
-    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
-}
-
 } // namespace vkattn
 
 const char *vkattn_kernel_name(vkattn_kernel kernel) {

@@ -20,9 +20,10 @@ struct AttentionShape {
     struct Dispatch {
         const Shader *shader;
         gpu::AttentionConstants constants;
-        Grid groups;         // 0 in its first axis: there is no such dispatch
-        CodePaths paths = 0; // of the shader's code that the constants switch on
-        double flops = 0;    // of the whole grid, at most
+        Grid groups;                       // 0 in its first axis: there is no such dispatch
+        CodePaths paths = 0;               // of the shader's code that the constants switch on
+        double flops = 0;                  // of the whole grid, at most
+        uint32_t written = BINDING_OUTPUT; // the tensor of the problem that shows its numbers
     };
     // [0] once for every keys_per_dispatch keys, then the others in turn. unfused: scores, softmax, values; others: [1] merges
     // the parts
@@ -46,12 +47,14 @@ struct AttentionKernel {
     const char *merit;                      // why it is chosen where it is the best
     bool keeps_scores = false;              // attn_weights and qk_matmul_output, and has dense sequences alone
     bool batch_invariant = false;           // a row's bits need not depend on the rest of the batch
+    bool few_rows = false;                  // it is for them: a trial of it has one query, or else several
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);
     // Of any device; beside what `ask` says of every kernel.
     AttentionAnswer (*answer)(const AttentionProblem &problem, const DeviceCaps &caps);
     // "16x16x16 matrices, 4 x 1 subgroups, 64 keys".
     std::string (*describe)(const AttentionShape &shape);
+    std::span<const Knob> knobs{};
     // Another name that callers have for it, where V is the first elements of K's rows; AUTO: none.
     vkattn_kernel latent_kernel = VKATTN_KERNEL_AUTO;
     const char *latent_name = "";
@@ -80,10 +83,4 @@ std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionPr
 
 // Fills in the facts' list of kernels.
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
-
-// What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
-// constants.
-const char *nothing_missing(const DeviceCaps &caps);
-const char *obstacle_of_arrays(const DeviceCaps &caps);
-
 } // namespace vkattn

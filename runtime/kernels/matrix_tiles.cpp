@@ -6,6 +6,7 @@
 #include "shaders/interface/common.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 
@@ -225,13 +226,14 @@ void share_few_rows(MatrixTile &tile, const AttentionProblem &problem) {
     }
 }
 
-void apply_tuning(MatrixTile &tile, const AttentionTile &tuned) {
+void apply_tuning(MatrixTile &tile, const KernelTile &tuned) {
+    const auto [tuned_rows, tuned_keys, tuned_dims] =
+        std::array{tuned.knobs[kRowSubgroupsKnob], tuned.knobs[kMatrixKeysKnob], tuned.knobs[kDimSubgroupsKnob]};
     const uint32_t subgroups = std::max(subgroups_of(tile), kMostSubgroups);
-    if (tuned.dim_subgroups != 0) tile.dim_subgroups = std::bit_floor(std::min(tuned.dim_subgroups, kMostDimSubgroups));
-    tile.row_subgroups = std::max(std::min(tile.row_subgroups, subgroups / tile.dim_subgroups), 1u);
-    if (tuned.rows != 0)
-        tile.row_subgroups = std::max(std::min(std::bit_floor(tuned.rows), subgroups / tile.dim_subgroups), 1u);
-    if (tuned.keys != 0) tile.keys = std::min(tuned.keys, kMostKeys);
+    if (tuned_dims != 0) tile.dim_subgroups = std::bit_floor(std::min(tuned_dims, kMostDimSubgroups));
+    const uint32_t rows = tuned_rows == 0 ? tile.row_subgroups : std::bit_floor(tuned_rows);
+    tile.row_subgroups = std::max(std::min(rows, subgroups / tile.dim_subgroups), 1u);
+    if (tuned_keys != 0) tile.keys = std::min(tuned_keys, kMostKeys);
 }
 
 } // namespace
@@ -246,8 +248,9 @@ MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, 
     const TileRule rule = rule_for(shape, problem, caps);
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;
-    if (problem.tile.dim_subgroups == 0) share_sums(tile, problem, caps);
-    if (problem.tile.dim_subgroups == 0 && problem.tile.rows == 0) share_few_rows(tile, problem);
+    const auto &knobs = problem.tile.knobs;
+    if (knobs[kDimSubgroupsKnob] == 0) share_sums(tile, problem, caps);
+    if (knobs[kDimSubgroupsKnob] + knobs[kRowSubgroupsKnob] == 0) share_few_rows(tile, problem);
     apply_tuning(tile, problem.tile);
     const uint32_t keys = tile.keys, rows = tile.row_subgroups;
     for (;; tile.dim_subgroups /= 2) { // fewer subgroups make the output's last strip narrower

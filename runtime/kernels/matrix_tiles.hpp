@@ -20,6 +20,9 @@ struct MatrixTile {
     bool query_in_registers = false;
 };
 
+// Places in KernelTile::knobs.
+enum MatrixKnob : uint32_t { kRowSubgroupsKnob, kMatrixKeysKnob, kDimSubgroupsKnob };
+
 // What the table says of the class of the device, or a rule where it is none of the table's; what tuning found of it goes
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader);

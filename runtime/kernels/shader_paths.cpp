@@ -38,6 +38,12 @@ bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths) {
     return !why_off(caps, shader.name, paths).empty();
 }
 
+const char *nothing_missing(const DeviceCaps &) { return ""; }
+
+const char *obstacle_of_arrays(const DeviceCaps &caps) {
+    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
+}
+
 bool has_failures(const DeviceCaps &caps) {
     return std::ranges::any_of(caps.verdicts, [](const auto &each) { return each.second.failed != 0; });
 }

@@ -31,6 +31,11 @@ CodePaths paths_of(const AttentionProblem &problem);
 std::string_view why_off(const DeviceCaps &caps, std::string_view shader, CodePaths paths);
 bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths); // of one without matrices
 
+// What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
+// constants.
+const char *nothing_missing(const DeviceCaps &caps);
+const char *obstacle_of_arrays(const DeviceCaps &caps);
+
 // Whether anything is off.
 bool has_failures(const DeviceCaps &caps);
 

@@ -45,7 +45,7 @@ struct AttentionProblem {
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel;
-    AttentionTile tile; // what tuning found; followed where it suits
+    KernelTile tile; // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.

@@ -9,7 +9,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '6'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '7'};
 
 struct SavedHeader {
     char magic[8];

@@ -154,19 +154,17 @@ Reference attend(const AttentionTrial &trial, const AttentionBuffers &buffers) {
     return reference;
 }
 
-// Scores, weights and output, in the order in which unfused's shaders make them: up to the one that is asked for.
-Findings compare_unfused(const Shader *shader, AttentionBuffers &buffers, const Reference &reference, double most) {
-    struct Stage {
-        const Shader *shader;
-        uint32_t binding;
-        const std::vector<double> &expected;
-    };
-    const Stage stages[] = {{&shaders::qk_scores, BINDING_QK_MATMUL_OUTPUT, reference.scores},
-                            {&shaders::masked_softmax, BINDING_ATTN_WEIGHTS, reference.weights},
-                            {&shaders::weighted_values, BINDING_OUTPUT, reference.output}};
-    for (const Stage &stage : stages) {
-        const std::string reason = compare(buffers.read(stage.binding), stage.expected, most);
-        if (stage.shader == shader) return {true, reason, 0};
+// What the dispatches of a plan leave, in their order, up to the shader that is asked for: where an earlier one is wrong, nothing
+// is known of it.
+Findings compare_stages(const TestedShader &shader, const AttentionTrial &trial, AttentionBuffers &buffers,
+                        const Reference &reference) {
+    for (const AttentionShape::Dispatch &dispatch : trial.choice.shape.dispatches) {
+        const std::vector<double> &expected = dispatch.written == BINDING_QK_MATMUL_OUTPUT ? reference.scores
+                                              : dispatch.written == BINDING_ATTN_WEIGHTS   ? reference.weights
+                                                                                           : reference.output;
+        const std::string reason =
+            compare(buffers.read(dispatch.written), expected, most_error(trial.problem.query.type));
+        if (dispatch.shader == shader.object) return {true, reason, trial.paths};
         if (!reason.empty()) break;
     }
     return {};
@@ -177,13 +175,7 @@ Findings check_attention_numbers(Context &context, const TestedShader &shader, c
     PlanBuilder builder(context);
     emit_attention({builder, trial.problem, buffers.sources(), trial.choice.shape});
     builder.build()->run({});
-    const Reference reference = attend(trial, buffers);
-    const double most = most_error(trial.problem.query.type);
-    Findings findings = trial.choice.kernel == &kUnfused
-                            ? compare_unfused(shader.object, buffers, reference, most)
-                            : Findings{true, compare(buffers.read(BINDING_OUTPUT), reference.output, most), 0};
-    findings.paths = trial.paths;
-    return findings;
+    return compare_stages(shader, trial, buffers, attend(trial, buffers));
 }
 
 // merge_parts alone, on states of the host's: see shaders/attention/states.glsl.
@@ -251,7 +243,7 @@ std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_t
     return there.empty() && types.first != types.second ? check_copy(context, types.second, types.first) : there;
 }
 
-bool is_linear(const TestedShader &shader) { return share_interface(*shader.object, shaders::linear); }
+bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *shader.object) != nullptr; }
 
 // The type of a linear layer's tensors; nothing where the paths are not one of them.
 std::optional<vkattn_type> linear_type(CodePaths paths) {

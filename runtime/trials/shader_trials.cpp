@@ -11,11 +11,6 @@ namespace vkattn {
 namespace {
 
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
-
-bool has_shader(const AttentionKernel &kernel, const Shader *shader) {
-    return std::ranges::find(kernel.shaders, shader) != kernel.shaders.end();
-}
-
 // With every shape of a shader that multiplies matrices.
 void add_shaders(std::vector<TestedShader> &all, const Shader *shader, const DeviceCaps &caps) {
     if (!is_built(*shader)) return;
@@ -63,7 +58,7 @@ Sizes sizes_of(bool one_query, CodePaths paths, uint64_t head_dim) {
     return {4, 2, 19, parts ? 521u : stretches ? 301u : 75u, key_dim, head_dim};
 }
 
-AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths, vkattn_kernel kernel) {
+AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths, const AttentionKernel &kernel) {
     vkattn_attention_desc desc{};
     desc.query = contiguous(types.query, {1, s.heads, s.q_len, s.head_dim});
     desc.output = contiguous(types.query, {1, s.heads, s.q_len, s.v_head_dim});
@@ -79,70 +74,70 @@ AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths,
     }
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
-    desc.kernel = kernel;
-    if (kernel == VKATTN_KERNEL_UNFUSED) { // which of its shaders is wrong shows in what is between them
+    desc.kernel = kernel.kernel;
+    if (kernel.keeps_scores) { // which of its shaders is wrong shows in what is between them
         desc.attn_weights = contiguous(VKATTN_TYPE_F32, {1, s.heads, s.q_len, s.kv_len});
         desc.qk_matmul_output = desc.attn_weights;
         desc.score_stage = VKATTN_SCORES_SCALED;
     }
-    return check_attention(desc);
+    AttentionProblem problem = check_attention(desc);
+    problem.tile.kernel = static_cast<uint32_t>(kernel.kernel);
+    if ((paths & kPathParts) != 0) problem.tile.parts = 2;
+    return problem;
 }
 
-// The row whose plans take the shader for these paths. nullptr: none has it.
-const AttentionKernel *kernel_of(const Shader *shader, CodePaths paths) {
-    const AttentionKernel *kernel = nullptr;
-    for (const AttentionKernel *row : attention_kernels())
-        if (kernel == nullptr && has_shader(*row, shader)) kernel = row;
-    return kernel == &kFlash && (paths & kPathParts) != 0 ? &kDecode : kernel; // of many rows
+const ShaderUse *use_of(std::string_view shader, const std::vector<ShaderUse> &uses) {
+    const auto found = std::ranges::find(uses, shader, &ShaderUse::shader);
+    return found == uses.end() ? nullptr : &*found;
 }
 
-bool is_of_decode_shader(const Shader *shader) {
-    return has_shader(kDecode, shader) && !has_shader(kFlash, shader); // merge_parts too
+// Rules out what takes the shader's place until the kernel's plan takes it; bounded: loops end, so that keys take several
+// dispatches. Fails where no plan does.
+void choose_with(const std::string &shader, DeviceCaps caps, AttentionTrial &trial) {
+    caps.verdicts.clear();
+    for (;;) {
+        trial.choice = choose_attention(trial.problem, caps);
+        const std::vector<ShaderUse> uses = shaders_of(trial.choice.shape, trial.problem);
+        if (const ShaderUse *use = use_of(shader, uses)) {
+            trial.paths = use->paths;
+            return;
+        }
+        const AttentionShape::Dispatch &other = trial.choice.shape.dispatches[0];
+        caps.verdicts[shader_name(*other.shader, other.constants)] = {0, ~CodePaths{0}, "another"};
+    }
 }
 
-// The device, where no other shader may take its place; bounded: its loops end, so that keys take several dispatches.
-DeviceCaps device_with(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, const Sizes &sizes,
+                                       const AttentionKernel &kernel, DeviceCaps caps) {
     constexpr uint32_t kIterations = 1 << 16;
-    DeviceCaps alone = caps;
-    alone.verdicts.clear();
-    for (const Shader *other : kFlash.shaders) alone.verdicts[other->name] = {0, ~CodePaths{0}, "another"};
-    for (const Shader *other : kDecode.shaders) alone.verdicts[other->name] = {0, ~CodePaths{0}, "another"};
-    alone.verdicts.erase(shader.object->name);
-    alone.verdicts.erase(shaders::merge_parts.name);
-    if (shader.object == &shaders::merge_parts) alone.verdicts.clear();
-    if ((paths & kPathStretches) != 0 && alone.max_loop_iterations == 0) alone.max_loop_iterations = kIterations;
-    return alone;
-}
-
-std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, uint64_t head_dim,
-                                       const AttentionKernel &kernel, const DeviceCaps &caps) {
     const bool merges = shader.object == &shaders::merge_parts;
     const std::optional<Types> types = types_of(merges ? kPathF32 : paths);
     if (merges) paths &= ~kPathTypes; // it knows none
-    const bool unfused_pages = kernel.kernel == VKATTN_KERNEL_UNFUSED && (paths & kPathPages) != 0;
-    if (!types.has_value() || unfused_pages || !std::string_view(kernel.missing(caps)).empty()) return std::nullopt;
+    const bool scores_in_pages = kernel.keeps_scores && (paths & kPathPages) != 0;
+    if (!types.has_value() || scores_in_pages || *kernel.missing(caps) != '\0') return std::nullopt;
+    if ((paths & kPathStretches) != 0 && caps.max_loop_iterations == 0) caps.max_loop_iterations = kIterations;
     AttentionTrial trial{};
-    const Sizes sizes = sizes_of(is_of_decode_shader(shader.object), paths, head_dim);
+    trial.keys = sizes.kv_len;
     try {
-        trial.keys = sizes.kv_len;
-        trial.problem = problem_of(*types, sizes, paths, kernel.kernel);
-        trial.problem.tile = {.kernel = static_cast<uint32_t>(kernel.kernel), .matrix_shape = shader.matrix_shape};
-        if ((paths & kPathParts) != 0) trial.problem.tile.parts = 2;
-        trial.choice = choose_attention(trial.problem, device_with(shader, paths, caps));
+        trial.problem = problem_of(*types, sizes, paths, kernel);
+        trial.problem.tile.matrix_shape = shader.matrix_shape;
+        choose_with(shader_name(shader, caps), caps, trial);
     } catch (const Error &error) {
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         return std::nullopt;
     }
-    const std::string name = shader_name(shader, caps);
-    for (const ShaderUse &use : shaders_of(trial.choice.shape, trial.problem))
-        if (use.shader == name) trial.paths = use.paths;
     return paths != 0 && (trial.paths & paths) == paths ? std::optional(trial) : std::nullopt;
 }
 
-LinearShader linear_shader_of(const Shader *shader) {
-    if (shader == &shaders::linear) return LinearShader::kTiles;
-    if (shader == &shaders::linear_vector) return LinearShader::kVector;
-    return shader == &shaders::linear_addresses ? LinearShader::kAddresses : LinearShader::kMatrices;
+// By the first row, and of the first of its problems, whose plan takes the shader so.
+std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths paths, uint64_t head_dim,
+                                       const DeviceCaps &caps) {
+    for (const AttentionKernel *kernel : attention_kernels()) {
+        if (std::ranges::find(kernel->shaders, shader.object) == kernel->shaders.end()) continue;
+        for (const bool one_query : {kernel->few_rows, false})
+            if (auto trial = trial_of(shader, paths, sizes_of(one_query, paths, head_dim), *kernel, caps)) return trial;
+    }
+    return std::nullopt;
 }
 
 } // namespace
@@ -154,25 +149,22 @@ std::string shader_name(const TestedShader &shader, const DeviceCaps &caps) {
 
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
     std::vector<TestedShader> all = {{&shaders::merge_parts}, {&shaders::kv_append}}; // what others need comes first
-    for (const AttentionKernel *kernel : attention_kernels())
-        for (const Shader *shader : kernel->shaders) {
+    const auto add = [&](const auto &kernel) {
+        for (const Shader *shader : kernel.shaders) {
             const bool is_new = std::ranges::find(all, shader, &TestedShader::object) == all.end();
-            if (is_new && std::string_view(kernel->missing(caps)).empty()) add_shaders(all, shader, caps);
+            if (is_new && *kernel.missing(caps) == '\0') add_shaders(all, shader, caps);
         }
-    const bool has_matrices = std::string_view(kCoopmat.missing(caps)).empty();
-    for (const Shader *shader : shaders::table())
-        if (share_interface(*shader, shaders::linear) && (has_matrices || shader->matrices == VKATTN_TYPE_NONE))
-            add_shaders(all, shader, caps);
+    };
+    for (const AttentionKernel *kernel : attention_kernels()) add(*kernel);
+    for (const LinearKernel *kernel : linear_kernels()) add(*kernel);
     return all;
 }
 
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    const AttentionKernel *kernel = kernel_of(shader.object, paths);
-    if (kernel == nullptr) return std::nullopt;
-    if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, *kernel, caps);
+    if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, caps);
     for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
         if (has_blocks(paths) && head_dim % kElementsOfBlock != 0) continue;
-        if (auto trial = trial_of(shader, paths, head_dim, *kernel, caps)) return trial;
+        if (auto trial = trial_of(shader, paths, head_dim, caps)) return trial;
     }
     return std::nullopt;
 }
@@ -182,9 +174,8 @@ bool is_taken(const TestedShader &shader, const AttentionTrial &trial, const Dev
     problem.tile.matrix_shape = 0;
     try {
         const std::vector<ShaderUse> uses = shaders_of(choose_attention(problem, caps).shape, problem);
-        const std::string name = shader_name(shader, caps);
-        return std::ranges::any_of(
-            uses, [&](const ShaderUse &use) { return use.shader == name && (use.paths & trial.paths) == trial.paths; });
+        const ShaderUse *use = use_of(shader_name(shader, caps), uses);
+        return use != nullptr && (use->paths & trial.paths) == trial.paths;
     } catch (const Error &error) { // what would take it has failed
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         return false;
@@ -203,8 +194,9 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
 }
 
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, const DeviceCaps &caps) {
-    constexpr uint64_t kIn = 72, kOut = 45, kManyRows = 19;
-    const uint64_t rows = shader.object == &shaders::linear_vector ? 1 : kManyRows;
+    constexpr uint64_t kIn = 72, kOut = 45;
+    const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
+    const uint64_t rows = kernel.trial_rows;
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
     LinearOperands operands;
@@ -212,20 +204,19 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     operands.weight.tensor = contiguous(type, {kOut, kIn});
     operands.output.tensor = contiguous(type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
-    trial.problem.tile.shader = static_cast<uint32_t>(linear_shader_of(shader.object));
-    trial.problem.tile.matrix_shape = shader.matrix_shape;
+    trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
     trial.choice = choose_linear(trial.problem, unjudged);
-    const bool takes_it = shader_name(*trial.choice.object, trial.choice.constants) == shader_name(shader, caps);
+    const bool takes_it = shader_name(*trial.choice.shader, trial.choice.constants) == shader_name(shader, caps);
     return takes_it ? std::optional(trial) : std::nullopt;
 }
 
 bool is_taken(const TestedShader &shader, const LinearTrial &trial, const DeviceCaps &caps) {
-    if (shader.object == &shaders::linear || shader.object == &shaders::linear_vector) return true;
+    if (row_of(linear_kernels(), *shader.object)->missing == nothing_missing) return true;
     LinearProblem problem = trial.problem;
     problem.tile = {};
     try {
         const LinearChoice choice = choose_linear(problem, caps);
-        return shader_name(*choice.object, choice.constants) == shader_name(shader, caps);
+        return shader_name(*choice.shader, choice.constants) == shader_name(shader, caps);
     } catch (const Error &error) { // the same
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         return false;

@@ -124,12 +124,14 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     return caps;
 }
 
-AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
-    AttentionTile tile;
+KernelTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
+    KernelTile tile;
     if (data.ConsumeBool()) return tile;
-    for (std::uint32_t *member : {&tile.kernel, &tile.rows, &tile.keys, &tile.columns, &tile.staging,
-                                  &tile.shared_bytes, &tile.dim_subgroups, &tile.matrix_shape, &tile.parts})
-        *member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
+    const auto fill = [&](std::uint32_t &member) {
+        member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
+    };
+    for (std::uint32_t *member : {&tile.kernel, &tile.parts, &tile.matrix_shape}) fill(*member);
+    for (std::uint32_t &knob : tile.knobs) fill(knob);
     return tile;
 }
 

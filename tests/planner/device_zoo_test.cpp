@@ -5,6 +5,7 @@
 #include "spirv_shared_memory.hpp"
 
 #include "runtime/kernels/choose.hpp"
+#include "runtime/kernels/flash.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
@@ -281,7 +282,8 @@ TEST_CASE("the self-test can judge every shader and path that a plan takes, also
                     vkattn_attention_desc desc = describe(problem);
                     desc.kernel = static_cast<vkattn_kernel>(kernel);
                     vkattn::AttentionProblem checked = vkattn::check_attention(desc);
-                    checked.tile = {.kernel = static_cast<std::uint32_t>(kernel), .staging = staging};
+                    checked.tile.kernel = static_cast<std::uint32_t>(kernel);
+                    checked.tile.knobs[vkattn::kStagingKnob] = staging;
                     INFO(problem.name, ", kernel ", kernel);
                     try {
                         check_judgeable(vkattn::choose_attention(checked, device.caps), checked, device.caps, judged);

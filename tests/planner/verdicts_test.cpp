@@ -151,14 +151,14 @@ TEST_CASE("a matrix shape that is off in attention serves linear layers, and the
     linear.push.weight_strides[1] = linear.push.output_strides[3] = 1;
     const std::string attention = shader_on(caps, f16, f16, kPrefillSizes);
     REQUIRE(attention.starts_with("coopmat, 16x16x16"));
-    REQUIRE(choose_linear(linear, caps).object == &shaders::linear_coopmat);
+    REQUIRE(choose_linear(linear, caps).shader == &shaders::linear_coopmat);
     DeviceCaps other = caps;
     rule_out(caps, attention, kPathF16);
     CHECK(choose_attention(problem_of(f16, f16, kPrefillSizes), caps).kernel == &kFlash);
-    CHECK(choose_linear(linear, caps).object == &shaders::linear_coopmat);
+    CHECK(choose_linear(linear, caps).shader == &shaders::linear_coopmat);
     rule_out(other, "linear_coopmat, 16x16x16", kPathF16);
     CHECK(shader_on(other, f16, f16, kPrefillSizes) == attention);
-    CHECK(choose_linear(linear, other).object == &shaders::linear);
+    CHECK(choose_linear(linear, other).shader == &shaders::linear);
     rule_out(other, "linear", kPathF16);
     CHECK_THROWS_AS(choose_linear(linear, other), Error);
 }
