@@ -20,8 +20,8 @@ uvec4 philox(uvec4 counter, uvec2 key) {
 // What the weight is multiplied with: 0, or 1 / (1 - probability). Four neighbouring keys share a counter.
 float dropout_factor(Row row, Key key) {
     if (!has(FEATURE_DROPOUT)) return 1.0;
-    uvec4 counter =
-        uvec4(key.number / 4, row.position, parameters.first_query_head + row.query_head, parameters.first_batch + row.batch);
+    uvec4 counter = uvec4(key.number / 4, row.position, parameters.first_query_head + row.query_head,
+                          parameters.first_batch + row.batch);
     uint word = philox(counter, uvec2(parameters.dropout_seed_low, parameters.dropout_seed_high))[key.number % 4];
     return word < parameters.dropout_threshold ? 0.0 : parameters.dropout_scale;
 }

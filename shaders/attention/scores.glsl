@@ -7,5 +7,4 @@
 
 layout(set = 0, binding = BINDING_SCORES, std430) buffer ScoresBuffer { float scores[]; };
 
-
 #endif

@@ -12,8 +12,7 @@ const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) !=
 
 // Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
 const bool MASKS_BY_RANGE =
-    (MASK_FORMAT |
-     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_KEY_PADDING | FEATURE_BLOCK_MASK))) == 0u;
+    (MASK_FORMAT | (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_KEY_PADDING | FEATURE_BLOCK_MASK))) == 0u;
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
 float transform_score(float score, Row row, Key key) { return bias_score(cap_score(score), row, key); }

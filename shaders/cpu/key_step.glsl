@@ -10,8 +10,7 @@ SoftmaxState state;
 
 void transform_step(Row row, Slot first) {
     if (!TRANSFORMS_SCORES) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
-        transform_score(s[k], row, key_of_slot(row, advance(first, k)));
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, key_of_slot(row, advance(first, k)));
 }
 
 // A step that begins before its tile holds slots that an earlier step attended. No branch: masks read what exists,
@@ -22,6 +21,20 @@ void mask_step(Row row, Slot first, KeyTile tile) {
         float score = has_key(row, slot) ? mask_score(s[k], row, key_of_slot(row, slot)) : HIDDEN;
         s[k] = slot.number < tile.first.number || slot.number >= tile.end ? HIDDEN : score;
     }
+}
+
+// Of keys that no mask hides, those that do not exist.
+void hide_missing_keys(Row row, Slot first) {
+    if (LACKS_KEYS == 0) return;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = has_key(row, advance(first, k)) ? s[k] : HIDDEN;
+}
+
+// tile: as if each slot had a key.
+void hide_step(Row row, Slot first, KeyTile tile) {
+    if (tile.all_visible)
+        hide_missing_keys(row, first);
+    else
+        mask_step(row, first, tile);
 }
 
 // Scores become weights; returns the rescaling of what the row summed before.

@@ -286,6 +286,7 @@ void main() {
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, TILE_KEYS, TILE_KEYS);
     start_rows();
-    [[dont_unroll]] for (; next_tile(walk, TILE_KEYS); pass_tile(walk, TILE_KEYS)) attend_tile(tile_of_walk(walk, TILE_KEYS));
+    [[dont_unroll]] for (; next_tile(walk, TILE_KEYS); pass_tile(walk, TILE_KEYS))
+        attend_tile(tile_of_walk(walk, TILE_KEYS));
     leave_rows(part);
 }

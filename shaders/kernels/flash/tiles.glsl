@@ -87,9 +87,9 @@ void stage_keys(KeyTile tile, uint chunk) {
 }
 
 void stage_values(KeyTile tile, uint chunk) {
-    STAGE(
-        kv_tile, KEYS_OF_CHUNK, VALUE_ELEMENTS * COLUMNS / ELEMENTS_OF_VECTOR, VALUE_PITCH,
-        load_value(slot_to_load(tile, advance(tile.first, key_at(chunk * KEYS_OF_CHUNK + row))), 8 * vector, PADDED_V_HEAD_DIM))
+    STAGE(kv_tile, KEYS_OF_CHUNK, VALUE_ELEMENTS * COLUMNS / ELEMENTS_OF_VECTOR, VALUE_PITCH,
+          load_value(slot_to_load(tile, advance(tile.first, key_at(chunk * KEYS_OF_CHUNK + row))), 8 * vector,
+                     PADDED_V_HEAD_DIM))
 }
 
 #endif
