@@ -1,6 +1,7 @@
 #include "runtime/kernels/kernel.hpp"
 
 #include "runtime/kernels/parameters.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -84,9 +85,8 @@ void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
 }
 
 std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
-    const auto tensors = tensors_of(problem);
     const auto buffers = std::ranges::count_if(
-        tensors, [](const vkattn_tensor *tensor) { return tensor != nullptr && present(*tensor); });
+        kAttentionTensors, [&](const AttentionTensor &tensor) { return present(problem.*tensor.member); });
     if (buffers > int64_t{caps.max_storage_buffers_per_stage})
         return text(buffers, " tensors, expected at most maxPerStageDescriptorStorageBuffers, which is ",
                     caps.max_storage_buffers_per_stage);

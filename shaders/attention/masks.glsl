@@ -14,14 +14,14 @@ layout(set = 0, binding = BINDING_BLOCK_MASK, std430) readonly buffer BlockMaskB
 #include "common/tensor.glsl"
 
 bool hidden_by_padding(uint batch, uint key) {
-    if (!has(FEATURE_KEY_PADDING)) return false;
+    if (!has(FEATURE_KEY_PADDING_MASK)) return false;
     uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key;
     return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;
 }
 
 uint mask_element(Row row, uint key) {
-    return row.batch * parameters.mask_strides[0] + row.query_head * parameters.mask_strides[1] +
-           row.position * parameters.mask_strides[2] + key;
+    return row.batch * parameters.attn_mask_strides[0] + row.query_head * parameters.attn_mask_strides[1] +
+           row.position * parameters.attn_mask_strides[2] + key;
 }
 
 bool hidden_by_boolean_mask(Row row, uint key) {
@@ -38,8 +38,8 @@ float apply_attn_mask(float score, Row row, uint key) {
 }
 
 uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {
-    uint element = batch * parameters.block_strides[0] + query_head * parameters.block_strides[1] +
-                   query_block * parameters.block_strides[2] + key_block;
+    uint element = batch * parameters.block_mask_strides[0] + query_head * parameters.block_mask_strides[1] +
+                   query_block * parameters.block_mask_strides[2] + key_block;
     return block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element];
 }
 
@@ -52,7 +52,9 @@ float apply_masks(float score, Row row, uint key) {
 }
 
 // Whether each key must be looked up in a mask: block_mask would say it of whole tiles.
-bool masked_by_key() { return has(FEATURE_KEY_PADDING) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK)); }
+bool masked_by_key() {
+    return has(FEATURE_KEY_PADDING_MASK) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK));
+}
 
 // What the blocks of a tile of rows and keys have in common.
 struct Blocks {
@@ -63,7 +65,7 @@ struct Blocks {
 Blocks blocks_of(RowTile rows, uint first_key, uint last_key) {
     if (!has(FEATURE_BLOCK_MASK)) return Blocks(true, true);
     last_key = min(last_key, parameters.kv_len - 1);
-    uint heads = parameters.block_strides[1] == 0 ? 1 : GROUP;
+    uint heads = parameters.block_mask_strides[1] == 0 ? 1 : GROUP;
     Blocks blocks = Blocks(false, true);
     for (uint head = 0; head < heads; ++head) {
         uint query_head = row_of_group(rows.batch, rows.kv_head, head).query_head;
