@@ -273,9 +273,9 @@ AttentionProblem with_memory(const AttentionProblem &problem) {
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
     AttentionProblem problem{};
     problem.query = checked_rows(desc.query, "query", require_float);
-    problem.key = checked_rows(desc.key, "key", require_float_or_quantised);
+    problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
-    if (!problem.value_in_key) problem.value = checked_rows(desc.value, "value", require_float_or_quantised);
+    if (!problem.value_in_key) problem.value = checked_rows(desc.value, "value", require_key_value);
     problem.output = checked_rows(desc.output, "output", require_float);
     if (problem.value_in_key) problem.value = value_of_key(problem);
     check_sequences(desc, most_positions, problem);
