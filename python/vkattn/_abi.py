@@ -139,11 +139,14 @@ Report = structure("vkattn_report", ("kernel", c_int), ("kernel_name", c_char_p)
 Requirements = structure("vkattn_requirements", ("workspace_bytes", c_uint64), ("workspace_alignment", c_uint64),
                          ("descriptor_sets", c_uint32), ("storage_buffer_descriptors", c_uint32),
                          ("uniform_buffer_descriptors", c_uint32))
+# Tensors of attention, in the order of the description, and the dtype of those that have one alone.
+ATTENTION_TENSORS = {
+    "query": None, "key": None, "value": None, "output": None, "log_sum_exp": "float32", "attn_mask": None,
+    "key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32", "sinks": "float32",
+    "attn_weights": "float32", "qk_matmul_output": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32",
+    "block_table": "int32", "block_mask": "int32"}
 AttentionDesc = structure(
-    "vkattn_attention_desc", *((name, Tensor) for name in (
-        "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths", "past_lengths",
-        "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "cu_seqlens_q", "cu_seqlens_k", "block_table",
-        "block_mask")),
+    "vkattn_attention_desc", *((name, Tensor) for name in ATTENTION_TENSORS),
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32),
     ("score_stage", c_int), ("scale", c_float), ("softcap", c_float), ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),

@@ -100,10 +100,9 @@ class Layer:
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
                 given.take(role, array, types)
-        for role, array, dtype in (("block_mask", block_mask, "int32"), ("key_padding_mask", key_padding_mask, "bool"),
-                                   ("key_lengths", key_lengths, "int32")):
+        for role, array in (("block_mask", block_mask), ("key_padding_mask", key_padding_mask), ("key_lengths", key_lengths)):
             if array is not None:
-                given.take(role, array, dtype=dtype)
+                given.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
         for role in {"attn_mask", "block_mask"} & given.inputs.keys():
             given.inputs[role] = broadcastable(given.inputs[role], role)
         query = given.inputs["query"]

@@ -1,6 +1,7 @@
 #include "runtime/emit/attention.hpp"
 
 #include "runtime/emit/kv_append.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -90,9 +91,8 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
     step.groups = dispatch.groups;
     step.flops = dispatch.flops;
     step.uniforms = parameters;
-    const auto tensors = tensors_of(call.problem);
-    for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
-        if (tensors[binding] != nullptr) bind(call.builder, step, binding, {*tensors[binding], call.sources[binding]});
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        bind(call.builder, step, tensor.binding, {call.problem.*tensor.member, call.sources[tensor.binding]});
     bind(call.builder, step, BINDING_SCORES, scores);
     return step;
 }

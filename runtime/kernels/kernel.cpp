@@ -1,6 +1,7 @@
 #include "runtime/kernels/kernel.hpp"
 
 #include "runtime/kernels/parameters.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -14,9 +15,8 @@ constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kAddresses, &kFlash, 
 // What no kernel has on the device, or this one has for no problem of the kind; "": nothing.
 std::string general_obstacle(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (const std::string_view missing = kernel.missing(caps); !missing.empty()) return std::string(missing);
-    const auto tensors = tensors_of(problem);
     const auto buffers = std::ranges::count_if(
-        tensors, [](const vkattn_tensor *tensor) { return tensor != nullptr && present(*tensor); });
+        kAttentionTensors, [&](const AttentionTensor &tensor) { return present(problem.*tensor.member); });
     if (buffers > int64_t{caps.max_storage_buffers_per_stage})
         return text(buffers, " tensors, expected at most maxPerStageDescriptorStorageBuffers, which is ",
                     caps.max_storage_buffers_per_stage);

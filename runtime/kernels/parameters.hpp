@@ -3,12 +3,7 @@
 #include "runtime/problem/attention_problem.hpp"
 #include "shaders/interface/attention.h"
 
-#include <array>
-
 namespace vkattn {
-
-// A problem's tensors by binding number (BINDING_QUERY ... in shaders/interface/); nullptr where a number stands for none.
-std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
 
 // The problem's part of a dispatch's constants; its kernel adds the tile's.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);

@@ -1,6 +1,7 @@
 #include "runtime/ops/attention.hpp"
 
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <memory>
@@ -11,24 +12,7 @@ namespace vkattn {
 
 AttentionSources attention_roles() {
     AttentionSources sources{};
-    const auto set = [&](uint32_t binding, vkattn_role role) { sources[binding].role = role; };
-    set(BINDING_QUERY, VKATTN_ROLE_QUERY);
-    set(BINDING_KEY, VKATTN_ROLE_KEY);
-    set(BINDING_VALUE, VKATTN_ROLE_VALUE);
-    set(BINDING_OUTPUT, VKATTN_ROLE_OUTPUT);
-    set(BINDING_LOG_SUM_EXP, VKATTN_ROLE_LOG_SUM_EXP);
-    set(BINDING_ATTN_MASK, VKATTN_ROLE_ATTN_MASK);
-    set(BINDING_KEY_PADDING_MASK, VKATTN_ROLE_KEY_PADDING_MASK);
-    set(BINDING_KEY_LENGTHS, VKATTN_ROLE_KEY_LENGTHS);
-    set(BINDING_PAST_LENGTHS, VKATTN_ROLE_PAST_LENGTHS);
-    set(BINDING_ALIBI_SLOPES, VKATTN_ROLE_ALIBI_SLOPES);
-    set(BINDING_SINKS, VKATTN_ROLE_SINKS);
-    set(BINDING_ATTN_WEIGHTS, VKATTN_ROLE_ATTN_WEIGHTS);
-    set(BINDING_QK_MATMUL_OUTPUT, VKATTN_ROLE_QK_MATMUL_OUTPUT);
-    set(BINDING_CU_SEQLENS_Q, VKATTN_ROLE_CU_SEQLENS_Q);
-    set(BINDING_CU_SEQLENS_K, VKATTN_ROLE_CU_SEQLENS_K);
-    set(BINDING_BLOCK_TABLE, VKATTN_ROLE_BLOCK_TABLE);
-    set(BINDING_BLOCK_MASK, VKATTN_ROLE_BLOCK_MASK);
+    for (const AttentionTensor &tensor : kAttentionTensors) sources[tensor.binding].role = tensor.role;
     return sources;
 }
 
@@ -95,9 +79,8 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
 namespace {
 
 void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
-    const auto tensors = tensors_of(problem);
-    for (uint32_t binding = 0; binding < tensors.size(); ++binding)
-        if (tensors[binding] != nullptr) allow_role(builder, {*tensors[binding], sources[binding]});
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
 }
 
 } // namespace

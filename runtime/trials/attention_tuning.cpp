@@ -2,6 +2,7 @@
 
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trials.hpp"
 
@@ -12,58 +13,48 @@
 namespace vkattn {
 namespace {
 
-// Every sequence as long as there is room for, from the tensor's first element on.
-std::vector<int32_t> lengths_of(const AttentionProblem &problem, uint32_t binding) {
-    const auto &table = problem.block_table;
-    std::vector<int32_t> numbers(problem.batch + 1);
-    const auto packed = [&](const vkattn_tensor &tensor, uint64_t longest, uint64_t i) {
-        return static_cast<int32_t>(i * std::min(tensor.shape[2] / problem.batch, longest));
-    };
-    for (uint64_t i = 0; i < numbers.size(); ++i) {
-        if (binding == BINDING_KEY_LENGTHS) numbers[i] = static_cast<int32_t>(problem.kv_len);
-        if (binding == BINDING_PAST_LENGTHS)
-            numbers[i] = static_cast<int32_t>(problem.kv_len - std::min(problem.q_len, problem.kv_len));
-        if (binding == BINDING_CU_SEQLENS_Q) numbers[i] = packed(problem.query, problem.q_len, i);
-        if (binding == BINDING_CU_SEQLENS_K) numbers[i] = packed(problem.key, problem.kv_len, i);
+uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint64_t i) {
+    switch (contents) {
+    case TrialContents::kNothingHidden:
+        return VKATTN_BLOCK_PARTIAL;
+    case TrialContents::kAllKeys:
+        return problem.kv_len;
+    case TrialContents::kKeysBeforeQueries:
+        return problem.kv_len - std::min(problem.q_len, problem.kv_len);
+    case TrialContents::kBoundsOfQueries:
+        return i * std::min<uint64_t>(problem.query.shape[2] / problem.batch, problem.q_len);
+    case TrialContents::kBoundsOfKeys:
+        return i * std::min<uint64_t>(problem.key.shape[2] / problem.batch, problem.kv_len);
+    case TrialContents::kPageNumbers:
+        return i % problem.key.shape[0];
+    default:
+        return 0;
     }
-    if (binding == BINDING_BLOCK_MASK)
-        return std::vector<int32_t>(extent_elements(problem.block_mask), VKATTN_BLOCK_PARTIAL);
-    if (binding != BINDING_BLOCK_TABLE) return numbers;
-    numbers.resize(table.shape[0] * table.shape[1]);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i % problem.key.shape[0]);
-    return numbers;
 }
 
-// What is neither Q, K nor V: a mask of ones attends; zeros add nothing, and hide nothing of a padding mask.
-void fill(Buffer &buffer, const AttentionProblem &problem, uint32_t binding) {
-    const vkattn_tensor &tensor = *tensors_of(problem)[binding];
-    const bool attends = binding == BINDING_ATTN_MASK && tensor.type == VKATTN_TYPE_BOOL;
-    std::vector<std::byte> bytes(buffer.bytes(), attends ? std::byte{1} : std::byte{0});
-    if (tensor.type == VKATTN_TYPE_I32) {
-        const std::vector<int32_t> lengths = lengths_of(problem, binding);
-        const uint64_t begin = tensor.offset * sizeof(int32_t);
-        std::memcpy(bytes.data() + begin, lengths.data(),
-                    std::min<uint64_t>(lengths.size() * sizeof(int32_t), bytes.size() - begin));
+// What is neither random numbers nor the output.
+void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor &tensor) {
+    const vkattn_tensor &layout = problem.*tensor.member;
+    const bool ones = tensor.contents == TrialContents::kNothingHidden && layout.type == VKATTN_TYPE_BOOL;
+    std::vector<std::byte> bytes(buffer.bytes(), ones ? std::byte{1} : std::byte{0});
+    for (uint64_t i = 0; layout.type == VKATTN_TYPE_I32 && i < span_elements(layout); ++i) {
+        const auto number = static_cast<int32_t>(number_of(problem, tensor.contents, i));
+        std::memcpy(&bytes[(layout.offset + i) * sizeof number], &number, sizeof number);
     }
     buffer.write(0, bytes.data(), bytes.size());
 }
 
-// Numbers in Q, K and V, lengths that fill them, masks that hide nothing.
 TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
-    const AttentionSources sources = roles_of(problem);
-    const auto tensors = tensors_of(problem);
     TrialBuffers buffers;
-    for (uint32_t binding = 0; binding < tensors.size(); ++binding) {
-        if (tensors[binding] == nullptr || !present(*tensors[binding])) continue;
-        const vkattn_tensor &tensor = *tensors[binding];
-        const vkattn_role role = sources[binding].role;
-        if (binding == BINDING_VALUE && problem.value_in_key) continue;
-        if (binding == BINDING_OUTPUT)
-            buffers.add_output(context, tensor);
-        else if (binding == BINDING_QUERY || binding == BINDING_KEY || binding == BINDING_VALUE)
-            buffers.add_numbers(context, role, tensor);
+    for (const AttentionTensor &tensor : kAttentionTensors) {
+        const vkattn_tensor &layout = problem.*tensor.member;
+        if (!present(layout) || (tensor.binding == BINDING_VALUE && problem.value_in_key)) continue;
+        if (tensor.contents == TrialContents::kResults)
+            buffers.add_output(context, layout);
+        else if (tensor.contents == TrialContents::kNumbers)
+            buffers.add_numbers(context, tensor.role, layout);
         else
-            fill(buffers.add(context, role, tensor), problem, binding);
+            fill(buffers.add(context, tensor.role, layout), problem, tensor);
     }
     return buffers;
 }

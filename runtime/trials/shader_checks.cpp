@@ -4,6 +4,7 @@
 #include "runtime/emit/kv_append.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
@@ -61,11 +62,9 @@ class AttentionBuffers {
   public:
     AttentionBuffers(Context &context, const AttentionTrial &trial) : problem_(trial.problem), keys_(trial.keys) {
         const AttentionProblem &problem = trial.problem;
-        const auto tensors = tensors_of(problem);
-        for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
-            if (tensors[binding] != nullptr && present(*tensors[binding]) &&
-                !(binding == BINDING_VALUE && problem.value_in_key))
-                add(context, binding, *tensors[binding]);
+        for (const AttentionTensor &tensor : kAttentionTensors)
+            if (present(problem.*tensor.member) && !(tensor.binding == BINDING_VALUE && problem.value_in_key))
+                add(context, tensor.binding, problem.*tensor.member);
         if (problem.value_in_key) {
             value = key;
             sources_[BINDING_VALUE] = sources_[BINDING_KEY];

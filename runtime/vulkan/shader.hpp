@@ -33,7 +33,7 @@ inline bool are_variants(const Shader &a, const Shader &b) { return std::string_
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
 
 // Of storage buffers, a bit for each binding number.
-using BindingSet = uint32_t;
+using BindingSet = uint64_t;
 
 // The binding numbers that a module declares, its uniform block's among them.
 BindingSet binding_set(std::span<const uint32_t> code);

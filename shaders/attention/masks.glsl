@@ -14,14 +14,14 @@ layout(set = 0, binding = BINDING_BLOCK_MASK, std430) readonly buffer BlockMaskB
 #include "common/tensor.glsl"
 
 bool hidden_by_padding(uint batch, Key key) {
-    if (!has(FEATURE_KEY_PADDING)) return false;
+    if (!has(FEATURE_KEY_PADDING_MASK)) return false;
     uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key.number;
     return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;
 }
 
 uint mask_element(Row row, Key key) {
-    return row.batch * parameters.mask_strides[0] + row.query_head * parameters.mask_strides[1] +
-           row.position * parameters.mask_strides[2] + key.number;
+    return row.batch * parameters.attn_mask_strides[0] + row.query_head * parameters.attn_mask_strides[1] +
+           row.position * parameters.attn_mask_strides[2] + key.number;
 }
 
 bool hidden_by_boolean_mask(Row row, Key key) {
@@ -38,8 +38,8 @@ float apply_attn_mask(float score, Row row, Key key) {
 }
 
 uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {
-    uint element = batch * parameters.block_strides[0] + query_head * parameters.block_strides[1] +
-                   query_block * parameters.block_strides[2] + key_block;
+    uint element = batch * parameters.block_mask_strides[0] + query_head * parameters.block_mask_strides[1] +
+                   query_block * parameters.block_mask_strides[2] + key_block;
     return block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element];
 }
 
@@ -52,7 +52,9 @@ float apply_masks(float score, Row row, Key key) {
 }
 
 // Whether each key must be looked up in a mask: block_mask would say it of whole tiles.
-bool masked_by_key() { return has(FEATURE_KEY_PADDING) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK)); }
+bool masked_by_key() {
+    return has(FEATURE_KEY_PADDING_MASK) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK));
+}
 
 // What all the rows of a tile see of some keys.
 struct Sight {
@@ -64,7 +66,7 @@ struct Sight {
 Sight sight_of_blocks(RowTile rows, KeyRange keys) {
     if (!has(FEATURE_BLOCK_MASK)) return Sight(keys.begin, true);
     uint begin = keys.begin / BLOCK_KV_LEN, last = (min(keys.end, parameters.kv_len) - 1) / BLOCK_KV_LEN;
-    uint heads = parameters.block_strides[1] == 0 ? 1 : GROUP;
+    uint heads = parameters.block_mask_strides[1] == 0 ? 1 : GROUP;
     uint first = last + 1; // block
     bool whole = true;
     for (uint head = 0; head < heads; ++head) {

@@ -20,7 +20,7 @@ float cap_score(float score) {
 }
 
 float bias_score(float score, Row row, Key key) {
-    if (!has(FEATURE_ALIBI)) return score;
+    if (!has(FEATURE_ALIBI_SLOPES)) return score;
     float slope = alibi_slopes[base_bytes(BINDING_ALIBI_SLOPES) / 4 + row.query_head];
     return score - slope * LOG2_E * float(abs(int(row.position) + diagonal_offset(row.batch) - int(key.number)));
 }

@@ -8,11 +8,12 @@
 #include "attention/score_terms.glsl"
 
 // Whether transform_score changes a score.
-const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0u;
+const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES)) != 0u;
 
 // Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
 const bool MASKS_BY_RANGE =
-    (MASK_FORMAT | (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_KEY_PADDING | FEATURE_BLOCK_MASK))) == 0u;
+    (MASK_FORMAT |
+     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES | FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
 float transform_score(float score, Row row, Key key) { return bias_score(cap_score(score), row, key); }
@@ -27,7 +28,7 @@ float mask_score(float score, Row row, Key key) {
 // Not 0: a row may hide a key that another row of its tile sees.
 const uint HIDES_FROM_SOME_ROWS =
     MASK_FORMAT |
-    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
+    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
 
 // Keys outside it are hidden from all query positions first .. last.
 KeyRange seen_by_any(uint batch, uint first, uint last) { return range_of_any(batch, first, last); }

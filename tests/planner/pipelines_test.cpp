@@ -107,7 +107,7 @@ TEST_CASE("used bindings are numbered in their order, the others share one that 
     const std::vector<std::uint32_t> renumbered = renumber_bindings(code, kBindingsOfMerge);
     CHECK(binding_set(renumbered) == 0b111); // the two, and the uniform block
     CHECK(renumbered.size() == code.size());
-    CHECK(binding_set(renumber_bindings(code, declared & ~(1u << ATTENTION_BINDINGS))) ==
+    CHECK(binding_set(renumber_bindings(code, declared & ~(BindingSet{1} << ATTENTION_BINDINGS))) ==
           (1u << std::popcount(declared)) - 1);
 }
 

@@ -11,30 +11,29 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 14> kInputs{"q",
-                                                   "k",
-                                                   "v",
-                                                   "attn_mask",
-                                                   "block_mask",
-                                                   "key_padding_mask",
-                                                   "nonpad_kv_seqlen",
-                                                   "past_key",
-                                                   "past_value",
-                                                   "alibi_slopes",
-                                                   "sinks",
-                                                   "cu_seqlens_q",
-                                                   "cu_seqlens_k",
-                                                   "block_table"};
+constexpr std::string_view kInputs[] = {"q",
+                                        "k",
+                                        "v",
+                                        "attn_mask",
+                                        "block_mask",
+                                        "key_padding_mask",
+                                        "nonpad_kv_seqlen",
+                                        "past_key",
+                                        "past_value",
+                                        "alibi_slopes",
+                                        "sinks",
+                                        "cu_seqlens_q",
+                                        "cu_seqlens_k",
+                                        "block_table"};
 constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
                                                    "present_key", "present_value", "qk_matmul_output"};
 
 void check_inputs(const ProblemBuilder &builder) {
-    for (const auto &[name, tensor] : builder.input().tensors) {
-        if (std::ranges::find(kInputs, std::string_view(name)) == kInputs.end())
-            builder.fail("unknown tensor " + quote_name(name) +
-                         ", expected q k v attn_mask block_mask key_padding_mask nonpad_kv_seqlen past_key "
-                         "past_value alibi_slopes sinks cu_seqlens_q cu_seqlens_k block_table or expected.*");
-    }
+    std::string known;
+    for (const std::string_view name : kInputs) known += std::string(name) + " ";
+    for (const auto &[name, tensor] : builder.input().tensors)
+        if (std::ranges::find(kInputs, std::string_view(name)) == std::end(kInputs))
+            builder.fail("unknown tensor " + quote_name(name) + ", expected " + known + "or expected.*");
 }
 
 // A tensor as [B,H,L,D], whatever its storage: 3-D ones are [B,L,H*D], and packed ones [total,H,D].
