@@ -2,25 +2,21 @@
 import csv
 import dataclasses
 import json
-import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # bench
 
 import ggml_attention  # noqa: E402
 import lab  # noqa: E402
+import modelled  # noqa: E402
 from shapes import LinearShape, Shape  # noqa: E402
 
 GPUS = ("amd-navi31", "amd-vega10", "amd-navi21", "amd-gfx1201")
 TABLE = lab.ROOT / "bench/results/gpu-lab/ggml.csv"
 LONGEST_SECONDS = 900
-CHECKS_OFF = ",".join(f"{name}=0" for name in ("poison", "poison_buffers", "lds", "memory", "bounds", "waits", "fail"))
-WARM_UPS = 3  # runs of `vkattn bench` before the one that is timed: a submission each, after those that make its inputs
 
 
 def name_of(count):
@@ -88,20 +84,13 @@ class Row:
     bound: str
 
 
-def execute(gpu, settings, *command):
-    """What the command printed and its dispatches, as the executor counted them."""
-    with tempfile.NamedTemporaryFile(suffix=".jsonl", dir=lab.BUILD) as counters:
-        environment = {**os.environ, "VKATTN_EXECUTE": f"{CHECKS_OFF},model=1,counters={counters.name}{settings}"}
-        ran = subprocess.Popen([str(word) for word in (lab.LAB, "execute", gpu, *command)], cwd=lab.ROOT, env=environment,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True)
-        try:
-            output = ran.communicate(timeout=LONGEST_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(ran.pid, signal.SIGKILL)
-            ran.wait()
-            return f"not done after {LONGEST_SECONDS} s", []
-        return output, [json.loads(line) for line in open(counters.name)]
+def count(gpu, *command, skip_submissions=0):
+    """What the command printed and its dispatches, as the executor counted them; why not, where it took too long."""
+    try:
+        ran, dispatches, _ = modelled.count(gpu, *command, skip_submissions=skip_submissions, longest_seconds=LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"not done after {LONGEST_SECONDS} s", []
+    return ran.stdout + ran.stderr, dispatches
 
 
 def of_longest_submission(dispatches):
@@ -114,7 +103,7 @@ def of_longest_submission(dispatches):
 
 def run_ours(gpu, shape):
     command = [lab.BUILD / "tools/vkattn", "bench", *shape.options(), "--repeat", 1, "--input-sets", 1]
-    output, dispatches = execute(gpu, f",skip_submissions={WARM_UPS}", *command)
+    output, dispatches = count(gpu, *command, skip_submissions=modelled.WARM_UP_RUNS)
     last = [dispatch for dispatch in dispatches if dispatch["submission"] == dispatches[-1]["submission"]]
     kernel = re.search(r"^kernel\s+([^:\n]+)", output, re.MULTILINE)
     return kernel[1].strip() if kernel else output.strip()[-200:], last
@@ -126,7 +115,7 @@ def run_theirs(gpu, shape):
     if isinstance(shape, Shape):
         precision = ggml_attention.PRECISION_F32 if shape.kv_type == "q8_0" else ggml_attention.PRECISION_DEFAULT
         problem["precision"] = precision
-    output, dispatches = execute(gpu, "", "python3", "-B", lab.ROOT / "bench/gpu_lab/ggml_graph.py", json.dumps(problem))
+    output, dispatches = count(gpu, "python3", "-B", lab.ROOT / "bench/gpu_lab/ggml_graph.py", json.dumps(problem))
     verdict = re.search(r"^(right|wrong), error", output, re.MULTILINE)
     return (verdict[1], of_longest_submission(dispatches)) if verdict else (output.strip()[-200:], [])
 

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 
@@ -19,12 +20,20 @@ def run(gpu, *command, input="", problems=1):
                           errors="replace", input=input, timeout=LONGEST_SECONDS * problems)
 
 
-def execute(gpu, *command, settings, environment=()):
+def execute(gpu, *command, settings, environment=(), longest_seconds=None):
     """The finished command, its submissions executed (scripts/gpu-lab execute). settings: of VKATTN_EXECUTE, by name;
-    environment: more variables, by name."""
-    words = ",".join(f"{name}={value}" for name, value in settings.items())
-    return subprocess.run([str(word) for word in (LAB, "execute", gpu, *command)], cwd=ROOT, capture_output=True, text=True,
-                          errors="replace", env={**os.environ, **dict(environment), "VKATTN_EXECUTE": words})
+    environment: more variables, by name. After longest_seconds it is ended, with all that it started."""
+    words = [str(word) for word in (LAB, "execute", gpu, *command)]
+    settings_words = ",".join(f"{name}={value}" for name, value in settings.items())
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                          env={**os.environ, **dict(environment), "VKATTN_EXECUTE": settings_words},
+                          start_new_session=True) as running:
+        try:
+            output, errors = running.communicate(timeout=longest_seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(words, running.returncode, output, errors)
 
 
 def run_under_layer(gpu, *command, input=""):

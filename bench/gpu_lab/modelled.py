@@ -6,20 +6,22 @@ import tempfile
 
 import lab
 
-UNCHECKED = {"lds": 0, "memory": 0, "bounds": 0, "waits": 0}  # what `scripts/gpu-lab execute` is for
+UNCHECKED = {name: 0 for name in ("poison", "poison_buffers", "lds", "memory", "bounds", "waits")}  # none of it is counted
+WARM_UP_RUNS = 3  # of `vkattn bench` with one timed run, after the submissions that make its inputs: the first, and two more
 SUMS = ("lds_cycles", "lds_fewest_cycles", "requested_lines", "distinct_lines")
 
 
-def count(gpu, *command, skip_submissions=0, environment=(), with_instructions=False):
+def count(gpu, *command, skip_submissions=0, environment=(), with_instructions=False, longest_seconds=None):
     """The finished command, its dispatches after the submissions that are skipped as counters.cpp writes them, and
-    with_instructions each one's instructions."""
+    with_instructions each one's instructions. A command that takes longer is ended: subprocess.TimeoutExpired."""
     lab.BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
         counters, instructions = pathlib.Path(folder) / "counters", pathlib.Path(folder) / "instructions"
         settings = {**UNCHECKED, "counters": counters, "model": 1, "skip_submissions": skip_submissions}
         if with_instructions:
             settings["instructions"] = instructions
-        ran = lab.execute(gpu, *command, settings=settings, environment=environment)
+        ran = lab.execute(gpu, *command, settings=settings, environment=environment,
+                          longest_seconds=longest_seconds)
         return ran, read(counters), [line["instructions"] for line in read(instructions)]
 
 

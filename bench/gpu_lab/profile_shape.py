@@ -14,7 +14,6 @@ import source_lines
 from problems import problems
 
 COMPONENTS = ("vector", "matrix", "transcendental", "lds", "address", "chain", "l2", "last_level", "dram")
-WARM_UP_RUNS = 3  # of `vkattn bench` with one timed run: the first, and two more
 HEADER = ("count", "stall", "LDS", "fewest", "lines")
 
 
@@ -71,7 +70,7 @@ def last_run(gpu, options, dispatches, environment=(), with_instructions=False):
     """The dispatches of one run of the shape, and with_instructions each one's. The runs of `vkattn bench` that warm up are
     not executed."""
     command = (collect.VKATTN, "bench", *options, "--repeat", 1, "--input-sets", 1)
-    ran, lines, instructions = modelled.count(gpu, *command, skip_submissions=WARM_UP_RUNS, environment=environment,
+    ran, lines, instructions = modelled.count(gpu, *command, skip_submissions=modelled.WARM_UP_RUNS, environment=environment,
                                               with_instructions=with_instructions)
     if ran.returncode != 0:
         sys.exit(f"scripts/gpu-lab: profile: {collect.last_line(ran.stderr)}")
