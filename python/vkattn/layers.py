@@ -10,10 +10,10 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
-from .handles import Handle, call, library
+from .handles import Handle, call, library, type_infos
 from .weights import layer_weights
 
-_STORED = {name: _abi.TYPES[name] for name in ("f32", "f16", "bf16", "q8_0", "q4_0")}
+_STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}

@@ -1,6 +1,5 @@
-// decode and latent_decode: the keys of each row split over workgroups and joined by a merge.
+// decode: the keys of each row split over workgroups and joined by a merge.
 #include "runtime/kernels/decode_tile.hpp"
-#include "runtime/kernels/emit.hpp"
 #include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
@@ -11,9 +10,8 @@
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kRows = 64;                                    // of a KV head: more fill a device by themselves
-constexpr uint64_t kLatentRows = 512;                             // the only KV head's: all heads of a few tokens
-constexpr uint32_t kBeatsMatrices = 90, kPays = 60, kServes = 20; // coopmat is 80
+constexpr uint64_t kRows = 64;        // of a KV head: more fill a device by themselves
+constexpr uint64_t kLatentRows = 512; // the only KV head's: all heads of a few tokens
 
 // Workgroups of so many invocations that fill the device.
 uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
@@ -24,18 +22,23 @@ uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
 // flash's tile; of fewer keys where a part has no more, then of fewer rows where its parts leave half of the device idle.
 FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeysOfInvocation = 2; // fewer keys cost more reads of the rows than they save time
-    FlashTile tile = flash_tile(problem, caps, true);
-    if (problem.tile.rows != 0 || problem.tile.keys != 0) return tile; // tuning knows better
-    const auto workgroups = [&] {
-        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
+    FlashTile tile = flash_tile(problem, caps, {.parts = true});
+    if (problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0) return tile; // tuning knows better
+    const auto workgroups = [&](const FlashTile &each) {
+        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(each));
     };
-    const double keys = keys_that_pay(problem, {.count = workgroups(), .filling = filling(caps, tile.workgroup)});
+    const double keys = keys_that_pay(problem, {.count = workgroups(tile), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
-        tile = flash_tile(problem, caps, true, tile.rows, tile.keys / 2);
+        tile = flash_tile(problem, caps, {true, tile.rows, tile.keys / 2});
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
-    while (tile.rows > 1 && 2 * kWorkgroupsOfCore * workgroups() * parts <= caps.traits.parallel_workgroups)
-        tile = flash_tile(problem, caps, true, tile.rows / 2, tile.keys);
-    return tile;
+    return halve_rows_while(
+        problem.tile.knobs[kRowsKnob], tile, 1,
+        [&](const FlashTile &each) {
+            return 2 * kWorkgroupsOfCore * workgroups(each) * parts <= caps.traits.parallel_workgroups;
+        },
+        [&](uint32_t rows) {
+            return flash_tile(problem, caps, {true, rows, tile.keys});
+        });
 }
 
 // What either shader takes at a time.
@@ -57,51 +60,41 @@ PartWorkgroups workgroups_of(const AttentionShape::Dispatch &dispatch, const Dev
 // K too often.
 DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestRows = 2;
-    DecodeTile tile = decode_tile(problem, caps);
-    const auto is_idle = [&] {
-        const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, tile, 1), caps);
+    const DecodeTile tile = decode_tile(problem, caps);
+    const auto is_idle = [&](const DecodeTile &each) {
+        const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, each), caps);
         const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(problem.kv_len, parts);
         const uint32_t fewest = std::max(workgroups.keys_of_tile, fewest_keys_of_part(problem, workgroups));
         return 2 * workgroups.count * parts <= workgroups.filling && keys <= 2 * fewest;
     };
-    while (problem.tile.rows == 0 && tile.rows > kFewestRows && is_idle()) tile.rows /= 2;
-    return tile;
+    return halve_rows_while(problem.tile.knobs[kRowsKnob], tile, kFewestRows, is_idle, [&](uint32_t rows) {
+        DecodeTile smaller = tile;
+        smaller.rows = rows;
+        return smaller;
+    });
 }
 
 bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
     return rows_of(problem) <= (problem.value_in_key ? most_latent_rows(caps) : kRowsOfDecodeShader);
 }
 
-// One dispatch for all keys: decode's own for a few rows, flash's for more.
-AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
-    return takes_decode_shader(problem, caps) ? decode_dispatch(problem, tile_that_fills(problem, caps), parts)
-                                              : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
-}
-
-uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return parts_that_pay(problem, caps, workgroups_of(dispatch_of(problem, caps, 1), caps));
-}
-
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
-    if (problem.batch_invariant) return "keys split over workgroups give no batch-invariant result";
-    return obstacle_of_scores(problem);
-}
-
-std::string obstacle_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return problem.value_in_key ? obstacle(problem, caps) : "value has rows of its own";
+// One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.
+AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return takes_decode_shader(problem, caps) ? decode_dispatch(problem, tile_that_fills(problem, caps))
+                                              : flash_dispatch(problem, tile_of_parts(problem, caps), 1);
 }
 
 // Whether flash would leave half of the device idle, its workgroups being small where rows are few.
 bool flash_idles(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const AttentionShape::Dispatch flash = flash_dispatch(problem, flash_tile(problem, caps, false), 1);
+    const AttentionShape::Dispatch flash = flash_dispatch(problem, flash_tile(problem, caps), 1);
     const auto [x, y, z] = flash.groups;
     return 2 * uint64_t{x} * y * z <= filling(caps, flash.constants.WORKGROUP_SIZE);
 }
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
-bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most_rows) {
-    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           (parts_of(problem, caps) > 1 || flash_idles(problem, caps));
+bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return rows_of(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
+           problem.kv_len >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
@@ -114,25 +107,18 @@ bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps)
            (is_quantised(problem.key.type) && rows_of(problem) <= kRowsOfDecodeShader);
 }
 
-uint32_t rank_where_it_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return idles_matrix_units(problem, caps) ? kBeatsMatrices : kPays;
-}
-
-uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return !problem.value_in_key && pays(problem, caps, kRows) ? rank_where_it_pays(problem, caps) : kServes;
-}
-
-uint32_t rank_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return problem.value_in_key && pays(problem, caps, kLatentRows) ? rank_where_it_pays(problem, caps) : kServes - 1;
-}
-
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
-    shape.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
+    shape.dispatches[0] = dispatch_of(problem, caps);
+    const uint32_t parts = parts_that_pay(problem, caps, workgroups_of(shape.dispatches[0], caps));
+    shape.parts = std::max(parts, 2u); // a single one would need no merge
+    shape.dispatches[0].groups[0] *= shape.parts;
     shape.keys_per_dispatch = problem.kv_len;
-    shape.dispatches[0] = dispatch_of(problem, caps, shape.parts);
     finish_parts(problem, caps, shape);
-    return shape;
+    const Rank rank = !pays(problem, caps, parts)         ? Rank::kPartsDoNotPay
+                      : idles_matrix_units(problem, caps) ? Rank::kFewRowsIdleTheMatrices
+                                                          : Rank::kFewRows;
+    return {.rank = rank, .shape = shape};
 }
 
 std::string describe(const AttentionShape &shape) {
@@ -142,32 +128,30 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
-constexpr Module kModules[] = {
-    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
-    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+constexpr uint32_t kRowsToTry[] = {1, 2, 4, 8}, kKeysToTry[] = {3, 4, 8, 16, 32, 64, 128},
+                   kColumnsToTry[] = {8, 16, 32};
+constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an invocation of flash
+                           {"keys", kKeysToTry},        // of a group at a time; of a tile of flash
+                           {"columns", kColumnsToTry}}; // invocations that read a row of K together
 
-constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
+constexpr const Shader *kShaders[] = {
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,    &shaders::decode_halves_subgroups,
+    &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 } // namespace
 
-const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
-                                 .modules = kModules,
-                                 .merit = kMerit,
-                                 .missing = obstacle_of_arrays,
-                                 .obstacle = obstacle,
-                                 .rank = rank,
-                                 .shape = shape,
-                                 .describe = describe,
-                                 .emit = emit_split_keys};
-
-const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
-                                       .modules = kModules,
-                                       .merit = kMerit,
-                                       .missing = obstacle_of_arrays,
-                                       .obstacle = obstacle_of_latents,
-                                       .rank = rank_of_latents,
-                                       .shape = shape,
-                                       .describe = describe,
-                                       .emit = emit_split_keys};
+const AttentionKernel kDecode = {
+    .kernel = VKATTN_KERNEL_DECODE,
+    .name = "decode",
+    .shaders = kShaders,
+    .merit = "few query rows over many keys, which are split to fill the device",
+    .few_rows = true,
+    .missing = obstacle_of_arrays,
+    .answer = answer,
+    .describe = describe,
+    .knobs = kKnobs,
+    .latent_kernel = VKATTN_KERNEL_LATENT_DECODE,
+    .latent_name = "latent_decode",
+};
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #include "runtime/kernels/decode_tile.hpp"
 
+#include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/kernels/parameters.hpp"
 
@@ -66,9 +67,9 @@ bool has_subgroups(const DeviceCaps &caps) {
            (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
 }
 
-Module module_of(bool halves, bool subgroups) {
-    if (halves) return subgroups ? Module::kDecodeHalvesSubgroups : Module::kDecodeHalves;
-    return subgroups ? Module::kDecodeSubgroups : Module::kDecode;
+const Shader &shader_of(bool halves, bool subgroups) {
+    if (halves) return subgroups ? shaders::decode_halves_subgroups : shaders::decode_halves;
+    return subgroups ? shaders::decode_subgroups : shaders::decode;
 }
 
 // What K and V are read as, and what sums go through.
@@ -82,7 +83,7 @@ Reading sound_reading(const Reading &best, const AttentionProblem &problem, cons
     for (const bool halves : {true, false})
         for (const bool subgroups : {true, false})
             if (halves <= best.halves && subgroups <= best.subgroups &&
-                !is_off(caps, module_of(halves, subgroups), paths))
+                !is_off(caps, shader_of(halves, subgroups), paths))
                 return {halves, subgroups};
     return best;
 }
@@ -128,7 +129,7 @@ uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
 } // namespace
 
 bool is_decode(const AttentionShape::Dispatch &dispatch) {
-    return dispatch.module >= Module::kDecode && dispatch.module <= Module::kDecodeHalvesSubgroups;
+    return are_variants(*dispatch.shader, shaders::decode);
 }
 
 // Read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such: by then flash's
@@ -151,7 +152,7 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
     const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), liking.most_rows));
-    DecodeTile tile{.module = module_of(halves, subgroups),
+    DecodeTile tile{.shader = &shader_of(halves, subgroups),
                     .workgroup = kWorkgroup,
                     .subgroup_size = subgroup_size,
                     .columns = columns_of(problem, most_columns),
@@ -159,24 +160,25 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
                     .keys = keys_of(liking, halves, rows),
                     .query_staged = !halves || liking.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
-    if (problem.tile.columns != 0) { // unless not even the smallest tile of so many fits
+    if (problem.tile.knobs[kColumnsKnob] != 0) { // unless not even the smallest tile of so many fits
         DecodeTile smallest = tile;
         smallest.rows = smallest.keys = 1;
-        smallest.columns = std::min(std::bit_floor(std::max(problem.tile.columns, kFewestColumns)), most_columns);
+        smallest.columns =
+            std::min(std::bit_floor(std::max(problem.tile.knobs[kColumnsKnob], kFewestColumns)), most_columns);
         if (shared_bytes(problem, smallest, halves) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
     }
-    if (problem.tile.rows != 0) tile.rows = tuned(problem.tile.rows);
-    if (problem.tile.keys != 0) tile.keys = tuned(problem.tile.keys);
-    const bool is_tuned = problem.tile.rows + problem.tile.keys != 0;
+    if (problem.tile.knobs[kRowsKnob] != 0) tile.rows = tuned(problem.tile.knobs[kRowsKnob]);
+    if (problem.tile.knobs[kKeysKnob] != 0) tile.keys = tuned(problem.tile.knobs[kKeysKnob]);
+    const bool is_tuned = problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0;
     const uint32_t registers = liking.registers - (present(problem.block_table) ? liking.of_pages : 0);
     fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
     return tile;
 }
 
-AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts) {
-    AttentionShape::Dispatch dispatch{tile.module,
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
+    AttentionShape::Dispatch dispatch{tile.shader,
                                       constants_of(problem, tile.workgroup),
-                                      {tiles(rows_of(problem), tile.rows) * parts, problem.kv_heads, problem.batch}};
+                                      {tiles(rows_of(problem), tile.rows), problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
     if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;

@@ -6,7 +6,7 @@ namespace vkattn {
 
 // How shaders/kernels/decode.comp divides a problem.
 struct DecodeTile {
-    Module module;
+    const Shader *shader;
     uint32_t workgroup;     // invocations
     uint32_t subgroup_size; // to ask for, where sums go through subgroups
     uint32_t columns;       // invocations that read a row of K together: a group
@@ -28,7 +28,7 @@ uint32_t most_latent_rows(const DeviceCaps &caps);
 
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// Its dispatch, with the rows in so many parts.
-AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile, uint32_t parts);
+// Its dispatch, in one part.
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile);
 
 } // namespace vkattn

@@ -1,6 +1,5 @@
 #include "runtime/kernels/flash.hpp"
 
-#include "runtime/kernels/emit.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
@@ -8,10 +7,6 @@
 
 namespace vkattn {
 namespace {
-
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) { return obstacle_of_scores(problem); }
-
-uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 50; }
 
 uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
     return uint64_t{tiles(rows_of(problem), rows_of_tile(tile))} * problem.kv_heads * problem.batch;
@@ -24,7 +19,7 @@ constexpr double kCostOfFlashPart = 0.3;
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
     if (problem.kv_len < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
-    if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
+    if (!may_take_parts(problem, caps, tile.shader->name)) return 1;
     return parts_that_pay(problem, caps,
                           {.count = workgroups_of(problem, tile),
                            .filling = caps.traits.parallel_workgroups,
@@ -32,34 +27,44 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const
                            .cost_of_part = kCostOfFlashPart});
 }
 
-// Of fewer rows, where the device has room for three times as many workgroups: each takes less time.
+// Of fewer rows, where the device has room for three times as many workgroups.
 FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestRows = 2; // fewer cost more reads of keys than they save time
-    FlashTile tile = flash_tile(problem, caps, false);
-    if (problem.tile.rows != 0 || problem.batch_invariant) return tile;
-    while (tile.rows > kFewestRows && 3 * workgroups_of(problem, tile) <= caps.traits.parallel_workgroups)
-        tile = flash_tile(problem, caps, false, tile.rows / 2);
-    return tile;
+    const FlashTile tile = flash_tile(problem, caps);
+    if (problem.batch_invariant) return tile;
+    return halve_rows_while(
+        problem.tile.knobs[kRowsKnob], tile, kFewestRows,
+        [&](const FlashTile &each) { return 3 * workgroups_of(problem, each) <= caps.traits.parallel_workgroups; },
+        [&](uint32_t rows) { return flash_tile(problem, caps, {.most_rows = rows}); });
 }
 
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
     FlashTile tile = tile_that_fills(problem, caps);
     shape.parts = parts_of(problem, caps, tile);
-    if (shape.parts > 1) tile = flash_tile(problem, caps, true, tile.rows);
+    if (shape.parts > 1) tile = flash_tile(problem, caps, {.parts = true, .most_rows = tile.rows});
     shape.keys_per_dispatch = keys_of_dispatch(problem, caps, keys_of_tile(tile));
     shape.dispatches[0] = flash_dispatch(problem, tile, shape.parts);
     finish_parts(problem, caps, shape);
-    return shape;
+    return {.rank = Rank::kTiles, .shape = shape};
 }
 
-constexpr Module kModules[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+constexpr uint32_t kRows[] = {1, 2, 4}, kKeys[] = {8, 16, 32, 64, 128}, kColumns[] = {8, 16, 32},
+                   kStagings[] = {1, 2, 3}, kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
+constexpr Knob kKnobs[] = {
+    {"rows", kRows},                 // of an invocation
+    {"keys", kKeys},                 // of a tile
+    {"columns", kColumns},           // invocations that share a row of the output
+    {"staging", kStagings},          // 1 + what shared memory holds of 16-bit K and V, see kStagings of flash_tile.cpp
+    {"shared_bytes", kSharedBytes}}; // of a workgroup, about
+
+constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
 } // namespace
 
 AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const FlashTile &tile, uint32_t parts) {
     AttentionShape::Dispatch dispatch{
-        tile.module,
+        tile.shader,
         constants_of(problem, tile.workgroup),
         {tiles(rows_of(problem), rows_of_tile(tile)) * parts, problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
@@ -77,19 +82,14 @@ std::string describe_flash(const AttentionShape &shape) {
                 " scores");
 }
 
-std::string obstacle_of_scores(const AttentionProblem &problem) {
-    if (present(problem.attn_weights)) return "keeps no attn_weights";
-    return present(problem.qk_matmul_output) ? "keeps no qk_matmul_output" : "";
-}
-
 const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
-                                .modules = kModules,
+                                .name = "flash",
+                                .shaders = kShaders,
                                 .merit = "nothing of size q_len x kv_len is asked for",
+                                .batch_invariant = true,
                                 .missing = obstacle_of_arrays,
-                                .obstacle = obstacle,
-                                .rank = rank,
-                                .shape = shape,
+                                .answer = answer,
                                 .describe = describe_flash,
-                                .emit = emit_split_keys};
+                                .knobs = kKnobs};
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #include "runtime/kernels/flash_tile.hpp"
 
+#include "runtime/kernels/flash.hpp"
 #include "runtime/kernels/halves.hpp"
 #include "runtime/support/rounding.hpp"
 
@@ -14,7 +15,7 @@ constexpr uint32_t kVector = 8;                       // dims; what the shader s
 constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
 struct Shape {
-    Module module;
+    const Shader *shader;
     uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
     uint32_t rows, keys;   // of an invocation
     uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
@@ -28,33 +29,33 @@ struct Liking {
     uint32_t usual_dims = 128; // of a row of V, at most
 };
 
-// halves: K, V and Q are of 16 bits; what else there is goes through Module::kFlash.
+// halves: K, V and Q are of 16 bits; what else there is goes through shaders::flash.
 constexpr Liking liking_of(GpuClass gpu, bool halves) {
     switch (gpu) {
     case GpuClass::kGcn: // converts each 16-bit value by itself
-        return {{Module::kFlash, 2, 4, 4, 16 << 10}, {Module::kFlash, 1, 4, 4, 16 << 10}};
+        return {{&shaders::flash, 2, 4, 4, 16 << 10}, {&shaders::flash, 1, 4, 4, 16 << 10}};
     case GpuClass::kRdna:
-        return {{Module::kFlashHalves, 2, 4, 4, 16 << 10}, {Module::kFlashHalves, 4, 4, 4, 16 << 10}};
+        return {{&shaders::flash_halves, 2, 4, 4, 16 << 10}, {&shaders::flash_halves, 4, 4, 4, 16 << 10}};
     case GpuClass::kApple:
-        if (!halves) return {{Module::kFlash, 2, 4, 4, 16 << 10}, {Module::kFlash, 2, 2, 4, 16 << 10}, 256};
-        return {{Module::kFlashHalves, 4, 4, 4, 24 << 10}, {Module::kFlashHalves, 4, 4, 4, 16 << 10}};
+        if (!halves) return {{&shaders::flash, 2, 4, 4, 16 << 10}, {&shaders::flash, 2, 2, 4, 16 << 10}, 256};
+        return {{&shaders::flash_halves, 4, 4, 4, 24 << 10}, {&shaders::flash_halves, 4, 4, 4, 16 << 10}};
     case GpuClass::kAdreno:
-        return {{Module::kFlash, 1, 4, 4, 16 << 10}, {Module::kFlash, 4, 4, 4, 16 << 10}};
+        return {{&shaders::flash, 1, 4, 4, 16 << 10}, {&shaders::flash, 4, 4, 4, 16 << 10}};
     case GpuClass::kMali: // an invocation has 64 registers at most; two workgroups in 32 KiB
-        return {{Module::kFlashWideHalves, 2, 2, 2, 16 << 10}, {Module::kFlashHalves, 2, 1, 4, 16 << 10}, 256};
+        return {{&shaders::flash_wide_halves, 2, 2, 2, 16 << 10}, {&shaders::flash_halves, 2, 1, 4, 16 << 10}, 256};
     case GpuClass::kIntel:
-        return {{Module::kFlashHalves, 1, 4, 4, 16 << 10}, {Module::kFlashWideHalves, 4, 2, 4, 24 << 10}};
+        return {{&shaders::flash_halves, 1, 4, 4, 16 << 10}, {&shaders::flash_wide_halves, 4, 2, 4, 24 << 10}};
     case GpuClass::kNvidia: // its conversions run at half the rate of its products, or less
-        if (!halves) return {{Module::kFlash, 3, 4, 4, 40 << 10}, {Module::kFlash, 3, 4, 2, 40 << 10}, 384};
-        return {{Module::kFlashHalves, 1, 4, 4, 16 << 10}, {Module::kFlashWideHalves, 1, 4, 2, 32 << 10}};
+        if (!halves) return {{&shaders::flash, 3, 4, 4, 40 << 10}, {&shaders::flash, 3, 4, 2, 40 << 10}, 384};
+        return {{&shaders::flash_halves, 1, 4, 4, 16 << 10}, {&shaders::flash_wide_halves, 1, 4, 2, 32 << 10}};
     default:
-        return {{Module::kFlash, 3, 4, 4, 32 << 10}, {Module::kFlash, 3, 2, 4, 32 << 10}, 384};
+        return {{&shaders::flash, 3, 4, 4, 32 << 10}, {&shaders::flash, 3, 2, 4, 32 << 10}, 384};
     }
 }
 
-uint32_t element_dims(Module module) { return module == Module::kFlashWideHalves ? 8 : 4; }
+uint32_t element_dims(const Shader *shader) { return shader == &shaders::flash_wide_halves ? 8 : 4; }
 
-uint64_t element_bytes(Module module) { return module == Module::kFlashHalves ? 8 : 16; }
+uint64_t element_bytes(const Shader *shader) { return shader == &shaders::flash_halves ? 8 : 16; }
 
 constexpr uint32_t kFewestColumns = 8, kMostColumns = 32, kFewestSharedBytes = 8 << 10;
 
@@ -64,16 +65,16 @@ uint32_t columns_for(uint32_t v_head_dim, uint32_t blocks) {
 
 uint64_t query_bytes(const AttentionProblem &problem, const FlashTile &tile) {
     const uint32_t dims = tile.query_staged ? round_up(problem.head_dim, tile.dims_of_chunk) : tile.dims_of_chunk;
-    return rows_of_tile(tile) * (dims / element_dims(tile.module) + 1) * element_bytes(tile.module);
+    return rows_of_tile(tile) * (dims / element_dims(tile.shader) + 1) * element_bytes(tile.shader);
 }
 
 uint64_t key_bytes(const FlashTile &tile, uint32_t dims) {
-    return keys_of_tile(tile) * (dims / element_dims(tile.module) + 1) * element_bytes(tile.module);
+    return keys_of_tile(tile) * (dims / element_dims(tile.shader) + 1) * element_bytes(tile.shader);
 }
 
 uint64_t value_bytes(const AttentionProblem &problem, const FlashTile &tile, uint32_t keys) {
-    const uint32_t elements = tiles(problem.v_head_dim, element_dims(tile.module));
-    return keys * (round_up(elements, tile.columns) + uint64_t{1}) * element_bytes(tile.module);
+    const uint32_t elements = tiles(problem.v_head_dim, element_dims(tile.shader));
+    return keys * (round_up(elements, tile.columns) + uint64_t{1}) * element_bytes(tile.shader);
 }
 
 uint64_t weight_bytes(const FlashTile &tile) { return rows_of_tile(tile) * keys_of_tile(tile) * sizeof(float); }
@@ -137,46 +138,47 @@ void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bo
 }
 
 // How the shader stages K, V and Q; all but the first take 16-bit values alone.
-constexpr Module kStagings[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
-// The module, or the first in its place that the self-test has not ruled out.
-Module sound_module(Module wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
-    if (!is_off(caps, wanted, paths) || !halves) return wanted;
-    const auto is_sound = [&](Module module) { return !is_off(caps, module, paths); };
+// The shader, or the first in its place that the self-test has not ruled out.
+const Shader *sound_shader(const Shader *wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
+    if (!is_off(caps, *wanted, paths) || !halves) return wanted;
+    const auto is_sound = [&](const Shader *shader) { return !is_off(caps, *shader, paths); };
     const auto *found = std::ranges::find_if(kStagings, is_sound);
     return found == std::end(kStagings) ? wanted : *found;
 }
 
 // What tuning found, as far as the shader can take it.
-void take_tuned(const AttentionTile &tuned, bool halves, FlashTile &tile) {
+void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
     static constexpr uint32_t kMost = 4;
     const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
-    if (tuned.columns != 0) tile.columns = std::bit_floor(std::clamp(tuned.columns, kFewestColumns, kMostColumns));
-    if (tuned.rows != 0) tile.rows = power(tuned.rows);
-    if (tuned.keys != 0) tile.keys = power(tuned.keys / tile.columns);
-    if (halves && tuned.staging != 0 && tuned.staging <= std::size(kStagings))
-        tile.module = kStagings[tuned.staging - 1];
+    const auto &knobs = tuned.knobs;
+    const uint32_t staging = knobs[kStagingKnob];
+    if (knobs[kColumnsKnob] != 0)
+        tile.columns = std::bit_floor(std::clamp(knobs[kColumnsKnob], kFewestColumns, kMostColumns));
+    if (knobs[kRowsKnob] != 0) tile.rows = power(knobs[kRowsKnob]);
+    if (knobs[kKeysKnob] != 0) tile.keys = power(knobs[kKeysKnob] / tile.columns);
+    if (halves && staging != 0 && staging <= std::size(kStagings)) tile.shader = kStagings[staging - 1];
 }
 
 } // namespace
 
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, bool parts, uint32_t most_rows,
-                     uint32_t most_keys) {
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
     const bool halves = is_in_halves(problem);
     const Liking liking = liking_of(static_cast<GpuClass>(caps.traits.gpu_class), halves);
     const Shape &shape = problem.v_head_dim > liking.usual_dims ? liking.large : liking.usual;
-    FlashTile tile{.module = halves ? shape.module : Module::kFlash,
+    FlashTile tile{.shader = halves ? shape.shader : &shaders::flash,
                    .workgroup = kWorkgroup,
                    .columns = columns_for(problem.v_head_dim, shape.blocks),
-                   .rows = std::min(shape.rows, most_rows),
-                   .keys = std::min(shape.keys, most_keys),
+                   .rows = std::min(shape.rows, use.most_rows),
+                   .keys = std::min(shape.keys, use.most_keys),
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
     take_tuned(problem.tile, halves, tile);
-    tile.module = sound_module(tile.module, halves, caps, paths_of(problem) | (parts ? kPathParts : 0));
-    drop_empty_rows(problem, caps, problem.tile.rows != 0, tile);
-    const uint32_t wanted_bytes = problem.tile.shared_bytes;
+    tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
+    drop_empty_rows(problem, caps, problem.tile.knobs[kRowsKnob] != 0, tile);
+    const uint32_t wanted_bytes = problem.tile.knobs[kSharedBytesKnob];
     fit(problem, wanted_bytes == 0 ? shape.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
     return tile;
 }

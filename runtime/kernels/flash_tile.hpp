@@ -6,7 +6,7 @@ namespace vkattn {
 
 // How shaders/kernels/flash.comp divides a problem.
 struct FlashTile {
-    Module module;
+    const Shader *shader;
     uint32_t workgroup; // invocations
     uint32_t columns;   // invocations that share a row
     uint32_t rows;      // of an invocation
@@ -15,9 +15,12 @@ struct FlashTile {
     bool query_staged;
 };
 
-// parts: whether each row's keys are split into parts. most_rows, most_keys: of an invocation; what tuning found may be more.
-FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, bool parts, uint32_t most_rows = 4,
-                     uint32_t most_keys = 4);
+// What of a tile its kernel decides.
+struct FlashUse {
+    bool parts = false;                    // each row's keys are split into parts
+    uint32_t most_rows = 4, most_keys = 4; // of an invocation; what tuning found may be more
+};
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use = {});
 
 inline uint32_t rows_of_tile(const FlashTile &tile) { return tile.workgroup / tile.columns * tile.rows; }
 

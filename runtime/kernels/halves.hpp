@@ -4,7 +4,7 @@
 
 namespace vkattn {
 
-// Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: modules of halves read them as they are.
+// Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: shaders of halves read them as they are.
 inline bool is_in_halves(const AttentionProblem &problem) {
     const auto is_suited = [](const vkattn_tensor &tensor) {
         const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;

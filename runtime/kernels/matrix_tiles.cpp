@@ -6,6 +6,7 @@
 #include "shaders/interface/common.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 
@@ -85,8 +86,9 @@ TileRule rule_for(const vkattn_matrix_shape &shape, const AttentionProblem &prob
 }
 
 // What tuning found or the largest.
-const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
-    const MatrixUse use{module, problem.query.type, paths_of(problem)};
+const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
+                                           const Shader &shader) {
+    const MatrixUse use{&shader, problem.query.type, paths_of(problem)};
     const uint32_t tuned = problem.tile.matrix_shape;
     if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
     return *largest_matrix_shape(caps, use);
@@ -127,7 +129,8 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
         tile.row_subgroups * std::max(rows_of_subgroup * pitch(tile.keys), shares ? uint64_t{0} : strip);
     const uint64_t vectors = both + query + weights + (shares && !over_keys ? strips : 0);
     const uint64_t blocks = std::max(tile.chunk_dims / QUANTISED_BLOCK, 1u);
-    const uint64_t scales = is_quantised(problem.key.type) ? blocks * tile.keys : 4;
+    const uint64_t scales =
+        is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 4;
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
     return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + 2);
 }
@@ -224,13 +227,14 @@ void share_few_rows(MatrixTile &tile, const AttentionProblem &problem) {
     }
 }
 
-void apply_tuning(MatrixTile &tile, const AttentionTile &tuned) {
+void apply_tuning(MatrixTile &tile, const KernelTile &tuned) {
+    const auto [tuned_rows, tuned_keys, tuned_dims] =
+        std::array{tuned.knobs[kRowSubgroupsKnob], tuned.knobs[kMatrixKeysKnob], tuned.knobs[kDimSubgroupsKnob]};
     const uint32_t subgroups = std::max(subgroups_of(tile), kMostSubgroups);
-    if (tuned.dim_subgroups != 0) tile.dim_subgroups = std::bit_floor(std::min(tuned.dim_subgroups, kMostDimSubgroups));
-    tile.row_subgroups = std::max(std::min(tile.row_subgroups, subgroups / tile.dim_subgroups), 1u);
-    if (tuned.rows != 0)
-        tile.row_subgroups = std::max(std::min(std::bit_floor(tuned.rows), subgroups / tile.dim_subgroups), 1u);
-    if (tuned.keys != 0) tile.keys = std::min(tuned.keys, kMostKeys);
+    if (tuned_dims != 0) tile.dim_subgroups = std::bit_floor(std::min(tuned_dims, kMostDimSubgroups));
+    const uint32_t rows = tuned_rows == 0 ? tile.row_subgroups : std::bit_floor(tuned_rows);
+    tile.row_subgroups = std::max(std::min(rows, subgroups / tile.dim_subgroups), 1u);
+    if (tuned_keys != 0) tile.keys = std::min(tuned_keys, kMostKeys);
 }
 
 } // namespace
@@ -240,13 +244,14 @@ uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps
     return rule != std::end(kRules) ? rule->subgroup_size : caps.subgroup_size;
 }
 
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, module);
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
+    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader);
     const TileRule rule = rule_for(shape, problem, caps);
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;
-    if (problem.tile.dim_subgroups == 0) share_sums(tile, problem, caps);
-    if (problem.tile.dim_subgroups == 0 && problem.tile.rows == 0) share_few_rows(tile, problem);
+    const auto &knobs = problem.tile.knobs;
+    if (knobs[kDimSubgroupsKnob] == 0) share_sums(tile, problem, caps);
+    if (knobs[kDimSubgroupsKnob] + knobs[kRowSubgroupsKnob] == 0) share_few_rows(tile, problem);
     apply_tuning(tile, problem.tile);
     const uint32_t keys = tile.keys, rows = tile.row_subgroups;
     for (;; tile.dim_subgroups /= 2) { // fewer subgroups make the output's last strip narrower

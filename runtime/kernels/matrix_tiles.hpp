@@ -2,7 +2,7 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/problem/attention_problem.hpp"
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 
 namespace vkattn {
 
@@ -20,9 +20,12 @@ struct MatrixTile {
     bool query_in_registers = false;
 };
 
+// Places in KernelTile::knobs.
+enum MatrixKnob : uint32_t { kRowSubgroupsKnob, kMatrixKeysKnob, kDimSubgroupsKnob };
+
 // What the table says of the class of the device, or a rule where it is none of the table's; what tuning found of it goes
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
-MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, Module module);
+MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader);
 
 // The subgroups of linear layers: the first that the table has for such matrices, else the device's own.
 uint32_t matrix_subgroup_size(const vkattn_matrix_shape &shape, const DeviceCaps &caps);

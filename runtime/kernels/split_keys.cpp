@@ -64,7 +64,7 @@ CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLa
 
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
     return why_off(caps, shader, kPathParts).empty() &&
-           !is_off(caps, Module::kMergeParts, merge_paths_of(paths_of(problem)));
+           !is_off(caps, shaders::merge_parts, merge_paths_of(paths_of(problem)));
 }
 
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
@@ -121,7 +121,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
     const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(caps, blocks);
-    shape.dispatches[1] = {Module::kMergeParts,
+    shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},
                            merge_paths_of(first.paths),

@@ -59,11 +59,6 @@ AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
     return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
 }
 
-void emit(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources,
-          const AttentionChoice &choice) {
-    choice.kernel->emit({builder, problem, sources, choice.shape});
-}
-
 // One problem in as many parts as the device needs to bind it.
 AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> parts, const AttentionSources &sources) {
     const uint64_t workspace = builder.reserved_workspace();
@@ -71,7 +66,7 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
     for (AttentionProblem &part : parts) {
         if (&part != &parts.front()) builder.reuse_workspace(workspace);
         choice = choose(builder, part);
-        emit(builder, part, sources, choice);
+        emit_attention({builder, part, sources, choice.shape});
     }
     choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange or 2^32 elements");
     return choice;
@@ -87,11 +82,11 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
     if (decodes.has_value()) apart = choose(builder, *decodes);
     const bool splits = apart.shape.parts > 1;
     if (splits) choice.shape.parameters.fewest_queries = decodes->most_queries + 1;
-    emit(builder, problem, sources, choice);
+    emit_attention({builder, problem, sources, choice.shape});
     if (!splits) return choice;
-    emit(builder, *decodes, sources, apart);
-    choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ",
-                          vkattn_kernel_name(apart.kernel->kernel), ", their keys in ", apart.shape.parts, " parts");
+    emit_attention({builder, *decodes, sources, apart.shape});
+    choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ", vkattn_kernel_name(apart.name),
+                          ", their keys in ", apart.shape.parts, " parts");
     return choice;
 }
 
@@ -116,7 +111,7 @@ void add_attention(PlanBuilder &builder, const AttentionProblem &given, const At
     std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);
-    builder.set_choice(choice.kernel->kernel, choice.reason);
+    builder.set_choice(choice.name, choice.reason);
 }
 
 } // namespace vkattn

@@ -52,10 +52,6 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
     return part;
 }
 
-bool is_dense(const AttentionProblem &problem) {
-    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
-}
-
 } // namespace
 
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -81,7 +77,7 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
 
 std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem) {
     if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
-        problem.kernel != VKATTN_KERNEL_AUTO || problem.batch_invariant)
+        problem.kernel != VKATTN_KERNEL_AUTO)
         return std::nullopt;
     AttentionProblem decodes = problem;
     decodes.most_queries = decodes.q_len = kQueriesOfDecode;

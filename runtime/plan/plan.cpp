@@ -324,7 +324,7 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     Descriptors descriptors;
     describe(step, regions, set, push, descriptors);
     if (step.barrier_before && first == 0) record_barrier(commands);
-    context_.debug_labels().begin(commands, module_name(step.pipeline->module));
+    context_.debug_labels().begin(commands, step.pipeline->shader->name);
     const VkPipelineLayout layout = step.pipeline->layout;
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {

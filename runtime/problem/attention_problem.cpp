@@ -23,7 +23,7 @@ vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
 
 vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
     const vkattn_tensor tensor = checked_rank(given, name, 4);
-    require_float_or_quantised(tensor, name);
+    require_key_value(tensor, name);
     return tensor;
 }
 

@@ -45,7 +45,7 @@ struct AttentionProblem {
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel;
-    AttentionTile tile; // what tuning found; followed where it suits
+    KernelTile tile; // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
@@ -62,6 +62,11 @@ bool has_keys(const AttentionProblem &problem);
 // one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);
+
+// Neither packed nor in pages.
+inline bool is_dense(const AttentionProblem &problem) {
+    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
+}
 
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {

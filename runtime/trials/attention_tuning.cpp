@@ -12,17 +12,6 @@
 namespace vkattn {
 namespace {
 
-// What tuning tries: all that serves but unfused.
-std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {
-    std::vector<vkattn_kernel> kernels;
-    for (const AttentionKernel *row : attention_kernels()) {
-        const bool other_decode =
-            row->kernel == (problem.value_in_key ? VKATTN_KERNEL_DECODE : VKATTN_KERNEL_LATENT_DECODE);
-        if (row->kernel != VKATTN_KERNEL_UNFUSED && !other_decode) kernels.push_back(row->kernel);
-    }
-    return kernels;
-}
-
 // Every sequence as long as there is room for, from the tensor's first element on.
 std::vector<int32_t> lengths_of(const AttentionProblem &problem, uint32_t binding) {
     const auto &table = problem.block_table;
@@ -79,20 +68,19 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     return buffers;
 }
 
-AttentionChoice choose(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
+AttentionChoice choose(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     AttentionProblem first = divided(split_to_bind(problem, context.caps()).front(), tile);
     return tile.kernel == VKATTN_KERNEL_AUTO ? choose_attention(first, *context.judged_caps())
                                              : choose_tested(context, first);
 }
 
-Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
+Trial make_trial(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
     const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
-    const vkattn_kernel kernel = choice.kernel->kernel;
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
-    return {builder.build(), kernel, static_cast<uint32_t>(kernel), tile_text(choice),
-            code_of(kernel, dispatch.module, choice.shape.parts, dispatch.groups, dispatch.constants)};
+    return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), tile_text(*choice.kernel, choice.shape),
+            code_of(choice.name, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.
@@ -101,48 +89,37 @@ class Search {
     Search(Context &context, const AttentionProblem &problem)
         : context_(context), problem_(problem),
           tiles_(buffers_of(context, problem),
-                 [&](const AttentionTile &tile) { return make_trial(context, problem, tile); },
-                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).kernel->kernel)}) {}
+                 [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
+                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}) {}
 
     void try_kernels();
     void try_tiles();
     std::vector<Candidate> finish();
 
   private:
-    void vary_parts(vkattn_kernel kernel);
+    void vary_parts(uint32_t kernel);
 
     Context &context_;
     const AttentionProblem &problem_;
-    TileSearch<AttentionTile> tiles_;
+    TileSearch tiles_;
 };
 
 void Search::try_kernels() {
-    for (vkattn_kernel kernel : kernels_for(problem_)) {
-        tiles_.attempt({.kernel = static_cast<uint32_t>(kernel)});
-    }
+    for (const AttentionKernel *row : attention_kernels())
+        if (!row->knobs.empty()) tiles_.attempt({.kernel = static_cast<uint32_t>(name_of(*row, problem_))});
 }
 
-void Search::vary_parts(vkattn_kernel kernel) {
+void Search::vary_parts(uint32_t kernel) {
     const uint32_t parts = choose(context_, problem_, tiles_.fastest_of(kernel)).shape.parts;
     const uint32_t others[] = {std::max(parts / 4, 1u), std::max(parts / 2, 1u), parts * 2, parts * 4};
-    tiles_.vary(kernel, &AttentionTile::parts, others);
+    tiles_.vary(kernel, others, [](KernelTile &tile) -> uint32_t & { return tile.parts; });
 }
 
 void Search::try_tiles() {
-    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4},
-                              kColumns[] = {8, 16, 32}, kStagings[] = {1, 2, 3},
-                              kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
-    for (vkattn_kernel kernel : kernels_for(problem_)) {
-        if (!tiles_.trials().is_near(kernel)) continue;
-        if (kernel == VKATTN_KERNEL_COOPMAT) tiles_.vary_matrix_shapes(kernel, context_.caps());
-        tiles_.vary(kernel, &AttentionTile::rows, kRows);
-        tiles_.vary(kernel, &AttentionTile::keys, kKeys);
-        if (kernel == VKATTN_KERNEL_FLASH) {
-            tiles_.vary(kernel, &AttentionTile::staging, kStagings);
-            tiles_.vary(kernel, &AttentionTile::shared_bytes, kSharedBytes);
-        }
-        if (kernel != VKATTN_KERNEL_COOPMAT) tiles_.vary(kernel, &AttentionTile::columns, kColumns);
-        tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);
+    for (const AttentionKernel *row : attention_kernels()) {
+        const auto kernel = static_cast<uint32_t>(name_of(*row, problem_));
+        if (row->knobs.empty() || !tiles_.trials().is_near(kernel)) continue;
+        tiles_.vary_knobs(kernel, *row, context_.caps());
         vary_parts(kernel);
     }
 }

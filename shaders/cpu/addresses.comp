@@ -62,7 +62,8 @@ void read_ahead(const uint format, uvec2 address, const uint row_bytes, const ui
 }
 
 void score_step(uvec2 address, uvec2 values) {
-    float unscaled[STEP]; // sums of what is still to be scaled
+    float unscaled[STEP];  // sums of what is still to be scaled
+    float query_sum = 0.0; // of the same dims, what their minimum is multiplied by
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
@@ -71,21 +72,31 @@ void score_step(uvec2 address, uvec2 values) {
             load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) unscaled[k] =
             fma(q[d][c], keys[k][c], unscaled[k]);
+        if (has_minimum(ADDRESSED_KEY_FORMAT)) query_sum += dot(q[d], vec4(1));
         const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
         [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
-            s[k] = fma(load_uniform_scale(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d), unscaled[k], s[k]);
+            vec2 affine = load_uniform_affine(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
+            s[k] = fma(affine.x, unscaled[k], s[k]);
+            if (has_minimum(ADDRESSED_KEY_FORMAT)) s[k] = fma(affine.y, query_sum, s[k]);
             unscaled[k] = 0.0;
         }
+        if (ends_scale) query_sum = 0.0;
     }
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
 }
 
 void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
-    float weights[STEP]; // times the values' scales
+    float weights[STEP];  // times the values' scales
+    float minimums = 0.0; // of the values, weighted and added up
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
-        if (d % BLOCKS_OF_SCALE == 0) [[unroll]]
-            for (uint k = 0; k < STEP; ++k)
-                weights[k] = s[k] * load_uniform_scale(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+        if (d % BLOCKS_OF_SCALE == 0) {
+            minimums = 0.0;
+            [[unroll]] for (uint k = 0; k < STEP; ++k) {
+                vec2 affine = load_uniform_affine(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+                weights[k] = s[k] * affine.x;
+                if (has_minimum(ADDRESSED_VALUE_FORMAT)) minimums = fma(s[k], affine.y, minimums);
+            }
+        }
         read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
@@ -94,6 +105,7 @@ void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
         vec4 sum = weights[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
             fma(weights[k], values[k][c], sum[c]);
+        if (has_minimum(ADDRESSED_VALUE_FORMAT)) sum += minimums;
         sums[d] = fma(sums[d], vec4(rescale), sum);
     }
 }

@@ -190,9 +190,8 @@ struct AttentionPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(AttentionConstants, ATTENTION_CONSTANTS)
+VKATTN_INTERFACE(attention, Attention, ATTENTION_CONSTANTS)
 static_assert(sizeof(AttentionParameters) == 208);
-static_assert(sizeof(AttentionPush) <= 128);
 } // namespace vkattn::gpu
 #endif
 

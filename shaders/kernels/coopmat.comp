@@ -93,6 +93,22 @@ void score_chunk(uint chunk) {
     }
 }
 
+// What the minimums of a block's keys add: times the sum of the query's dims, which is its product with ones.
+void add_minimums(uint chunk, uint block, uint r, uint k) {
+    const uint steps = BLOCK_DIMS / MATRIX_K;
+    SUMS sum = ZEROS, minimums; // every row of them the same: a stride of 0
+    KEY_MATRIX ones = ONES_OF_B;
+    FOR_MATRICES(i, steps) {
+        QUERY_MATRIX query;
+        query_of_step(r, chunk * (DIMS_OF_CHUNK / MATRIX_K) + block * steps + i, query);
+        sum = coopMatMulAdd(query, ones, sum);
+    }
+    uint at = SCALES_OF_CHUNK + (block * KEYS_OF_TILE + key_of_tile(k)) / 4;
+    coopMatLoad(minimums, key_scales, at, 0, ROWS_IN_MEMORY);
+    MULTIPLY_MATRIX(sum, minimums);
+    ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
+}
+
 // Of quantised keys: block after block.
 void score_quantised_chunk(uint chunk) {
     const uint steps = BLOCK_DIMS / MATRIX_K;
@@ -109,6 +125,7 @@ void score_quantised_chunk(uint chunk) {
         coopMatLoad(scales, key_scales, (block * KEYS_OF_TILE + key_of_tile(k)) / 4, 0, ROWS_IN_MEMORY);
         MULTIPLY_MATRIX(sum, scales);
         ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
+        if (KEY_HAS_MINIMUM != 0) add_minimums(chunk, block, r, k);
     }
 }
 

@@ -2,7 +2,7 @@
 # no file may have. How the structures of include/vkattn grow.
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
-set(runtime_rooms support problem device vulkan plan kernels ops layers trials api) # from the bottom up
+set(runtime_rooms support problem device vulkan kernels plan emit ops layers trials api) # from the bottom up
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 function(check_includes house rooms file) # of a file of the house
@@ -10,6 +10,12 @@ function(check_includes house rooms file) # of a file of the house
     list(FIND rooms "${room}" height)
     if(height LESS 0)
         message(SEND_ERROR "${house}/${file}: in no room of ${rooms}")
+    endif()
+    if(house STREQUAL "runtime" AND height LESS 5) # below kernels no shader has a name
+        file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"(vkattn_shaders/|shaders/interface/[^c])")
+        foreach(line IN LISTS lines)
+            message(SEND_ERROR "${house}/${file}: ${line}, expected of shaders what all share: shaders/interface/common.h")
+        endforeach()
     endif()
     file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"${house}/")
     foreach(line IN LISTS lines)

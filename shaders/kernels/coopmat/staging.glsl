@@ -40,7 +40,7 @@ uvec4 load_query_elements(Row row, uint dim) {
 
 uvec4 load_key_elements(Row row, Slot slot, uint dim) {
     if (is_past_head(dim)) return uvec4(0);
-    if (is_quantised(KEY_FORMAT)) return pack_vector(key_load8_unscaled(KEY_FORMAT, key_element(row, slot) + dim));
+    if (is_quantised(KEY_FORMAT)) return pack_vector(key_load8_numbers(KEY_FORMAT, key_element(row, slot) + dim));
     return keys_are_whole() ? load_key_whole(row, slot, dim) : pack_vector(load_key_vector(row, slot, dim));
 }
 
@@ -91,19 +91,24 @@ void stage_keys_at_once(KeyTile tile, uint chunk) {
 }
 
 // Of quantised keys, whole numbers are multiplied, and their sum over the dims of a block with the block's scale: rounded to
-// 16 bits, the products of the two would make large scores inexact.
+// 16 bits, the products of the two would make large scores inexact. A minimum is multiplied by the sum of the query's dims.
 const uint BLOCK_DIMS = DIMS_OF_CHUNK < QUANTISED_BLOCK ? DIMS_OF_CHUNK : QUANTISED_BLOCK; // of a chunk
 const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
-const uint KEY_IS_QUANTISED = uint(KEY_FORMAT == FORMAT_Q8_0) + uint(KEY_FORMAT == FORMAT_Q4_0);
-shared vec4
-    key_scales[BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4 * KEY_IS_QUANTISED + 1 - KEY_IS_QUANTISED]; // block after block
+#define IS_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +uint(KEY_FORMAT == FORMAT_##NAME)
+#define MINIMUM_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +KIND *uint(KEY_FORMAT == FORMAT_##NAME)
+const uint KEY_IS_QUANTISED = 0u BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
+const uint KEY_HAS_MINIMUM = 0u BLOCK_TYPES(MINIMUM_OF_KEY);
+const uint SCALES_OF_CHUNK = BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4; // block after block, four keys in each
+shared vec4 key_scales[SCALES_OF_CHUNK * (KEY_IS_QUANTISED + KEY_HAS_MINIMUM) + 1 - KEY_IS_QUANTISED]; // then minimums
 
 void stage_scales(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
         Slot slot = slot_to_load(tile, advance(tile.first, i % KEYS_OF_TILE));
         uint dim = chunk * DIMS_OF_CHUNK + i / KEYS_OF_TILE * BLOCK_DIMS;
-        key_scales[i / 4][i % 4] =
-            is_past_head(dim) ? 0.0 : key_scale_of_block(KEY_FORMAT, key_element(row_of_tile(rows, 0), slot) + dim);
+        vec2 affine =
+            is_past_head(dim) ? vec2(0) : key_affine(KEY_FORMAT, key_element(row_of_tile(rows, 0), slot) + dim);
+        key_scales[i / 4][i % 4] = affine.x;
+        if (KEY_HAS_MINIMUM != 0) key_scales[SCALES_OF_CHUNK + i / 4][i % 4] = affine.y;
     }
 }
 
