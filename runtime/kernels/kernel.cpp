@@ -12,7 +12,7 @@ namespace {
 
 constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kAddresses, &kFlash, &kDecode, &kUnfused};
 
-// What no kernel has on the device, or this one has for no problem of the kind; "": nothing.
+// What stands in the kernel's way by what its row says of it; "": nothing.
 std::string general_obstacle(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (const std::string_view missing = kernel.missing(caps); !missing.empty()) return std::string(missing);
     const auto buffers = std::ranges::count_if(

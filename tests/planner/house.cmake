@@ -48,6 +48,17 @@ foreach(room IN LISTS tools_rooms)
     endif()
 endforeach()
 
+# Choosing is pure: what needs a device stands above these rooms.
+foreach(room problem device kernels)
+    file(GLOB files "${ROOT}/runtime/${room}/*")
+    foreach(file IN LISTS files)
+        file(STRINGS "${file}" lines REGEX "(^|[^A-Za-z_])vk[A-Z]|PlanBuilder")
+        foreach(line IN LISTS lines)
+            message(SEND_ERROR "${file}: ${line}, expected no function of Vulkan's and no plan in ${room}")
+        endforeach()
+    endforeach()
+endforeach()
+
 # On mingw the memory of a thread_local is freed before its destructor runs, and an exception through std::call_once is never
 # forgotten.
 file(GLOB_RECURSE files "${ROOT}/runtime/*.hpp" "${ROOT}/runtime/*.cpp")
