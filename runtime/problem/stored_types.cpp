@@ -27,12 +27,12 @@ constexpr StoredType row(const char *name, const char *shown, vkattn_type type, 
             name};
 }
 
-#define ROW(with, NAME, name, number, elements, bytes, KIND, width, USES)                                              \
+#define ROW(NAME, name, number, elements, bytes, KIND, width, USES)                                                    \
     row(#NAME, #name, VKATTN_TYPE_##NAME, elements, bytes, KIND, width, USES),
-constexpr StoredType kTypes[] = {STORED_TYPES(ROW, 0)};
+constexpr StoredType kTypes[] = {STORED_TYPES(ROW)};
 
-#define IS_NUMBERED(with, NAME, name, number, ...) &&VKATTN_TYPE_##NAME == (number)
-static_assert(true STORED_TYPES(IS_NUMBERED, 0), "shaders and vkattn_type number the types alike");
+#define IS_NUMBERED(NAME, name, number, ...) &&VKATTN_TYPE_##NAME == (number)
+static_assert(true STORED_TYPES(IS_NUMBERED), "shaders and vkattn_type number the types alike");
 
 constexpr bool rows_are_in_place() {
     for (uint32_t i = 0; i < std::size(kTypes); ++i) {

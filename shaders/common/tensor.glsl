@@ -68,7 +68,7 @@ float TENSOR_NAME(_load)(const uint format, uint element) {
     if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element & ~3u)[element & 3u];
 #endif
     uint base = base_bytes(TENSOR_BINDING);
-    const uint bytes = bytes_of_element(format);
+    const uint bytes = bytes_of_block(format);
     uint at = base + bytes * element, bits;
     if (bytes == 4)
         bits = WORDS[base / 4 + element];
@@ -83,7 +83,7 @@ vec4 TENSOR_NAME(_load4)(const uint format, const bool pairs, uint element, cons
 #ifdef TENSOR_QUANTISED
     if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element);
 #endif
-    if (bytes_of_element(format) == 2 && pairs && stride == 1) {
+    if (bytes_of_block(format) == 2 && pairs && stride == 1) {
         uint word = base_bytes(TENSOR_BINDING) / 4 + element / 2;
         return expand_halves(format, uvec2(WORDS[word], WORDS[word + 1]));
     }
@@ -138,7 +138,7 @@ mat2x4 TENSOR_NAME(_load8)(const uint format, uint element) {
     if (is_quantised(format)) return TENSOR_NAME(_load8_quantised)(format, element);
 #endif
     uvec4 low, high;
-    if (bytes_of_element(format) == 2) {
+    if (bytes_of_block(format) == 2) {
         uvec4 halves = TENSOR_NAME(_load8_halves)(element);
         low.xy = halves.xy;
         high.xy = halves.zw;
@@ -157,7 +157,7 @@ mat2x4 TENSOR_NAME(_load8)(const uint format, uint element) {
 void TENSOR_NAME(_store)(const uint format, uint element, float value) {
     uint base = base_bytes(TENSOR_BINDING);
     uint bits = element_bits(format, value);
-    const uint bytes = bytes_of_element(format);
+    const uint bytes = bytes_of_block(format);
     if (bytes == 4) {
         WORDS[base / 4 + element] = bits;
         return;
@@ -170,7 +170,7 @@ void TENSOR_NAME(_store)(const uint format, uint element, float value) {
 
 // Two neighbours. pairs: the first element's offset is even, and both belong to this invocation.
 void TENSOR_NAME(_store2)(const uint format, const bool pairs, uint element, const uint stride, vec2 value) {
-    if (bytes_of_element(format) == 2 && pairs && stride == 1) {
+    if (bytes_of_block(format) == 2 && pairs && stride == 1) {
         WORDS[base_bytes(TENSOR_BINDING) / 4 + element / 2] =
             element_bits(format, value.x) | (element_bits(format, value.y) << 16);
         return;

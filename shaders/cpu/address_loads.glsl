@@ -22,7 +22,7 @@ const uint BLOCKS_OF_SCALE = QUANTISED_BLOCK / 4;
 
 uint bytes_of_blocks(const uint format, uint blocks) {
     if (is_quantised(format)) return block_of_element(format, 4 * blocks);
-    return blocks * 4 * bytes_of_element(format);
+    return blocks * 4 * bytes_of_block(format);
 }
 
 // The address `count` times `bytes` further on. What is loaded from it at constant indices costs no more arithmetic.
@@ -70,7 +70,7 @@ vec4 load_quantised_numbers(const uint format, uvec2 address, uint bytes, uint e
 // Of a row so many bytes after an address that is the same for every invocation; of a quantised one the numbers.
 vec4 load_uniform_block(const uint format, uvec2 address, uint bytes, uint block) {
     if (is_quantised(format)) return load_quantised_numbers(format, address, bytes, 4 * block);
-    if (bytes_of_element(format) == 4) return Blocks32(address).values[bytes / 16 + block];
+    if (bytes_of_block(format) == 4) return Blocks32(address).values[bytes / 16 + block];
     uint word = bytes / 4 + 2 * block;
     return expand_halves(format, uvec2(Words(address).values[word], Words(address).values[word + 1]));
 }
@@ -87,7 +87,7 @@ vec4 load_own_block(const uint format, uvec2 address, uint block) {
                             load_quantised_numbers(format, address, 0, 4 * block));
     WideWords words = WideWords(address);
     uvec4 bits;
-    if (bytes_of_element(format) == 2)
+    if (bytes_of_block(format) == 2)
         bits.xy = uvec2(words.values[block]);
     else
         bits = uvec4(uvec2(words.values[2 * block]), uvec2(words.values[2 * block + 1]));

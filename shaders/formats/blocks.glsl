@@ -9,24 +9,22 @@
 #define INCLUDES_FORMATS
 #include "interface/stored_types.h"
 
-#ifndef SET_AFFINE
-#define SET_AFFINE(with, NAME, name, number, elements, bytes, KIND, width, USES)                                       \
-    IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = name##_affine(block, i);)
-#define SET_NUMBERS(with, NAME, name, number, elements, bytes, KIND, width, USES)                                      \
-    IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = name##_numbers(block, i);)
+#ifndef AFFINE_CASE
+#define AFFINE_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_affine(block, i);
+#define NUMBERS_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_numbers(block, i);
 #endif
 
 // (scale, minimum) of element i of a block: it is scale * number + minimum.
 vec2 affine_of(const uint format, BLOCK block, uint i) {
     vec2 result = vec2(0);
-    STORED_TYPES(SET_AFFINE, format)
+    BLOCK_TYPES(AFFINE_CASE)
     return result;
 }
 
 // The numbers of eight or four neighbours from element i on, a multiple of as many.
 NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
     NUMBERS result = NUMBERS(0);
-    STORED_TYPES(SET_NUMBERS, format)
+    BLOCK_TYPES(NUMBERS_CASE)
     return result;
 }
 

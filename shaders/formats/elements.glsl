@@ -1,6 +1,7 @@
-// Types that are stored an element at a time: the one place that tells them apart, by formats/NAME.glsl's
+// What tells stored types apart: of floats, with what formats/NAME.glsl has of each:
 //   float NAME_value(uint bits), uint NAME_bits(float value): an element in the lowest bits
 //   vec4 NAME_values(uvec4 words): four neighbours from the first words that they fill, the lowest bits first
+// and of all, where elements lie. What quantised blocks hold: formats/blocks.glsl.
 #ifndef ELEMENTS_GLSL
 #define ELEMENTS_GLSL
 
@@ -9,83 +10,73 @@
 #define INCLUDES_FORMATS
 #include "interface/stored_types.h"
 
-#define SET_BYTES(with, NAME, name, number, elements, bytes, KIND, width, USES)                                        \
-    IF_FLOAT_##KIND(if (with == FORMAT_##NAME) result = bytes;)
-#define SET_VALUE(with, NAME, name, number, elements, bytes, KIND, width, USES)                                        \
-    IF_FLOAT_##KIND(if (with == FORMAT_##NAME) result = name##_value(bits);)
-#define SET_VALUES(with, NAME, name, number, elements, bytes, KIND, width, USES)                                       \
-    IF_FLOAT_##KIND(if (with == FORMAT_##NAME) result = name##_values(words);)
-#define SET_BITS(with, NAME, name, number, elements, bytes, KIND, width, USES)                                         \
-    IF_FLOAT_##KIND(if (with == FORMAT_##NAME) result = name##_bits(value);)
-
-uint bytes_of_element(const uint format) {
-    uint result = 4;
-    STORED_TYPES(SET_BYTES, format)
-    return result;
-}
+#define CASE(NAME)                                                                                                     \
+    if (format == FORMAT_##NAME) result =
+#define VALUE_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_value(bits);
+#define VALUES_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_values(words);
+#define BITS_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_bits(value);
+#define ELEMENTS_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) elements;
+#define BYTES_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) bytes;
+#define MINIMUM_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) KIND;
 
 float element_value(const uint format, uint bits) {
     float result = 0.0;
-    STORED_TYPES(SET_VALUE, format)
+    FLOAT_TYPES(VALUE_CASE)
     return result;
 }
 
 vec4 element_values(const uint format, uvec4 words) {
     vec4 result = vec4(0);
-    STORED_TYPES(SET_VALUES, format)
+    FLOAT_TYPES(VALUES_CASE)
     return result;
 }
 
 uint element_bits(const uint format, float value) {
     uint result = 0;
-    STORED_TYPES(SET_BITS, format)
+    FLOAT_TYPES(BITS_CASE)
     return result;
 }
 
-// Four and eight elements of 16 bits.
-vec4 expand_halves(const uint format, uvec2 halves) { return element_values(format, uvec4(halves, 0, 0)); }
-
-bool is_quantised(const uint format) { return FORMAT_IS_QUANTISED(format) != 0; }
-bool has_minimum(const uint format) { return FORMAT_HAS_MINIMUM(format) != 0; }
-
-#define SET_BLOCK_BYTES(with, NAME, name, number, elements, bytes, KIND, width, USES)                                  \
-    IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = bytes;)
-#define SET_BLOCK_BEGIN(with, NAME, name, number, elements, bytes, KIND, width, USES)                                  \
-    IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = element / elements * bytes;)
-#define SET_ELEMENT(with, NAME, name, number, elements, bytes, KIND, width, USES)                                      \
-    IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = element % elements;)
-
+// A float alone is a block, too.
 uint bytes_of_block(const uint format) {
     uint result = 0;
-    STORED_TYPES(SET_BLOCK_BYTES, format)
+    FLOAT_TYPES(BYTES_CASE)
+    BLOCK_TYPES(BYTES_CASE)
     return result;
 }
 
-// Where the block of a row's element begins, in bytes of the row: even.
+uint elements_of_block(const uint format) {
+    uint result = 1;
+    BLOCK_TYPES(ELEMENTS_CASE)
+    return result;
+}
+
+uint minimums_of_block(const uint format) {
+    uint result = 0;
+    BLOCK_TYPES(MINIMUM_CASE)
+    return result;
+}
+
+bool is_quantised(const uint format) { return elements_of_block(format) != 1; }
+bool has_minimum(const uint format) { return minimums_of_block(format) != 0; }
+
+// Where the block of a row's element begins, in bytes of the row, and which of its elements that is.
 uint block_of_element(const uint format, uint element) {
-    uint result = 0;
-    STORED_TYPES(SET_BLOCK_BEGIN, format)
-    return result;
+    return element / elements_of_block(format) * bytes_of_block(format);
 }
+uint element_of_block(const uint format, uint element) { return element % elements_of_block(format); }
 
-// Which element of its block it is.
-uint element_of_block(const uint format, uint element) {
-    uint result = 0;
-    STORED_TYPES(SET_ELEMENT, format)
-    return result;
-}
+// Four elements of 16 bits.
+vec4 expand_halves(const uint format, uvec2 halves) { return element_values(format, uvec4(halves, 0, 0)); }
 
 // From (scale, minimum) and numbers.
 vec4 apply_affine(const uint format, vec2 affine, vec4 numbers) {
     vec4 values = affine.x * numbers;
-    if (has_minimum(format)) values += affine.y;
-    return values;
+    return has_minimum(format) ? values + affine.y : values;
 }
 
 mat2x4 apply_affine(const uint format, vec2 affine, mat2x4 numbers) {
-    mat2x4 values = affine.x * numbers;
-    if (has_minimum(format)) values += affine.y;
-    return values;
+    return mat2x4(apply_affine(format, affine, numbers[0]), apply_affine(format, affine, numbers[1]));
 }
 
 #endif

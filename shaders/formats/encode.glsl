@@ -37,13 +37,11 @@ uint scale_bits(float scale, uint largest_bits) { return largest_bits > INFINITY
 #include "interface/stored_types.h"
 #undef ENCODES_BLOCKS
 
-#define SET_CACHED(with, NAME, name, KIND) IF_BLOCKS_##KIND(if (with == FORMAT_##NAME) result = name##_encode(values);)
-#define SET_ENCODED(with, NAME, name, number, elements, bytes, KIND, width, USES)                                      \
-    IF_CACHED_##USES(SET_CACHED(with, NAME, name, KIND))
+#define ENCODED_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_encode(values);
 
 EncodedBlock encode_block(const uint format, float values[QUANTISED_BLOCK]) {
     EncodedBlock result = begin_block(0u);
-    STORED_TYPES(SET_ENCODED, format)
+    CACHED_BLOCK_TYPES(ENCODED_CASE)
     return result;
 }
 

@@ -307,11 +307,11 @@ TEST_CASE("each type and each path of each shader can be asked for together") {
     std::size_t tried = 0;
     for (const ZooDevice &device : device_zoo())
         for (const TestedShader &shader : tested_shaders(device.caps))
-            for (const vkattn_type stored : vkattn_test::cached_types())
+            for (const StoredType &stored : stored_types())
                 for (const CodePaths others :
                      {CodePaths{0}, kPathLatent, kPathLargeHeads, kPathPages, kPathParts, kPathStretches,
                       kPathLatent | kPathLargeHeads, kPathLatent | kPathPages | kPathParts}) {
-                    const CodePaths type = path_of(stored);
+                    const CodePaths type = path_of(stored.info.type);
                     INFO("device ", device.name, ", ", shader_name(shader, device.caps), ", ",
                          path_names(type | others));
                     CHECK_NOTHROW(tried += attention_trial(shader, type | others, device.caps).has_value() ? 1 : 0);
