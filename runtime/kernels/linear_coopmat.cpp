@@ -1,7 +1,7 @@
 // linear_coopmat: tiles on matrix units.
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/linear.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/kernels/matrix_tiles.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -75,12 +75,6 @@ uint32_t most_subgroups(uint32_t tuned, uint32_t subgroup_size, const DeviceCaps
     return std::min({wanted, told, caps.max_workgroup_invocations / subgroup_size});
 }
 
-// An invocation of Intel's has 64 registers, which several matrices' sums take.
-bool has_room_for_loads(const LinearMatrixTile &tile, const DeviceCaps &caps) {
-    return static_cast<GpuClass>(caps.traits.gpu_class) != GpuClass::kIntel ||
-           tile.row_matrices * tile.output_matrices == 1;
-}
-
 // f16 or bf16, with weights of the same type.
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
@@ -100,7 +94,7 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
     for (const uint32_t index : indices) {
         const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
         if (shape.k > kStep) continue;
-        const uint32_t size = matrix_subgroup_size(shape, caps);
+        const uint32_t size = matrix_layout(caps, shape, 1).subgroup_size;
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned.knobs[kSubgroupsKnob], size, caps));
              subgroups > 0; subgroups /= 2) {
             LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
@@ -135,7 +129,7 @@ LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem,
     constants.TILES = tile.output_matrices;
     constants.ROW_TILES = tile.row_matrices;
     constants.MATRIX_STEP = tile.step;
-    constants.LOADS_AHEAD = has_room_for_loads(tile, caps) ? 1 : 0;
+    constants.LOADS_AHEAD = tile.row_matrices * tile.output_matrices <= matrices_beside_loads(caps) ? 1 : 0;
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;
     constants.MATRIX_K = tile.shape.k;

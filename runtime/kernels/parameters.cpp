@@ -49,6 +49,14 @@ bool rows_are_aligned(const vkattn_tensor &tensor) {
     return aligned;
 }
 
+bool is_in_halves(const AttentionProblem &problem) {
+    const auto is_suited = [](const vkattn_tensor &tensor) {
+        const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
+        return half && rows_are_aligned(tensor);
+    };
+    return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
+}
+
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
     gpu::AttentionConstants constants;
     constants.WORKGROUP_SIZE = workgroup_size;

@@ -11,6 +11,9 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
 // Whether its rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED.
 bool rows_are_aligned(const vkattn_tensor &tensor);
 
+// Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: shaders of halves read them as they are.
+bool is_in_halves(const AttentionProblem &problem);
+
 // The uniform block of a problem's dispatches.
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem);
 

@@ -6,6 +6,7 @@
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 namespace vkattn {
 namespace {
@@ -158,7 +159,7 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
         }
     };
     for (const AttentionKernel *kernel : attention_kernels()) add(*kernel);
-    for (const LinearKernel *kernel : linear_kernels()) add(*kernel);
+    for (const LinearKernel *kernel : linear_kernels() | std::views::reverse) add(*kernel); // the plainest first
     return all;
 }
 

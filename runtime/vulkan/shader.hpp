@@ -29,9 +29,6 @@ inline bool is_built(const Shader &shader) { return !shader.code.empty(); }
 // Whether both are made of the same source: they differ by their #defines.
 inline bool are_variants(const Shader &a, const Shader &b) { return std::string_view(a.source) == b.source; }
 
-// Whether both have the same constants and push constants: those of one header in shaders/interface.
-inline bool share_interface(const Shader &a, const Shader &b) { return a.constants.data() == b.constants.data(); }
-
 // The ids of the specialisation constants that a module reads, in order.
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
 

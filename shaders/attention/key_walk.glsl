@@ -63,10 +63,18 @@ struct KeyTile {
     bool all_visible; // every row sees every key
 };
 
+// As if each slot had a key.
+KeyTile tile_of_slots(KeyWalk walk, const uint size) {
+    uint first = walk.slots.begin;
+    bool inside = first >= walk.full.begin && first + size <= min(walk.full.end, walk.slots.end);
+    return KeyTile(Slot(first), walk.slots.end, inside && walk.whole);
+}
+
 KeyTile tile_of_walk(KeyWalk walk, const uint size) {
-    SlotRange slots = SlotRange(walk.slots.begin, walk.slots.begin + size);
-    bool inside = slots.begin >= walk.full.begin && slots.end <= min(walk.full.end, walk.slots.end);
-    return KeyTile(Slot(slots.begin), walk.slots.end, inside && walk.whole && have_keys(walk.rows, slots));
+    KeyTile tile = tile_of_slots(walk, size);
+    SlotRange slots = SlotRange(tile.first.number, tile.first.number + size);
+    tile.all_visible = tile.all_visible && have_keys(walk.rows, slots);
+    return tile;
 }
 
 // In place of slots past the walk's end the last one is loaded: its score and weight say that it is hidden.

@@ -140,12 +140,12 @@ void attend_keys(KeyWalk walk, Row row) {
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {
-        KeyTile tile = tile_of_walk(walk, STEP);
+        KeyTile tile = tile_of_slots(walk, STEP);
         Slot first = Slot(min(tile.first.number, push.addressed_end - STEP));
         uint index = first.number - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
         transform_step(row, first);
-        if (!tile.all_visible) mask_step(row, first, tile);
+        hide_step(row, first, tile);
         float rescale = apply_softmax();
         pass_tile(walk, STEP);
         more = next_tile(walk, STEP);

@@ -23,6 +23,20 @@ void mask_step(Row row, Slot first, KeyTile tile) {
     }
 }
 
+// Of keys that no mask hides, those that do not exist.
+void hide_missing_keys(Row row, Slot first) {
+    if (LACKS_KEYS == 0) return;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = has_key(row, advance(first, k)) ? s[k] : HIDDEN;
+}
+
+// tile: as if each slot had a key.
+void hide_step(Row row, Slot first, KeyTile tile) {
+    if (tile.all_visible)
+        hide_missing_keys(row, first);
+    else
+        mask_step(row, first, tile);
+}
+
 // Scores become weights; returns the rescaling of what the row summed before.
 float apply_softmax() {
     float maximum = state.maximum;

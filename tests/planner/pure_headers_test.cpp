@@ -8,6 +8,7 @@
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/device_overrides.hpp"
 #include "runtime/device/device_table.hpp"
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/device/grid.hpp"
 #include "runtime/device/tunings.hpp"
 #include "runtime/device/verdicts.hpp"

@@ -52,6 +52,8 @@ class Constants {
         std::memcpy(values_.data(), info.pData, info.dataSize);
     }
 
+    bool has(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
+
     std::uint32_t &operator[](std::string_view name) {
         const auto id = static_cast<std::uint32_t>(std::ranges::find(names_, name) - names_.begin());
         return values_[std::ranges::find(entries_, id, &VkSpecializationMapEntry::constantID)->offset /
@@ -99,7 +101,7 @@ void change_format(Constants &constants, const char *name) {
 
 // A softcap of 0 makes all scores alike; ReLU drops what is negative; the others read or write another type.
 void corrupt(const Shader &shader, Constants &constants) {
-    if (share_interface(shader, shaders::linear))
+    if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
     else if (&shader == &shaders::kv_append)
         change_format(constants, "CACHE_FORMAT");
