@@ -311,7 +311,7 @@ TEST_CASE("each type and each path of each shader can be asked for together") {
                 for (const CodePaths others :
                      {CodePaths{0}, kPathLatent, kPathLargeHeads, kPathPages, kPathParts, kPathStretches,
                       kPathLatent | kPathLargeHeads, kPathLatent | kPathPages | kPathParts}) {
-                    const CodePaths type = is_key_value(stored.info.type) ? path_of(stored.info.type) : kPathF16;
+                    const CodePaths type = path_of(stored.info.type);
                     INFO("device ", device.name, ", ", shader_name(shader, device.caps), ", ",
                          path_names(type | others));
                     CHECK_NOTHROW(tried += attention_trial(shader, type | others, device.caps).has_value() ? 1 : 0);

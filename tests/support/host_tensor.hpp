@@ -197,7 +197,7 @@ class HostTensor {
     void poison_as_output() {
         std::fill(bytes_.begin(), bytes_.end(), kGapByte);
         for (std::uint64_t i = 0; i < elements(); ++i) {
-            std::memset(bytes_.data() + byte_of(i), kPoisonByte, type_bytes(view_.type));
+            std::memset(bytes_.data() + byte_of(i), kPoisonByte, type_bytes(view_.type, 1));
         }
     }
 
@@ -205,7 +205,7 @@ class HostTensor {
     std::uint64_t damaged_gap_bytes() const {
         std::vector<bool> covered(bytes_.size(), false);
         for (std::uint64_t i = 0; i < elements(); ++i) {
-            for (std::size_t k = 0; k < type_bytes(view_.type); ++k) covered[byte_of(i) + k] = true;
+            for (std::size_t k = 0; k < type_bytes(view_.type, 1); ++k) covered[byte_of(i) + k] = true;
         }
         std::uint64_t damaged = 0;
         for (std::size_t i = 0; i < bytes_.size(); ++i) damaged += !covered[i] && bytes_[i] != kGapByte ? 1u : 0u;

@@ -86,7 +86,7 @@ TEST_CASE_FIXTURE(DeviceTest,
         tools::CaseFile file;
         file.op = "attention";
         file.attention.k_dtype = file.attention.v_dtype = type;
-        for (const char *name : {"query", "key", "value"}) file.tensors[name] = as_case(values);
+        for (const char *name : {"q", "k", "v"}) file.tensors[name] = as_case(values);
         const std::vector<std::string> wanted = {"output"}; // the one key's value
         const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
         CHECK(tools::values_of(result.outputs.at("output")) == expected.values());

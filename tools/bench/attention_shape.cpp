@@ -28,8 +28,8 @@ std::vector<AttentionShape> shapes_of(const ShapeOptions &options) {
     return shapes;
 }
 
-NamedType type_named(const char *option, const std::string &name, bool (*is_one)(vkattn_type)) {
-    const vkattn_type type = type_named(std::string(option), name, is_one);
+NamedType named_type(const char *option, const std::string &name, bool (*is_one)(vkattn_type)) {
+    const vkattn_type type = type_named(option, name, is_one);
     return {dtype_of(type), type};
 }
 
@@ -55,9 +55,9 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
     const std::uint32_t kv_heads = shape.kv_heads != 0 ? shape.kv_heads : shape.heads;
     const std::uint32_t v_head_dim = shape.v_head_dim != 0 ? shape.v_head_dim : shape.head_dim;
     ShapedProblem problem;
-    problem.query_type = type_named("--dtype", shape.dtype, is_float);
+    problem.query_type = named_type("--dtype", shape.dtype, is_float);
     problem.kv_type =
-        shape.kv_dtype.empty() ? problem.query_type : type_named("--kv-dtype", shape.kv_dtype, is_key_value);
+        shape.kv_dtype.empty() ? problem.query_type : named_type("--kv-dtype", shape.kv_dtype, is_key_value);
     vkattn_attention_desc &desc = problem.desc;
     std::uint32_t entries = shape.batch, rows = shape.kv_len;
     if (shape.page_size != 0) {

@@ -45,7 +45,7 @@ struct NamedType {
 };
 
 // Returns the type that an option names, of those of which a question is true. Throws InputError, naming the option.
-NamedType type_named(const char *option, const std::string &name, bool (*is_one)(vkattn_type));
+NamedType named_type(const char *option, const std::string &name, bool (*is_one)(vkattn_type));
 
 // A shape as the library takes it.
 struct ShapedProblem {

@@ -47,7 +47,7 @@ BufferMap make_buffers(const Context &context, const Problem &problem) {
             buffer.write(input.bytes);
             continue;
         }
-        const Buffer values = context.buffer(input.bytes.size());
+        Buffer values = context.buffer(input.bytes.size());
         values.write(input.bytes);
         quantise(context, input.layout, values, buffer);
     }

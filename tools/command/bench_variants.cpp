@@ -156,7 +156,7 @@ Statistics measure_step(const Step &step, const BenchOptions &options, bool &by_
 
 VariantResult measure_variant(const Context &context, const std::string &name, const BenchOptions &options,
                               vkattn_kernel kernel, Progress &progress) {
-    const NamedType type = type_named("--dtype", options.shape.dtype, is_float);
+    const NamedType type = named_type("--dtype", options.shape.dtype, is_float);
     const vkattn_layer_config config = config_of(name, options);
     VariantResult result;
     result.name = name;
@@ -220,7 +220,7 @@ void print_table(const std::vector<VariantResult> &results, const vkattn_device_
 // Fails, naming it, unless every one of options.variants is one that can be measured.
 void check_variants(const BenchOptions &options) {
     for (const std::string &name : options.variants) config_of(name, options);
-    type_named("--dtype", options.shape.dtype, is_float);
+    named_type("--dtype", options.shape.dtype, is_float);
 }
 
 std::vector<VariantResult> measure_variants(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
