@@ -1,4 +1,5 @@
-# GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header.
+# GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header, and its line of shader_table.cmake.
+include(${CMAKE_CURRENT_LIST_DIR}/shader_table.cmake)
 
 # Writes the header of a module that this build leaves out: NAME_spv is empty.
 function(vkattn_empty_shader folder name reason)
@@ -12,14 +13,17 @@ inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: @rea
 " @ONLY)
 endfunction()
 
+set(vkattn_table_dir ${PROJECT_BINARY_DIR}/generated/table)
+
 # The kernels for CPU drivers, where they are left out: their headers are found before the others.
 set(vkattn_left_out_dir "")
 if(NOT VKATTN_CPU_DRIVERS)
     set(vkattn_left_out_dir ${PROJECT_BINARY_DIR}/generated/left_out)
 endif()
 function(vkattn_cpu_driver_shader name source)
+    vkattn_table_line(${name} ${source} false ${ARGN})
     if(VKATTN_CPU_DRIVERS)
-        vkattn_shader(${name} ${source})
+        vkattn_compiled_shader(${name} ${source} ${ARGN})
     else()
         vkattn_empty_shader(${vkattn_left_out_dir}/vkattn_shaders ${name} "VKATTN_CPU_DRIVERS is off")
     endif()
@@ -27,12 +31,18 @@ endfunction()
 
 # ROLLED: the CPU drivers that emulate would compile loops over matrices too long.
 function(vkattn_subgroup_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "" "DEFINES;EXTENSIONS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS")
+    vkattn_table_line(${name} ${source} true ${ARGN})
     if(NOT VKATTN_EMULATED_SUBGROUPS)
-        vkattn_shader(${name} ${source} ${ARGN})
+        vkattn_compiled_shader(${name} ${source} ${ARGN})
         return()
     endif()
-    vkattn_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS)
+    vkattn_compiled_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS)
+endfunction()
+
+function(vkattn_shader name source)
+    vkattn_table_line(${name} ${source} false ${ARGN})
+    vkattn_compiled_shader(${name} ${source} ${ARGN})
 endfunction()
 
 # A release holds the headers: see package.cmake.
@@ -41,10 +51,10 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/shaders/compiled)
         message(FATAL_ERROR "VKATTN_EMULATED_SUBGROUPS is ON, expected OFF: a release has its shaders compiled")
     endif()
     message(STATUS "Shaders: compiled ones, of the release")
-    set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${PROJECT_SOURCE_DIR}/shaders/compiled PARENT_SCOPE)
+    set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_table_dir} ${vkattn_left_out_dir} ${PROJECT_SOURCE_DIR}/shaders/compiled PARENT_SCOPE)
     function(vkattn_shader_extension)
     endfunction()
-    function(vkattn_shader)
+    function(vkattn_compiled_shader)
     endfunction()
     function(vkattn_shader_target target)
         add_custom_target(${target})
@@ -68,7 +78,7 @@ endforeach()
 set(vkattn_shader_build_dir ${PROJECT_BINARY_DIR}/generated/spirv)
 set(vkattn_shader_header_dir ${PROJECT_BINARY_DIR}/generated/vkattn_shaders)
 file(MAKE_DIRECTORY ${vkattn_shader_build_dir} ${vkattn_shader_header_dir})
-set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_left_out_dir} ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
+set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_table_dir} ${vkattn_left_out_dir} ${PROJECT_BINARY_DIR}/generated PARENT_SCOPE)
 
 get_filename_component(compiler_name ${VKATTN_GLSL_COMPILER} NAME_WE)
 set(vkattn_glsl_flags -I${CMAKE_CURRENT_SOURCE_DIR})
@@ -134,8 +144,8 @@ function(vkattn_shader_extension extension words version)
     endif()
 endfunction()
 
-function(vkattn_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "VULKAN" "DEFINES;EXTENSIONS")
+function(vkattn_compiled_shader name source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS")
     set(target vulkan1.1)
     if(arg_VULKAN)
         set(target vulkan${arg_VULKAN})

@@ -37,7 +37,7 @@ def power_of_two_above(number):
 
 
 def flash_tile(problem, candidate):
-    """Members of AttentionTile, as flash_tile.cpp makes them of what a class likes."""
+    """Knobs of flash, as flash.cpp makes them of what a class likes."""
     blocks = math.ceil(problem.v_head_dim / 4 / candidate["blocks"])
     columns = min(max(power_of_two_above(blocks), FEWEST_COLUMNS), MOST_COLUMNS)
     return {"kernel": "flash", "staging": candidate["staging"], "columns": columns, "rows": candidate["rows"],

@@ -1,8 +1,8 @@
 // tile_shaders < REQUESTS: what the driver's compiler makes of tiles that the planner would not choose. A request is a line:
 //   {"heads": 32, "kv_heads": 8, "q_len": 2048, "kv_len": 2048, "head_dim": 128, "v_head_dim": 128, "dtype": "F16",
 //    "value_in_key": false, "assembly": true, "tile": {"kernel": "flash", "rows": 4, "columns": 16}}
-// and so is the answer: {"driver", "kernel", "tile", "shaders"} as `vkattn shaders --json` has them, or {"error"}. tile: members of
-// AttentionTile by name; those that are missing are the rule's.
+// and so is the answer: {"driver", "kernel", "tile", "shaders"} as `vkattn shaders --json` has them, or {"error"}. tile: a kernel,
+// and its knobs by name, parts and matrix_shape; those that are missing are the rule's.
 #include "runtime/kernels/choose.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/plan/shader_reports.hpp"
@@ -19,44 +19,34 @@ namespace {
 using namespace vkattn;
 using Json = nlohmann::ordered_json;
 
-struct Member {
-    const char *name;
-    uint32_t AttentionTile::*member;
-};
-constexpr Member kMembers[] = {{"rows", &AttentionTile::rows},
-                               {"keys", &AttentionTile::keys},
-                               {"columns", &AttentionTile::columns},
-                               {"staging", &AttentionTile::staging},
-                               {"shared_bytes", &AttentionTile::shared_bytes},
-                               {"dim_subgroups", &AttentionTile::dim_subgroups},
-                               {"matrix_shape", &AttentionTile::matrix_shape},
-                               {"parts", &AttentionTile::parts}};
-
-vkattn_kernel kernel_named(const std::string &name) {
-    for (uint32_t kernel = 0; kernel < VKATTN_KERNEL_COUNT; ++kernel)
-        if (name == vkattn_kernel_name(static_cast<vkattn_kernel>(kernel))) return static_cast<vkattn_kernel>(kernel);
-    fail(VKATTN_ERROR_INVALID_ARGUMENT, "kernel: ", name, ", expected a kernel's name");
+const AttentionKernel &row_named(const std::string &name) {
+    const auto rows = attention_kernels();
+    const auto row =
+        std::ranges::find_if(rows, [&](const auto *each) { return each->name == name || each->latent_name == name; });
+    require(row != rows.end(), "kernel: ", name, ", expected a kernel's name");
+    return **row;
 }
 
-AttentionTile tile_of(const Json &json) {
-    AttentionTile tile;
+KernelTile tile_of(const Json &json) {
+    if (json.empty()) return {};
+    const AttentionKernel &row = row_named(json.at("kernel"));
+    KernelTile tile{.kernel = static_cast<uint32_t>(row.kernel)};
     for (const auto &[name, value] : json.items()) {
-        if (name == "kernel") {
-            tile.kernel = static_cast<uint32_t>(kernel_named(value));
-            continue;
-        }
-        const auto *member = std::ranges::find(kMembers, name, [](const Member &each) { return each.name; });
-        require(member != std::end(kMembers), "tile: ", name, ", expected a member of AttentionTile");
-        tile.*member->member = value;
+        const auto knob = std::ranges::find_if(row.knobs, [&](const Knob &each) { return each.name == name; });
+        if (knob != row.knobs.end())
+            tile.knobs[static_cast<size_t>(knob - row.knobs.begin())] = value;
+        else if (name == "parts" || name == "matrix_shape")
+            (name == "parts" ? tile.parts : tile.matrix_shape) = value;
+        else
+            require(name == "kernel", "tile: ", name, ", expected parts, matrix_shape or a knob of ", row.name);
     }
     return tile;
 }
 
 vkattn_type type_named(const std::string &name) {
-    for (const vkattn_type type :
-         {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0})
-        if (name == type_name(type)) return type;
-    fail(VKATTN_ERROR_INVALID_ARGUMENT, "dtype: ", name, ", expected F32, F16, BF16, Q8_0 or Q4_0");
+    for (const StoredType &type : stored_types())
+        if (name == type.name && is_key_value(type.info.type)) return type.info.type;
+    fail(VKATTN_ERROR_INVALID_ARGUMENT, "dtype: ", name, ", expected ", type_names(is_key_value));
 }
 
 vkattn_tensor contiguous(vkattn_type type, uint64_t heads, uint64_t len, uint64_t size) {
@@ -92,8 +82,8 @@ Json answer(Context &context, const Json &request) {
     for (const vkattn_shader &shader : reports.shaders()) shaders.push_back(tools::to_json(shader));
     const AttentionChoice choice = choose_attention(problem, *context.judged_caps());
     return {{"driver", text(context.caps().driver_name, " ", context.caps().driver_info)},
-            {"kernel", vkattn_kernel_name(choice.kernel->kernel)},
-            {"tile", tile_text(choice)},
+            {"kernel", vkattn_kernel_name(choice.name)},
+            {"tile", tile_text(*choice.kernel, choice.shape)},
             {"shaders", shaders}};
 }
 

@@ -6,15 +6,19 @@ def up(value, unit):
     return -(-value // unit)
 
 
+def is_flash(module):
+    """Whether it is a variant of kernels/flash.comp."""
+    return module.startswith("flash") and not module.startswith("flash_addresses")
+
+
 def multiply_adds(module, constants):
     """Of both products: of a lane, or matrix instructions of a subgroup; None for a module whose loop is not over tiles."""
-    name = module.partition(" ")[0]
-    if name in ("flash", "flash_halves", "flash_wide_halves"):
-        element = 8 if name == "flash_wide_halves" else 4
+    if is_flash(module):
+        element = 8 if module.startswith("flash_wide_halves") else 4
         dims = up(constants["HEAD_DIM"], constants["DIMS_OF_CHUNK"]) * constants["DIMS_OF_CHUNK"]
         value_dims = up(constants["V_HEAD_DIM"], element * constants["COLUMNS"]) * element * constants["COLUMNS"]
         return constants["ROWS"] * constants["KEYS_OF_INVOCATION"] * (dims + value_dims)
-    if name.startswith("coopmat"):
+    if module.startswith("coopmat"):
         strip = constants["MATRIX_N"] * constants["DIM_SUBGROUPS"]
         keys = constants["KEYS_OF_TILE"]
         query_steps = up(constants["HEAD_DIM"], constants["DIMS_OF_CHUNK"]) * constants["DIMS_OF_CHUNK"] // constants["MATRIX_K"]
@@ -25,10 +29,9 @@ def multiply_adds(module, constants):
 
 def rows(module, constants):
     """Query rows of a workgroup's tile; None where a kernel takes as many as there are."""
-    name = module.partition(" ")[0]
-    if name in ("flash", "flash_halves", "flash_wide_halves"):
+    if is_flash(module):
         return constants["WORKGROUP_SIZE"] // constants["COLUMNS"] * constants["ROWS"]
-    if name.startswith("coopmat"):
+    if module.startswith("coopmat"):
         subgroups = constants["WORKGROUP_SIZE"] // constants["SUBGROUP_SIZE"] // constants["DIM_SUBGROUPS"]
         return subgroups * constants["ROW_MATRICES"] * constants["MATRIX_M"]
     return None

@@ -90,10 +90,43 @@ typedef enum vkattn_type {
     VKATTN_TYPE_BF16 = 3,
     VKATTN_TYPE_BOOL = 4, /* one byte a value, 0 or not 0 */
     VKATTN_TYPE_I32 = 5,
-    VKATTN_TYPE_Q8_0 = 6, /* ggml's blocks of 32 values, 34 bytes each; caches only */
-    VKATTN_TYPE_Q4_0 = 7, /* ggml's blocks of 32 values, 18 bytes each; caches only */
+    VKATTN_TYPE_Q8_0 = 6, /* ggml's blocks; which tensors may have it, vkattn_enumerate_types says */
+    VKATTN_TYPE_Q4_0 = 7,
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
+
+typedef enum vkattn_type_kind {
+    VKATTN_TYPE_KIND_FLOAT = 1,
+    VKATTN_TYPE_KIND_INTEGER = 2,
+    VKATTN_TYPE_KIND_BOOL = 3,
+    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of whole numbers that share a scale */
+    VKATTN_TYPE_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_type_kind;
+
+/* What a type is stored in, and which tensors may have it.
+ *
+ * name                         for instance "q8_0"; static
+ * block_elements, block_bytes  what is stored together: 1 element, or a block of a quantised type
+ * number_bits                  of an element's number
+ * has_minimum                  1: an element is scale * number + minimum; 0: scale * number, or of no quantised type
+ * key_value, cache, weight     1: K and V of attention, the cache of an append, weights may have the type */
+typedef struct vkattn_type_info {
+    vkattn_type type;
+    vkattn_type_kind kind;
+    const char *name;
+    uint32_t block_elements;
+    uint32_t block_bytes;
+    uint32_t number_bits;
+    uint32_t has_minimum;
+    uint32_t key_value;
+    uint32_t cache;
+    uint32_t weight;
+} vkattn_type_info;
+
+/* Describes all types but VKATTN_TYPE_NONE, in the order of their numbers.
+ * count: in, the elements of infos; out, how many types there are. infos: NULL to ask for the number alone.
+ * stride: sizeof(vkattn_type_info). */
+VKATTN_API vkattn_result vkattn_enumerate_types(uint32_t *count, vkattn_type_info *infos, size_t stride);
 
 /* The layout of a tensor inside a bound buffer region.
  *

@@ -102,6 +102,15 @@ inline void require_constructed(vkattn_result) {}
 
 #endif
 
+// What the types are that tensors are stored in, in the order of their numbers.
+inline std::vector<vkattn_type_info> enumerate_types() {
+    std::uint32_t count = 0;
+    detail::require_constructed(vkattn_enumerate_types(&count, nullptr, 0));
+    std::vector<vkattn_type_info> types(count);
+    detail::require_constructed(vkattn_enumerate_types(&count, types.data(), sizeof(vkattn_type_info)));
+    return types;
+}
+
 // Describes a tensor: sizes and strides outermost first, strides and offset in elements; no strides means contiguous.
 // A shape that has not 1 to 4 dimensions, or strides of another number (unless none), are refused by whatever takes the
 // tensor.

@@ -35,7 +35,7 @@ def _size(structure):
     return ctypes.sizeof(structure)
 
 
-@pytest.mark.parametrize("names, prefix", [(_abi.TYPES, "VKATTN_TYPE_"), (_abi.ROLES, "VKATTN_ROLE_"),
+@pytest.mark.parametrize("names, prefix", [(_abi.ROLES, "VKATTN_ROLE_"),
                                            (_abi.KERNELS, "VKATTN_KERNEL_"), (_abi.NORM_KINDS, "VKATTN_NORM_"),
                                            (_abi.ACTIVATIONS, "VKATTN_ACTIVATION_"),
                                            ({"count": _abi.TRAIT_COUNT}, "VKATTN_TRAIT_")])

@@ -6,7 +6,6 @@ import os
 import pathlib
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
-TYPES = {"none": 0, "f32": 1, "f16": 2, "bf16": 3, "bool": 4, "i32": 5, "q8_0": 6, "q4_0": 7}
 ROLES = {name: number for number, name in enumerate((
     "workspace", "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths",
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
@@ -96,6 +95,10 @@ def structure(name, *fields):
 
 Tensor = structure("vkattn_tensor", ("type", c_int), ("rank", c_uint32), ("shape", c_uint64 * 4), ("strides", c_uint64 * 4),
                    ("offset", c_uint64), ("next", c_void_p))
+TypeInfo = structure(
+    "vkattn_type_info", ("type", c_int), ("kind", c_int), ("name", c_char_p), ("block_elements", c_uint32), ("block_bytes", c_uint32),
+    ("number_bits", c_uint32), ("has_minimum", c_uint32), ("key_value", c_uint32), ("cache", c_uint32), ("weight", c_uint32))
+TYPE_KIND_FLOAT, TYPE_KIND_QUANTISED = 1, 4
 Binding = structure("vkattn_binding", ("role", c_int), ("buffer", c_uint64), ("offset", c_uint64), ("bytes", c_uint64),
                     ("next", c_void_p))
 KernelSupport = structure("vkattn_kernel_support", ("kernel", c_int), ("supported", c_uint32), ("reason", c_char_p))
@@ -136,11 +139,14 @@ Report = structure("vkattn_report", ("kernel", c_int), ("kernel_name", c_char_p)
 Requirements = structure("vkattn_requirements", ("workspace_bytes", c_uint64), ("workspace_alignment", c_uint64),
                          ("descriptor_sets", c_uint32), ("storage_buffer_descriptors", c_uint32),
                          ("uniform_buffer_descriptors", c_uint32))
+# Tensors of attention, in the order of the description, and the dtype of those that have one alone.
+ATTENTION_TENSORS = {
+    "query": None, "key": None, "value": None, "output": None, "log_sum_exp": "float32", "attn_mask": None,
+    "key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32", "sinks": "float32",
+    "attn_weights": "float32", "qk_matmul_output": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32",
+    "block_table": "int32", "block_mask": "int32"}
 AttentionDesc = structure(
-    "vkattn_attention_desc", *((name, Tensor) for name in (
-        "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths", "past_lengths",
-        "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "cu_seqlens_q", "cu_seqlens_k", "block_table",
-        "block_mask")),
+    "vkattn_attention_desc", *((name, Tensor) for name in ATTENTION_TENSORS),
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32),
     ("score_stage", c_int), ("scale", c_float), ("softcap", c_float), ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
@@ -196,7 +202,7 @@ EstimateResult = structure(
     ("decode_projection_flops", c_double), ("decode_attention_flops", c_double), ("decode_bytes", c_uint64),
     ("decode_intensity", c_double), ("max_context_len", c_uint64), ("max_sequences", c_uint64))
 
-STRUCTURES = (Tensor, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
+STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc)
 
@@ -205,6 +211,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_version": (c_char_p, ()),
     "vkattn_trait_text": (c_char_p, (c_int,)),
     "vkattn_tensor_bytes": (c_uint64, (POINTER(Tensor),)),
+    "vkattn_enumerate_types": (c_int, (POINTER(c_uint32), POINTER(TypeInfo), c_size_t)),
     "vkattn_enumerate_devices": (c_int, (c_void_p, POINTER(c_uint32), POINTER(DeviceFacts), c_size_t)),
     "vkattn_context_create": (c_int, (POINTER(ContextInfo), POINTER(c_void_p))),
     "vkattn_context_destroy": (None, (c_void_p,)),

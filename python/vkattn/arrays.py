@@ -5,14 +5,16 @@ import numpy
 
 from . import _abi
 from .dlpack import BFLOAT16, array_of
+from .handles import type_infos
 
 _ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
-_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool", "int32": "i32", "q8_0": "q8_0",
-          "q4_0": "q4_0"}
-FLOATS = ("float32", "float16", "bfloat16")
-MASKS = ("bool", "float32", "float16", "bfloat16")
-STORED = (*FLOATS, "q8_0", "q4_0")
-_BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18)}  # elements, bytes
+_INFOS = type_infos()
+TYPES = {"none": 0, **{name: info.type for name, info in _INFOS.items()}}  # by the library's names
+_NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"}  # where NumPy has others
+_TYPES = {_NAMES.get(name, name): info for name, info in _INFOS.items()}
+FLOATS = tuple(name for name, info in _TYPES.items() if info.kind == _abi.TYPE_KIND_FLOAT)
+MASKS = ("bool", *FLOATS)
+STORED = tuple(name for name, info in _TYPES.items() if info.key_value)
 
 
 class OnDevice:
@@ -34,7 +36,7 @@ def dtype_of(array):
 
 def dtype_name(dtype):
     """The name of a type that Arrays have, from a name or from a type of NumPy's."""
-    names = (*STORED, "bool", "int32")
+    names = (*STORED, *(other for other in _TYPES if other not in STORED))
     try:
         name = dtype if dtype in names else numpy.dtype(dtype).name
     except TypeError:
@@ -51,7 +53,24 @@ def numpy_dtype(name):
 
 def block_of(name):
     """(elements, bytes) of what a type stores at once."""
-    return _BLOCKS.get(name) or (1, numpy_dtype(name).itemsize)
+    return _TYPES[name].block_elements, _TYPES[name].block_bytes
+
+
+def dequantised(data, name):
+    """The numbers in blocks of a quantised type: ggml's f16 scale and minimum, the fifth bits of the numbers, then bytes, or
+    half bytes of which the low ones come first."""
+    info = _TYPES[name]
+    blocks = data.reshape(-1, info.block_bytes)
+    scales = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
+    if info.number_bits == 8:
+        return blocks[:, 2:].view("i1").astype("f4") * scales
+    half = info.block_elements // 2
+    numbers = numpy.concatenate([blocks[:, -half:] & 15, blocks[:, -half:] >> 4], axis=1)
+    if info.number_bits == 5:
+        numbers |= numpy.unpackbits(blocks[:, -half - half // 4:-half], axis=1, bitorder="little") << 4
+    if not info.has_minimum:
+        return (numbers.astype("f4") - 2**(info.number_bits - 1)) * scales
+    return numbers.astype("f4") * scales + numpy.ascontiguousarray(blocks[:, 2:4]).view("f2").astype("f4")
 
 
 def one_of(names):
@@ -178,7 +197,7 @@ def describe(array, name):
     if not 1 <= array.ndim <= 4:
         raise ValueError(f"{name}: {array.ndim} dimensions, expected 1 to 4")
     tensor = _abi.Tensor()
-    tensor.type = _abi.TYPES[_TYPES[dtype_of(array)]]
+    tensor.type = _TYPES[dtype_of(array)].type
     tensor.rank = array.ndim
     tensor.shape[:array.ndim] = array.shape
     if not is_contiguous(array):

@@ -8,10 +8,6 @@ from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
 
-_FIXED_TYPES = {"key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32",
-                "sinks": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32", "block_table": "int32",
-                "block_mask": "int32"}
-
 
 def _four_dimensional(array, name):
     if not 2 <= array.ndim <= 4:
@@ -50,9 +46,7 @@ class Problem:
                  block_table=None, block_mask=None, block_size=128, dropout_seed=0, causal_alignment="top_left",
                  keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
                  return_lse=False, out=None, context=None, call=None):
-        optional = {"key_padding_mask": key_padding_mask, "key_lengths": key_lengths, "past_lengths": past_lengths,
-                    "alibi_slopes": alibi_slopes, "sinks": sinks, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
-                    "block_table": block_table, "block_mask": block_mask}
+        optional = {name: array for name, array in locals().items() if _abi.ATTENTION_TENSORS.get(name)}
         call = self.call = call or Call(context, {"query": query, "key": key, "value": value, "attn_mask": attn_mask, **optional,
                                           "out": out}.items())
         query = call.take("query", query, strided=True)
@@ -80,7 +74,7 @@ class Problem:
             desc.mask_flags |= _abi.SCALE_AS_GIVEN
         for role, array in optional.items():
             if array is not None:
-                call.take(role, array, dtype=_FIXED_TYPES[role])
+                call.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
         if block_mask is not None:
             call.inputs["block_mask"] = broadcastable(call.inputs["block_mask"], "block_mask")
         if attn_mask is not None:
@@ -178,14 +172,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     InvalidArgumentError, UnsupportedError and the rest of vkattn.errors; TypeError and ValueError for what is not even a
     tensor.
     """
-    made = Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
-                   enable_gqa=enable_gqa, window=window, softcap=softcap, key_lengths=key_lengths, past_lengths=past_lengths,
-                   past_len=past_len, key_padding_mask=key_padding_mask, alibi_slopes=alibi_slopes, sinks=sinks,
-                   cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q,
-                   max_seqlen_k=max_seqlen_k, block_table=block_table, block_mask=block_mask, block_size=block_size,
-                   dropout_seed=dropout_seed, causal_alignment=causal_alignment, keys_to_last_query=keys_to_last_query,
-                   v_head_dim=v_head_dim, kv_head_mapping=kv_head_mapping, batch_invariant=batch_invariant, kernel=kernel,
-                   return_lse=return_lse, out=out, context=context)
+    made = Problem(**locals())
     call = made.run()
     results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
     return tuple(results) if return_lse else results[0]

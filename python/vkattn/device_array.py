@@ -4,7 +4,7 @@ import operator
 
 import numpy
 
-from .arrays import FLOATS, OnDevice, block_of, dense_strides, dtype_name, dtype_of, host_array, is_contiguous, numpy_dtype, span
+from .arrays import FLOATS, OnDevice, block_of, dense_strides, dequantised, dtype_name, dtype_of, host_array, is_contiguous, numpy_dtype, span
 from .compiled import outside_graphs
 from .dlpack import BFLOAT16, CPU, capsule_of
 
@@ -95,7 +95,7 @@ class Array(OnDevice):
             offset += start * stride
         if 0 in shape:
             offset = self.offset  # what shows nothing shows nothing after the end
-        if block_of(self.dtype)[0] > 1 and (offset % 32 or shape[-1:] != [self.shape[-1]] or strides[-1] != 1):
+        if block_of(self.dtype)[0] > 1 and (offset % block_of(self.dtype)[0] or shape[-1:] != [self.shape[-1]] or strides[-1] != 1):
             raise IndexError(f"a part of the rows of {self.dtype}, expected whole rows")
         return self._view(shape, strides, offset)
 
@@ -215,7 +215,7 @@ class Array(OnDevice):
         if block_of(self.dtype)[0] > 1:
             if not is_contiguous(self):
                 raise ValueError(f"numpy: a part of {self.dtype} that does not lie in one piece, expected one that does")
-            return _dequantised(data, self.dtype).reshape(self.shape)
+            return dequantised(data, self.dtype).reshape(self.shape)
         numbers = data.view(numpy_dtype(self.dtype))
         strides = [stride * numbers.itemsize for stride in self.strides]
         return numpy.ascontiguousarray(numpy.lib.stride_tricks.as_strided(numbers, self.shape, strides))
@@ -248,15 +248,6 @@ def _whole_numbers(name, numbers):
         return [operator.index(number) for number in numbers]
     except TypeError:
         raise TypeError(f"{name}: {numbers!r}, expected whole numbers") from None
-
-
-def _dequantised(data, dtype):
-    """ggml's blocks of 32 numbers: a factor of 16 bits, then 8 bits a number, or 4 above 8, the first half of them low."""
-    blocks = data.reshape(-1, block_of(dtype)[1])
-    factors = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
-    if dtype == "q8_0":
-        return blocks[:, 2:].view("i1").astype("f4") * factors
-    return (numpy.concatenate([blocks[:, 2:] & 15, blocks[:, 2:] >> 4], axis=1).astype("f4") - 8) * factors
 
 
 def bfloat16_of_numpy(name):

@@ -3,6 +3,7 @@ import ctypes
 import dataclasses
 
 from . import _abi
+from .arrays import TYPES
 from .handles import call
 
 
@@ -38,9 +39,9 @@ def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=No
     """
     if isinstance(config, str):
         config = config_from_name(config, d_model, num_heads)
-    weight = _abi.choose("weight_type", _abi.TYPES, weight_type)
+    weight = _abi.choose("weight_type", TYPES, weight_type)
     raw_info = _abi.EstimateInfo(weight_type=weight, cache_type=weight if cache_type is None
-                                 else _abi.choose("cache_type", _abi.TYPES, cache_type), **info)
+                                 else _abi.choose("cache_type", TYPES, cache_type), **info)
     result = _abi.EstimateResult()
     call("vkattn_estimate", config, raw_info, result, ctypes.sizeof(result))
     return Estimate(**{name: getattr(result, name) for name, _ in _abi.EstimateResult._fields_})

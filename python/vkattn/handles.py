@@ -1,4 +1,5 @@
 """Objects of the library in Python's hands: how functions are called, who uses an object, when it goes, and in which process."""
+import ctypes
 import os
 import threading
 
@@ -13,6 +14,15 @@ def call(function, *arguments):
     result = getattr(library, function)(*arguments)
     if result != 0:
         raise_error(result, library.vkattn_last_error().decode(errors="replace"))
+
+
+def type_infos():
+    """The library's table of the types that tensors are stored in, by name."""
+    count = ctypes.c_uint32()
+    call("vkattn_enumerate_types", count, None, 0)
+    infos = (_abi.TypeInfo * count.value)()
+    call("vkattn_enumerate_types", count, infos, ctypes.sizeof(_abi.TypeInfo))
+    return {info.name.decode(): info for info in infos}
 
 
 def check_process(process):

@@ -10,10 +10,10 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
-from .handles import Handle, call, library
+from .handles import Handle, call, library, type_infos
 from .weights import layer_weights
 
-_STORED = {name: _abi.TYPES[name] for name in ("f32", "f16", "bf16", "q8_0", "q4_0")}
+_STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
@@ -109,10 +109,9 @@ class Layer:
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
                 given.take(role, array, types)
-        for role, array, dtype in (("block_mask", block_mask, "int32"), ("key_padding_mask", key_padding_mask, "bool"),
-                                   ("key_lengths", key_lengths, "int32")):
+        for role, array in (("block_mask", block_mask), ("key_padding_mask", key_padding_mask), ("key_lengths", key_lengths)):
             if array is not None:
-                given.take(role, array, dtype=dtype)
+                given.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
         for role in {"attn_mask", "block_mask"} & given.inputs.keys():
             given.inputs[role] = broadcastable(given.inputs[role], role)
         query = given.inputs["query"]

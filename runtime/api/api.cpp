@@ -199,6 +199,15 @@ const char *vkattn_version(void) {
     return STRINGIFY(VKATTN_VERSION_MAJOR) "." STRINGIFY(VKATTN_VERSION_MINOR) "." STRINGIFY(VKATTN_VERSION_PATCH);
 }
 
+vkattn_result vkattn_enumerate_types(uint32_t *count, vkattn_type_info *infos, size_t stride) {
+    return guard([&] {
+        require(count != nullptr, "count is NULL, expected room for the number of types");
+        std::vector<vkattn_type_info> all;
+        for (const StoredType &type : stored_types()) all.push_back(type.info);
+        write_structures(std::span<const vkattn_type_info>(all), count, infos, stride);
+    });
+}
+
 uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
     uint64_t bytes = 0;
     guard([&] {

@@ -10,29 +10,29 @@
 namespace vkattn {
 
 // A choice as it is saved: see saved_state.hpp.
-template <class Class, class Tile>
+template <class Class>
 struct SavedTuning {
     Class problems;
-    Tile tile;
+    KernelTile tile;
 };
 
-using SavedAttentionTuning = SavedTuning<AttentionClass, AttentionTile>;
-using SavedLinearTuning = SavedTuning<LinearClass, LinearTile>;
+using SavedAttentionTuning = SavedTuning<AttentionClass>;
+using SavedLinearTuning = SavedTuning<LinearClass>;
 
 // What tuning has found best on a device for problems of one kind. Thread safe.
-template <class Class, class Tile>
+template <class Class>
 class TuningTable {
   public:
-    using Saved = SavedTuning<Class, Tile>;
+    using Saved = SavedTuning<Class>;
 
     // The tile that was kept; one that leaves all to the rule if none was.
-    Tile find(const Class &problems) const {
+    KernelTile find(const Class &problems) const {
         const std::lock_guard lock(mutex_);
         const auto found = std::ranges::find(tunings_, problems, &Saved::problems);
-        return found == tunings_.end() ? Tile{} : found->tile;
+        return found == tunings_.end() ? KernelTile{} : found->tile;
     }
 
-    void keep(const Class &problems, const Tile &tile) {
+    void keep(const Class &problems, const KernelTile &tile) {
         const std::lock_guard lock(mutex_);
         const auto found = std::ranges::find(tunings_, problems, &Saved::problems);
         if (found == tunings_.end())
@@ -57,8 +57,8 @@ class TuningTable {
 };
 
 struct Tunings {
-    TuningTable<AttentionClass, AttentionTile> attention;
-    TuningTable<LinearClass, LinearTile> linear;
+    TuningTable<AttentionClass> attention;
+    TuningTable<LinearClass> linear;
 };
 
 } // namespace vkattn

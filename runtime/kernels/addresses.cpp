@@ -1,15 +1,11 @@
 // The body for CPU drivers, shaders/cpu/addresses.comp: K and V through device addresses, as they lie or as f32 copies
 // of a stretch of the keys.
-#include "runtime/kernels/emit.hpp"
-#include "runtime/kernels/flash.hpp"
-#include "runtime/kernels/kv_append.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace vkattn {
 namespace {
@@ -20,9 +16,10 @@ constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
 constexpr uint64_t kRowsOfDecode = 64; // of a KV head: more fill the device by themselves
 
-// Whole blocks of four neighbours; quantised rows begin at whole words, that is at every second quantised block.
+// Whole blocks of four neighbours; quantised rows begin at whole words, of most types at every second quantised block.
 bool in_blocks(const vkattn_tensor &tensor) {
-    const uint32_t elements = is_quantised(tensor.type) ? 2 * QUANTISED_BLOCK : kElementsOfBlock;
+    const auto [block, bytes] = storage_block(tensor.type);
+    const uint32_t elements = is_quantised(tensor.type) ? block * (bytes % 4 == 0 ? 1 : 2) : kElementsOfBlock;
     bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
         fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&
@@ -59,32 +56,28 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kMostRows), caps.subgroup_size);
     const uint32_t dims = problem.head_dim;
     const bool reads_ahead = subgroups == 1 && dims <= 128 && reads_in_place(problem);
+    const uint32_t tuned = problem.tile.knobs[0];
     uint32_t rule = dims > 96 ? 6 : 8;
     if (reads_ahead && dims > (has_f32_keys(problem) ? 64 : 32)) rule = 3;
-    const uint32_t step = problem.tile.keys == 0 ? rule : std::clamp(problem.tile.keys, kFewestKeys, kMostKeys);
+    const uint32_t step = tuned == 0 ? rule : std::clamp(tuned, kFewestKeys, kMostKeys);
     return {(dims > 128 ? 1 : subgroups) * caps.subgroup_size, step, reads_ahead};
 }
 
 const char *missing(const DeviceCaps &caps) {
     if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
-    if (!module_is_built(Module::kFlashAddresses)) return "built without kernels for CPU drivers";
+    if (!is_built(shaders::flash_addresses)) return "built without kernels for CPU drivers";
     if (caps.traits.scalar_address_loads == 0) return "for CPU drivers alone: llvmpipe since Mesa 26";
     return caps.buffers_have_addresses != 0 ? "" : "buffers have no device addresses";
 }
 
 // It knows no dropout, and steps through keys as the whole batch lies.
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (std::string scores = obstacle_of_scores(problem); !scores.empty()) return scores;
+std::string obstacle(const AttentionProblem &problem, const Tile &tile) {
     if (problem.dropout_p > 0) return "dropout";
-    if (problem.batch_invariant) return "batch_invariant";
     if (problem.head_dim % kElementsOfBlock != 0 || problem.v_head_dim % kElementsOfBlock != 0)
         return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, ", expected multiples of 4");
-    const Tile tile = tile_of(problem, caps);
     if (problem.kv_len < tile.step) return text(problem.kv_len, " keys, expected at least ", tile.step);
     return "";
 }
-
-uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 70; }
 
 // Few rows over many keys take several workgroups each, one a core.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -93,7 +86,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (rows_of(problem) > most_rows || problem.kv_len < 2 * kKeys) return 1;
     const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
     const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule));
-    if (!may_take_parts(problem, caps, module_name(Module::kFlashAddresses))) return fewest;
+    if (!may_take_parts(problem, caps, shaders::flash_addresses.name)) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
     return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys), fewest);
 }
@@ -118,15 +111,15 @@ uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim) {
     return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(bytes_of(tensor.type, tensor.strides[dim]));
 }
 
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const Tile tile = tile_of(problem, caps);
+AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool copies = !reads_in_place(problem);
     AttentionShape shape{};
+    shape.addressed = true;
     shape.parts = parts_of(problem, caps);
     shape.keys_per_dispatch = shape.parts > 1 ? problem.kv_len : keys_of_dispatch(problem, caps, kKeysOfGranule);
     if (copies) stage(problem, tile.step, shape);
     AttentionShape::Dispatch &dispatch = shape.dispatches[0];
-    dispatch = {Module::kFlashAddresses,
+    dispatch = {&shaders::flash_addresses,
                 constants_of(problem, tile.workgroup_size),
                 {tiles(rows_of(problem), tile.workgroup_size) * shape.parts, problem.kv_heads, problem.batch}};
     const vkattn_tensor &key = copies ? shape.staged_key : problem.key;
@@ -142,93 +135,34 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
     return shape;
 }
 
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
+    AttentionAnswer answer{Rank::kAddresses, missing(caps)};
+    if (!answer.obstacle.empty()) return answer;
+    const Tile tile = tile_of(problem, caps);
+    answer.obstacle = obstacle(problem, tile);
+    if (answer.obstacle.empty()) answer.shape = shape_of(tile, problem, caps);
+    return answer;
+}
+
 std::string describe(const AttentionShape &shape) {
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
     return text(c.WORKGROUP_SIZE, " rows, ", c.STEP, " keys a step", c.STAGED != 0 ? ", of f32 copies" : "");
 }
 
-// Where a dispatch finds its keys: in K and V themselves, or in copies made before it.
-class Addresses : public KeyStretches {
-  public:
-    explicit Addresses(const AttentionCall &call)
-        : call_(call), step_(call.shape.dispatches[0].constants.STEP),
-          staged_key_(reserve(call.builder, call.shape.staged_key)),
-          staged_value_(reserve(call.builder, call.shape.staged_value)) {}
+constexpr uint32_t kSteps[] = {3, 4, 6, 8, 16};
+constexpr Knob kKnobs[] = {{"keys", kSteps}}; // of a step
 
-    void prepare(gpu::AttentionPush &push) override {
-        push.addressed_begin = 0;
-        push.addressed_end = call_.problem.kv_len;
-        key_ = {call_.problem.key, call_.sources[BINDING_KEY]};
-        value_ = {call_.problem.value, call_.sources[BINDING_VALUE]};
-        if (!present(staged_key_)) return;
-        push.addressed_end = push.last_key;
-        push.addressed_begin = std::min(push.first_key, push.last_key - step_);
-        copy(push);
-    }
-
-    void complete(Step &step) override {
-        constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
-        constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
-        pass_address(call_.builder, step.addresses[0], kKeyWord, key_);
-        pass_address(call_.builder, step.addresses[1], kValueWord, value_);
-    }
-
-  private:
-    void copy(const gpu::AttentionPush &push) {
-        RowsToAppend rows{.source = key_, .cache = staged_key_};
-        rows.cu_seqlens = {call_.problem.cu_seqlens_k, call_.sources[BINDING_CU_SEQLENS_K]};
-        rows.block_table = {call_.problem.block_table, call_.sources[BINDING_BLOCK_TABLE]};
-        rows.gathers = true;
-        limit_to_lengths(rows);
-        rows.first = push.addressed_begin;
-        rows.batch = call_.problem.batch;
-        rows.positions = push.addressed_end - push.addressed_begin;
-        add_kv_append(call_.builder, rows);
-        key_ = staged_key_;
-        if (present(staged_value_)) {
-            rows.source = value_;
-            rows.cache = staged_value_;
-            add_kv_append(call_.builder, rows);
-        }
-        value_ = present(staged_value_) ? staged_value_ : staged_key_;
-        call_.builder.barrier();
-    }
-
-    // What is copied of a sequence's keys: those it has, and what the last step of one that has fewer loads beyond them.
-    void limit_to_lengths(RowsToAppend &rows) const {
-        const AttentionProblem &problem = call_.problem;
-        rows.beyond = step_;
-        if (present(problem.key_lengths)) {
-            rows.lengths = {problem.key_lengths, call_.sources[BINDING_KEY_LENGTHS]};
-        } else if (present(problem.past_lengths) && problem.keys_to_last_query) {
-            rows.lengths = {problem.past_lengths, call_.sources[BINDING_PAST_LENGTHS]};
-            rows.beyond += problem.q_len;
-        }
-    }
-
-    const AttentionCall &call_;
-    uint32_t step_; // keys
-    View staged_key_, staged_value_;
-    View key_, value_; // of the current stretch
-};
-
-void emit(const AttentionCall &call) {
-    Addresses addresses(call);
-    emit_split_keys(call, addresses);
-}
-
-constexpr Module kModules[] = {Module::kFlashAddresses};
+constexpr const Shader *kShaders[] = {&shaders::flash_addresses};
 
 } // namespace
 
 const AttentionKernel kAddresses = {.kernel = VKATTN_KERNEL_ADDRESSES,
-                                    .modules = kModules,
+                                    .name = "addresses",
+                                    .shaders = kShaders,
                                     .merit = "K and V are read through device addresses",
                                     .missing = missing,
-                                    .obstacle = obstacle,
-                                    .rank = rank,
-                                    .shape = shape,
+                                    .answer = answer,
                                     .describe = describe,
-                                    .emit = emit};
+                                    .knobs = kKnobs};
 
 } // namespace vkattn

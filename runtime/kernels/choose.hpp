@@ -7,11 +7,9 @@
 
 namespace vkattn {
 
-// A kernel, asked whether it can serve a problem on a device.
-struct KernelOption {
+// A kernel, and its answer to a problem on a device.
+struct KernelOption : AttentionAnswer {
     const AttentionKernel *kernel;
-    uint32_t rank;
-    std::string obstacle; // "": it serves
 };
 
 // Every kernel, the best first, whatever stands in its way.
@@ -20,6 +18,7 @@ std::vector<KernelOption> options_for(const AttentionProblem &problem, const Dev
 // The kernel chosen for a problem and what it makes of it.
 struct AttentionChoice {
     const AttentionKernel *kernel;
+    vkattn_kernel name; // as callers name it
     AttentionShape shape;
     std::string reason; // one sentence: why this kernel, and why none that would be better
 };
@@ -28,7 +27,7 @@ struct AttentionChoice {
 // VKATTN_ERROR_UNSUPPORTED and the reason where none does.
 AttentionChoice choose_attention(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// How the choice divides a problem: "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts". "" for unfused.
-std::string tile_text(const AttentionChoice &choice);
+// How the shape divides a problem: "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts". "" for unfused.
+std::string tile_text(const AttentionKernel &kernel, const AttentionShape &shape);
 
 } // namespace vkattn

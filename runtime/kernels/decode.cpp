@@ -1,19 +1,165 @@
-// decode and latent_decode: the keys of each row split over workgroups and joined by a merge.
-#include "runtime/kernels/decode_tile.hpp"
-#include "runtime/kernels/emit.hpp"
+// decode: the keys of each row split over workgroups and joined by a merge.
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/flash.hpp"
+#include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace vkattn {
 namespace {
 
-constexpr uint64_t kRows = 64;                                    // of a KV head: more fill a device by themselves
-constexpr uint64_t kLatentRows = 512;                             // the only KV head's: all heads of a few tokens
-constexpr uint32_t kBeatsMatrices = 90, kPays = 60, kServes = 20; // coopmat is 80
+// How shaders/kernels/decode.comp divides a problem.
+struct DecodeTile {
+    const Shader *shader;
+    uint32_t workgroup;     // invocations
+    uint32_t subgroup_size; // to ask for, where sums go through subgroups
+    uint32_t columns;       // invocations that read a row of K together: a group
+    uint32_t rows;          // query rows of a workgroup
+    uint32_t keys;          // of a group at a time
+    bool query_staged;      // in shared memory, and not in registers
+};
+
+constexpr uint32_t kRowsOfDecodeShader = 8; // of a KV head, that share each read of K and V through a core's cache
+
+constexpr uint32_t kWorkgroup = 128;
+constexpr uint32_t kVector = 8; // dims; what an invocation reads at a time
+
+uint32_t keys_of(const DecodeLayout &layout, bool halves, uint32_t rows) {
+    if (!halves) return layout.keys_of_others;
+    return rows == 1 ? layout.keys_of_one_row : layout.keys_of_rows;
+}
+
+// The size of subgroups that a pipeline has: 32 or the nearest to it, where it can be asked for; 0: it is not known.
+uint32_t subgroup_size_of(const DeviceCaps &caps) {
+    constexpr uint32_t kLiked = 32;
+    const uint32_t size = std::clamp(kLiked, caps.min_subgroup_size, caps.max_subgroup_size);
+    return has_subgroups_of(caps, size) ? size : 0;
+}
+
+// Whether groups of invocations can lie in subgroups of one known size.
+bool has_subgroups(const DeviceCaps &caps) {
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    const uint32_t size = subgroup_size_of(caps);
+    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0 &&
+           (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
+}
+
+const Shader &shader_of(bool halves, bool subgroups) {
+    if (halves) return subgroups ? shaders::decode_halves_subgroups : shaders::decode_halves;
+    return subgroups ? shaders::decode_subgroups : shaders::decode;
+}
+
+// What K and V are read as, and what sums go through.
+struct Reading {
+    bool halves, subgroups;
+};
+
+// What is liked best and possible, or the next that the self-test has not ruled out.
+Reading sound_reading(const Reading &best, const AttentionProblem &problem, const DeviceCaps &caps) {
+    const CodePaths paths = paths_of(problem) | kPathParts;
+    for (const bool halves : {true, false})
+        for (const bool subgroups : {true, false})
+            if (halves <= best.halves && subgroups <= best.subgroups &&
+                !is_off(caps, shader_of(halves, subgroups), paths))
+                return {halves, subgroups};
+    return best;
+}
+
+uint32_t vectors_of(uint32_t dims, const DecodeTile &tile) { return tiles(dims, kVector * tile.columns); }
+
+uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
+    const uint64_t groups = tile.workgroup / tile.columns, scores = groups * tile.rows * tile.keys;
+    const uint64_t outputs = uint64_t{tile.workgroup} * kVector * vectors_of(problem.v_head_dim, tile);
+    const uint64_t queries = tile.rows * tile.columns * vectors_of(problem.head_dim, tile);
+    return 4 * (std::max(scores * (tile.columns + 1), outputs) + scores + 2 * groups * tile.rows) +
+           (tile.query_staged ? queries * (halves ? 16 : 32) : 16);
+}
+
+// Numbers that an invocation holds: its part of the output, of K and of V.
+uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
+    const uint32_t keys = vectors_of(problem.head_dim, tile), values = vectors_of(problem.v_head_dim, tile);
+    const uint32_t read = problem.value_in_key ? std::max(keys, values) : keys + values;
+    return tile.rows * values * kVector + tile.keys * read * (halves ? kVector / 2 : kVector);
+}
+
+// Fewer keys at a time where heads are large, and fewer rows where those are not enough.
+void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, uint32_t registers, DecodeTile &tile) {
+    const auto smaller = [&] {
+        if (tile.rows * tile.keys == 1) return false;
+        (tile.keys > 1 ? tile.keys : tile.rows) /= 2;
+        return tile.rows * tile.keys > 1;
+    };
+    while (registers_of(problem, tile, halves) > registers && smaller()) {
+    }
+    while (shared_bytes(problem, tile, halves) > caps.max_shared_memory_bytes && smaller()) {
+    }
+}
+
+constexpr uint32_t kFewestColumns = 4;
+
+// As many as a row of K has vectors.
+uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
+    return std::min(std::max(std::bit_ceil(tiles(dims, kVector)), kFewestColumns), most);
+}
+
+bool is_decode(const AttentionShape::Dispatch &dispatch) { return are_variants(*dispatch.shader, shaders::decode); }
+
+uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
+    const gpu::AttentionConstants &c = dispatch.constants;
+    return c.WORKGROUP_SIZE / c.COLUMNS * c.KEYS_OF_INVOCATION;
+}
+
+DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+    static constexpr uint32_t kMostColumns = 32, kMostTuned = 8;
+    const DecodeLayout layout = decode_layout(caps);
+    const auto [halves, subgroups] =
+        sound_reading({is_in_halves(problem), layout.subgroups && has_subgroups(caps)}, problem, caps);
+    const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
+    const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
+    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), layout.most_rows));
+    DecodeTile tile{.shader = &shader_of(halves, subgroups),
+                    .workgroup = kWorkgroup,
+                    .subgroup_size = subgroup_size,
+                    .columns = columns_of(problem, most_columns),
+                    .rows = rows,
+                    .keys = keys_of(layout, halves, rows),
+                    .query_staged = !halves || layout.stages_halves};
+    const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
+    if (problem.tile.knobs[kColumnsKnob] != 0) { // unless not even the smallest tile of so many fits
+        DecodeTile smallest = tile;
+        smallest.rows = smallest.keys = 1;
+        smallest.columns =
+            std::min(std::bit_floor(std::max(problem.tile.knobs[kColumnsKnob], kFewestColumns)), most_columns);
+        if (shared_bytes(problem, smallest, halves) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
+    }
+    if (problem.tile.knobs[kRowsKnob] != 0) tile.rows = tuned(problem.tile.knobs[kRowsKnob]);
+    if (problem.tile.knobs[kKeysKnob] != 0) tile.keys = tuned(problem.tile.knobs[kKeysKnob]);
+    const bool is_tuned = problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0;
+    const uint32_t registers = layout.registers - (present(problem.block_table) ? layout.of_pages : 0);
+    fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
+    return tile;
+}
+
+AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
+    AttentionShape::Dispatch dispatch{tile.shader,
+                                      constants_of(problem, tile.workgroup),
+                                      {tiles(rows_of(problem), tile.rows), problem.kv_heads, problem.batch}};
+    dispatch.constants.ROWS = tile.rows;
+    if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
+    dispatch.constants.COLUMNS = tile.columns;
+    dispatch.constants.KEYS_OF_INVOCATION = tile.keys;
+    dispatch.constants.QUERY_STAGED = tile.query_staged ? 1 : 0;
+    dispatch.constants.VALUE_IN_KEY = problem.value_in_key ? 1 : 0;
+    return dispatch;
+}
+
+constexpr uint64_t kRows = 64;        // of a KV head: more fill a device by themselves
+constexpr uint64_t kLatentRows = 512; // the only KV head's: all heads of a few tokens
 
 // Workgroups of so many invocations that fill the device.
 uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
@@ -24,18 +170,23 @@ uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
 // flash's tile; of fewer keys where a part has no more, then of fewer rows where its parts leave half of the device idle.
 FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeysOfInvocation = 2; // fewer keys cost more reads of the rows than they save time
-    FlashTile tile = flash_tile(problem, caps, true);
-    if (problem.tile.rows != 0 || problem.tile.keys != 0) return tile; // tuning knows better
-    const auto workgroups = [&] {
-        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(tile));
+    FlashTile tile = flash_tile(problem, caps, {.parts = true});
+    if (problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0) return tile; // tuning knows better
+    const auto workgroups = [&](const FlashTile &each) {
+        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(each));
     };
-    const double keys = keys_that_pay(problem, {.count = workgroups(), .filling = filling(caps, tile.workgroup)});
+    const double keys = keys_that_pay(problem, {.count = workgroups(tile), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
-        tile = flash_tile(problem, caps, true, tile.rows, tile.keys / 2);
+        tile = flash_tile(problem, caps, {true, tile.rows, tile.keys / 2});
     const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
-    while (tile.rows > 1 && 2 * kWorkgroupsOfCore * workgroups() * parts <= caps.traits.parallel_workgroups)
-        tile = flash_tile(problem, caps, true, tile.rows / 2, tile.keys);
-    return tile;
+    return halve_rows_while(
+        problem.tile.knobs[kRowsKnob], tile, 1,
+        [&](const FlashTile &each) {
+            return 2 * kWorkgroupsOfCore * workgroups(each) * parts <= caps.traits.parallel_workgroups;
+        },
+        [&](uint32_t rows) {
+            return flash_tile(problem, caps, {true, rows, tile.keys});
+        });
 }
 
 // What either shader takes at a time.
@@ -57,51 +208,41 @@ PartWorkgroups workgroups_of(const AttentionShape::Dispatch &dispatch, const Dev
 // K too often.
 DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestRows = 2;
-    DecodeTile tile = decode_tile(problem, caps);
-    const auto is_idle = [&] {
-        const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, tile, 1), caps);
+    const DecodeTile tile = decode_tile(problem, caps);
+    const auto is_idle = [&](const DecodeTile &each) {
+        const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, each), caps);
         const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(problem.kv_len, parts);
         const uint32_t fewest = std::max(workgroups.keys_of_tile, fewest_keys_of_part(problem, workgroups));
         return 2 * workgroups.count * parts <= workgroups.filling && keys <= 2 * fewest;
     };
-    while (problem.tile.rows == 0 && tile.rows > kFewestRows && is_idle()) tile.rows /= 2;
-    return tile;
+    return halve_rows_while(problem.tile.knobs[kRowsKnob], tile, kFewestRows, is_idle, [&](uint32_t rows) {
+        DecodeTile smaller = tile;
+        smaller.rows = rows;
+        return smaller;
+    });
 }
 
 bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return rows_of(problem) <= (problem.value_in_key ? most_latent_rows(caps) : kRowsOfDecodeShader);
+    return rows_of(problem) <= (problem.value_in_key ? decode_layout(caps).latent_rows : kRowsOfDecodeShader);
 }
 
-// One dispatch for all keys: decode's own for a few rows, flash's for more.
-AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
-    return takes_decode_shader(problem, caps) ? decode_dispatch(problem, tile_that_fills(problem, caps), parts)
-                                              : flash_dispatch(problem, tile_of_parts(problem, caps), parts);
-}
-
-uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return parts_that_pay(problem, caps, workgroups_of(dispatch_of(problem, caps, 1), caps));
-}
-
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) {
-    if (problem.batch_invariant) return "keys split over workgroups give no batch-invariant result";
-    return obstacle_of_scores(problem);
-}
-
-std::string obstacle_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return problem.value_in_key ? obstacle(problem, caps) : "value has rows of its own";
+// One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.
+AttentionShape::Dispatch dispatch_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return takes_decode_shader(problem, caps) ? decode_dispatch(problem, tile_that_fills(problem, caps))
+                                              : flash_dispatch(problem, tile_of_parts(problem, caps), 1);
 }
 
 // Whether flash would leave half of the device idle, its workgroups being small where rows are few.
 bool flash_idles(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const AttentionShape::Dispatch flash = flash_dispatch(problem, flash_tile(problem, caps, false), 1);
+    const AttentionShape::Dispatch flash = flash_dispatch(problem, flash_tile(problem, caps), 1);
     const auto [x, y, z] = flash.groups;
     return 2 * uint64_t{x} * y * z <= filling(caps, flash.constants.WORKGROUP_SIZE);
 }
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
-bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t most_rows) {
-    return rows_of(problem) <= most_rows && problem.kv_len >= 2 * kFewestKeysOfPart &&
-           (parts_of(problem, caps) > 1 || flash_idles(problem, caps));
+bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return rows_of(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
+           problem.kv_len >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
@@ -114,25 +255,18 @@ bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps)
            (is_quantised(problem.key.type) && rows_of(problem) <= kRowsOfDecodeShader);
 }
 
-uint32_t rank_where_it_pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return idles_matrix_units(problem, caps) ? kBeatsMatrices : kPays;
-}
-
-uint32_t rank(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return !problem.value_in_key && pays(problem, caps, kRows) ? rank_where_it_pays(problem, caps) : kServes;
-}
-
-uint32_t rank_of_latents(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return problem.value_in_key && pays(problem, caps, kLatentRows) ? rank_where_it_pays(problem, caps) : kServes - 1;
-}
-
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
-    shape.parts = std::max(parts_of(problem, caps), 2u); // a single one would need no merge
+    shape.dispatches[0] = dispatch_of(problem, caps);
+    const uint32_t parts = parts_that_pay(problem, caps, workgroups_of(shape.dispatches[0], caps));
+    shape.parts = std::max(parts, 2u); // a single one would need no merge
+    shape.dispatches[0].groups[0] *= shape.parts;
     shape.keys_per_dispatch = problem.kv_len;
-    shape.dispatches[0] = dispatch_of(problem, caps, shape.parts);
     finish_parts(problem, caps, shape);
-    return shape;
+    const Rank rank = !pays(problem, caps, parts)         ? Rank::kPartsDoNotPay
+                      : idles_matrix_units(problem, caps) ? Rank::kFewRowsIdleTheMatrices
+                                                          : Rank::kFewRows;
+    return {.rank = rank, .shape = shape};
 }
 
 std::string describe(const AttentionShape &shape) {
@@ -142,32 +276,30 @@ std::string describe(const AttentionShape &shape) {
                 c.ROWS, c.ROWS == 1 ? " row" : " rows");
 }
 
-constexpr Module kModules[] = {
-    Module::kDecode, Module::kDecodeSubgroups, Module::kDecodeHalves,    Module::kDecodeHalvesSubgroups,
-    Module::kFlash,  Module::kFlashHalves,     Module::kFlashWideHalves, Module::kMergeParts};
+constexpr uint32_t kRowsToTry[] = {1, 2, 4, 8}, kKeysToTry[] = {3, 4, 8, 16, 32, 64, 128},
+                   kColumnsToTry[] = {8, 16, 32};
+constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an invocation of flash
+                           {"keys", kKeysToTry},        // of a group at a time; of a tile of flash
+                           {"columns", kColumnsToTry}}; // invocations that read a row of K together
 
-constexpr const char *kMerit = "few query rows over many keys, which are split to fill the device";
+constexpr const Shader *kShaders[] = {
+    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
+    &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
 
 } // namespace
 
-const AttentionKernel kDecode = {.kernel = VKATTN_KERNEL_DECODE,
-                                 .modules = kModules,
-                                 .merit = kMerit,
-                                 .missing = obstacle_of_arrays,
-                                 .obstacle = obstacle,
-                                 .rank = rank,
-                                 .shape = shape,
-                                 .describe = describe,
-                                 .emit = emit_split_keys};
-
-const AttentionKernel kLatentDecode = {.kernel = VKATTN_KERNEL_LATENT_DECODE,
-                                       .modules = kModules,
-                                       .merit = kMerit,
-                                       .missing = obstacle_of_arrays,
-                                       .obstacle = obstacle_of_latents,
-                                       .rank = rank_of_latents,
-                                       .shape = shape,
-                                       .describe = describe,
-                                       .emit = emit_split_keys};
+const AttentionKernel kDecode = {
+    .kernel = VKATTN_KERNEL_DECODE,
+    .name = "decode",
+    .shaders = kShaders,
+    .merit = "few query rows over many keys, which are split to fill the device",
+    .few_rows = true,
+    .missing = obstacle_of_arrays,
+    .answer = answer,
+    .describe = describe,
+    .knobs = kKnobs,
+    .latent_kernel = VKATTN_KERNEL_LATENT_DECODE,
+    .latent_name = "latent_decode",
+};
 
 } // namespace vkattn

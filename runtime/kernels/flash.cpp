@@ -1,17 +1,151 @@
 #include "runtime/kernels/flash.hpp"
 
-#include "runtime/kernels/emit.hpp"
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 
+#include <algorithm>
+#include <bit>
+
 namespace vkattn {
 namespace {
 
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &) { return obstacle_of_scores(problem); }
+constexpr uint32_t kWorkgroup = 128;
+constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
+constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
-uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 50; }
+// By Staging; all but the first take 16-bit values alone.
+constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
+
+uint32_t element_dims(const Shader *shader) { return shader == &shaders::flash_wide_halves ? 8 : 4; }
+
+uint64_t element_bytes(const Shader *shader) { return shader == &shaders::flash_halves ? 8 : 16; }
+
+constexpr uint32_t kFewestColumns = 8, kMostColumns = 32, kFewestSharedBytes = 8 << 10;
+
+uint32_t columns_for(uint32_t v_head_dim, uint32_t blocks) {
+    return std::clamp(std::bit_ceil(tiles(v_head_dim, 4 * blocks)), kFewestColumns, kMostColumns);
+}
+
+uint64_t query_bytes(const AttentionProblem &problem, const FlashTile &tile) {
+    const uint32_t dims = tile.query_staged ? round_up(problem.head_dim, tile.dims_of_chunk) : tile.dims_of_chunk;
+    return rows_of_tile(tile) * (dims / element_dims(tile.shader) + 1) * element_bytes(tile.shader);
+}
+
+uint64_t key_bytes(const FlashTile &tile, uint32_t dims) {
+    return keys_of_tile(tile) * (dims / element_dims(tile.shader) + 1) * element_bytes(tile.shader);
+}
+
+uint64_t value_bytes(const AttentionProblem &problem, const FlashTile &tile, uint32_t keys) {
+    const uint32_t elements = tiles(problem.v_head_dim, element_dims(tile.shader));
+    return keys * (round_up(elements, tile.columns) + uint64_t{1}) * element_bytes(tile.shader);
+}
+
+uint64_t weight_bytes(const FlashTile &tile) { return rows_of_tile(tile) * keys_of_tile(tile) * sizeof(float); }
+
+uint64_t shared_bytes(const AttentionProblem &problem, const FlashTile &tile) {
+    const uint64_t columns = uint64_t{rows_of_tile(tile)} * tile.columns * sizeof(float);
+    return query_bytes(problem, tile) + weight_bytes(tile) +
+           std::max({key_bytes(tile, tile.dims_of_chunk), value_bytes(problem, tile, tile.keys_of_chunk), columns});
+}
+
+// The most dims whose chunks have no more of them than K, within so many bytes; the fewest where none is.
+uint32_t dims_of_chunk(const AttentionProblem &problem, const FlashTile &tile, uint64_t bytes, uint32_t fewest) {
+    const uint32_t vectors = tiles(problem.head_dim, kVector);
+    uint32_t dims = vectors * kVector;
+    for (uint32_t chunks = 2; chunks <= vectors && key_bytes(tile, dims) > bytes; ++chunks)
+        if (vectors % chunks == 0 && vectors / chunks * kVector >= fewest) dims = vectors / chunks * kVector;
+    return dims;
+}
+
+// Chunks that make the most of what queries and weights leave of so many bytes.
+void set_chunks(const AttentionProblem &problem, uint64_t bytes, uint32_t fewest_dims, FlashTile &tile) {
+    tile.dims_of_chunk = kVector;
+    const uint64_t taken = query_bytes(problem, tile) + weight_bytes(tile);
+    const uint64_t room = bytes > taken ? bytes - taken : 0;
+    tile.dims_of_chunk = dims_of_chunk(problem, tile, tile.query_staged ? room : room / 2, fewest_dims);
+    const uint64_t most = std::max(room, key_bytes(tile, tile.dims_of_chunk));
+    tile.keys_of_chunk = keys_of_tile(tile);
+    while (tile.keys_of_chunk > kFewestKeys && value_bytes(problem, tile, tile.keys_of_chunk) > most)
+        tile.keys_of_chunk /= 2;
+}
+
+// Queries that stay in shared memory, and chunks, as far as they fit into so many bytes and an eighth more.
+void set_tiles(const AttentionProblem &problem, uint64_t bytes, FlashTile &tile) {
+    tile.query_staged = true;
+    set_chunks(problem, bytes, kFewestDims, tile);
+    if (shared_bytes(problem, tile) <= bytes + bytes / 8) return;
+    tile.query_staged = false;
+    for (uint32_t dims = kFewestDims; dims >= kVector; dims /= 2) {
+        set_chunks(problem, bytes, dims, tile);
+        if (shared_bytes(problem, tile) <= bytes) return;
+    }
+}
+
+void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCaps &caps, FlashTile &tile) {
+    constexpr uint64_t kReached = 64 << 10; // by the shader's indices, of 8192 elements
+    const uint64_t limit = std::min<uint64_t>(caps.max_shared_memory_bytes, kReached);
+    set_tiles(problem, std::min(wanted_bytes, limit * 8 / 9), tile);
+    while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > 1) {
+        (tile.rows > 1 ? tile.rows : tile.keys) /= 2;
+        set_tiles(problem, limit * 8 / 9, tile);
+    }
+}
+
+// No more rows than the problem has, as long as the workgroup fills a subgroup.
+void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bool keep_rows, FlashTile &tile) {
+    if (problem.batch_invariant) return;
+    const uint64_t rows = rows_of(problem);
+    while (!keep_rows && tile.rows > 1 && rows_of_tile(tile) / 2 >= rows) tile.rows /= 2;
+    while (rows_of_tile(tile) / 2 >= rows && tile.workgroup / 2 >= std::max(caps.subgroup_size, tile.columns))
+        tile.workgroup /= 2;
+}
+
+// The shader, or the first in its place that the self-test has not ruled out.
+const Shader *sound_shader(const Shader *wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
+    if (!is_off(caps, *wanted, paths) || !halves) return wanted;
+    const auto is_sound = [&](const Shader *shader) { return !is_off(caps, *shader, paths); };
+    const auto *found = std::ranges::find_if(kStagings, is_sound);
+    return found == std::end(kStagings) ? wanted : *found;
+}
+
+// What tuning found, as far as the shader can take it.
+void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
+    static constexpr uint32_t kMost = 4;
+    const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
+    const auto &knobs = tuned.knobs;
+    const uint32_t staging = knobs[kStagingKnob];
+    if (knobs[kColumnsKnob] != 0)
+        tile.columns = std::bit_floor(std::clamp(knobs[kColumnsKnob], kFewestColumns, kMostColumns));
+    if (knobs[kRowsKnob] != 0) tile.rows = power(knobs[kRowsKnob]);
+    if (knobs[kKeysKnob] != 0) tile.keys = power(knobs[kKeysKnob] / tile.columns);
+    if (halves && staging != 0 && staging <= std::size(kStagings)) tile.shader = kStagings[staging - 1];
+}
+
+} // namespace
+
+FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
+    const bool halves = is_in_halves(problem);
+    const FlashLayout layout = flash_layout(caps, halves, problem.v_head_dim);
+    FlashTile tile{.shader = kStagings[halves ? static_cast<size_t>(layout.staging) : 0],
+                   .workgroup = kWorkgroup,
+                   .columns = columns_for(problem.v_head_dim, layout.blocks),
+                   .rows = std::min(layout.rows, use.most_rows),
+                   .keys = std::min(layout.keys, use.most_keys),
+                   .dims_of_chunk = kVector,
+                   .keys_of_chunk = kFewestKeys,
+                   .query_staged = true};
+    take_tuned(problem.tile, halves, tile);
+    tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
+    drop_empty_rows(problem, caps, problem.tile.knobs[kRowsKnob] != 0, tile);
+    const uint32_t wanted_bytes = problem.tile.knobs[kSharedBytesKnob];
+    fit(problem, wanted_bytes == 0 ? layout.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
+    return tile;
+}
+
+namespace {
 
 uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
     return uint64_t{tiles(rows_of(problem), rows_of_tile(tile))} * problem.kv_heads * problem.batch;
@@ -24,7 +158,7 @@ constexpr double kCostOfFlashPart = 0.3;
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
     if (problem.kv_len < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
-    if (!may_take_parts(problem, caps, module_name(tile.module))) return 1;
+    if (!may_take_parts(problem, caps, tile.shader->name)) return 1;
     return parts_that_pay(problem, caps,
                           {.count = workgroups_of(problem, tile),
                            .filling = caps.traits.parallel_workgroups,
@@ -32,34 +166,43 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const
                            .cost_of_part = kCostOfFlashPart});
 }
 
-// Of fewer rows, where the device has room for three times as many workgroups: each takes less time.
+// Of fewer rows, where the device has room for three times as many workgroups.
 FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestRows = 2; // fewer cost more reads of keys than they save time
-    FlashTile tile = flash_tile(problem, caps, false);
-    if (problem.tile.rows != 0 || problem.batch_invariant) return tile;
-    while (tile.rows > kFewestRows && 3 * workgroups_of(problem, tile) <= caps.traits.parallel_workgroups)
-        tile = flash_tile(problem, caps, false, tile.rows / 2);
-    return tile;
+    const FlashTile tile = flash_tile(problem, caps);
+    if (problem.batch_invariant) return tile;
+    return halve_rows_while(
+        problem.tile.knobs[kRowsKnob], tile, kFewestRows,
+        [&](const FlashTile &each) { return 3 * workgroups_of(problem, each) <= caps.traits.parallel_workgroups; },
+        [&](uint32_t rows) { return flash_tile(problem, caps, {.most_rows = rows}); });
 }
 
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionShape shape{};
     FlashTile tile = tile_that_fills(problem, caps);
     shape.parts = parts_of(problem, caps, tile);
-    if (shape.parts > 1) tile = flash_tile(problem, caps, true, tile.rows);
+    if (shape.parts > 1) tile = flash_tile(problem, caps, {.parts = true, .most_rows = tile.rows});
     shape.keys_per_dispatch = keys_of_dispatch(problem, caps, keys_of_tile(tile));
     shape.dispatches[0] = flash_dispatch(problem, tile, shape.parts);
     finish_parts(problem, caps, shape);
-    return shape;
+    return {.rank = Rank::kTiles, .shape = shape};
 }
 
-constexpr Module kModules[] = {Module::kFlash, Module::kFlashHalves, Module::kFlashWideHalves};
+constexpr uint32_t kRows[] = {1, 2, 4}, kKeys[] = {8, 16, 32, 64, 128}, kColumns[] = {8, 16, 32},
+                   kStagingsToTry[] = {1, 2, 3}, kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
+constexpr Knob kKnobs[] = {{"rows", kRows},             // of an invocation
+                           {"keys", kKeys},             // of a tile
+                           {"columns", kColumns},       // invocations that share a row of the output
+                           {"staging", kStagingsToTry}, // 1 + what shared memory holds of 16-bit K and V, see kStagings
+                           {"shared_bytes", kSharedBytes}}; // of a workgroup, about
+
+constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
 } // namespace
 
 AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const FlashTile &tile, uint32_t parts) {
     AttentionShape::Dispatch dispatch{
-        tile.module,
+        tile.shader,
         constants_of(problem, tile.workgroup),
         {tiles(rows_of(problem), rows_of_tile(tile)) * parts, problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
@@ -77,19 +220,14 @@ std::string describe_flash(const AttentionShape &shape) {
                 " scores");
 }
 
-std::string obstacle_of_scores(const AttentionProblem &problem) {
-    if (present(problem.attn_weights)) return "keeps no attn_weights";
-    return present(problem.qk_matmul_output) ? "keeps no qk_matmul_output" : "";
-}
-
 const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
-                                .modules = kModules,
+                                .name = "flash",
+                                .shaders = kShaders,
                                 .merit = "nothing of size q_len x kv_len is asked for",
+                                .batch_invariant = true,
                                 .missing = obstacle_of_arrays,
-                                .obstacle = obstacle,
-                                .rank = rank,
-                                .shape = shape,
+                                .answer = answer,
                                 .describe = describe_flash,
-                                .emit = emit_split_keys};
+                                .knobs = kKnobs};
 
 } // namespace vkattn

@@ -1,6 +1,7 @@
 #include "runtime/kernels/kernel.hpp"
 
 #include "runtime/kernels/parameters.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -9,14 +10,26 @@
 namespace vkattn {
 namespace {
 
-constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kAddresses, &kFlash, &kDecode, &kLatentDecode, &kUnfused};
-static_assert(std::size(kKernels) == VKATTN_KERNEL_COUNT - 2); // without AUTO and COOPMAT2
+constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kAddresses, &kFlash, &kDecode, &kUnfused};
+
+// What stands in the kernel's way by what its row says of it; "": nothing.
+std::string general_obstacle(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (const std::string_view missing = kernel.missing(caps); !missing.empty()) return std::string(missing);
+    const auto buffers = std::ranges::count_if(
+        kAttentionTensors, [&](const AttentionTensor &tensor) { return present(problem.*tensor.member); });
+    if (buffers > int64_t{caps.max_storage_buffers_per_stage})
+        return text(buffers, " tensors, expected at most maxPerStageDescriptorStorageBuffers, which is ",
+                    caps.max_storage_buffers_per_stage);
+    if (present(problem.attn_weights) && !kernel.keeps_scores) return "keeps no attn_weights";
+    if (present(problem.qk_matmul_output) && !kernel.keeps_scores) return "keeps no qk_matmul_output";
+    if (!is_dense(problem) && kernel.keeps_scores) return "has no packed or paged sequences";
+    return problem.batch_invariant && !kernel.batch_invariant ? "is not batch-invariant" : "";
+}
 
 // What the self-test found wrong with the shaders of a shape that has none to take their place; "": nothing.
-std::string obstacle_of_verdicts(const AttentionKernel &kernel, const AttentionProblem &problem,
-                                 const DeviceCaps &caps) {
+std::string obstacle_of_verdicts(const AttentionShape &shape, const AttentionProblem &problem, const DeviceCaps &caps) {
     if (!has_failures(caps)) return "";
-    for (const ShaderUse &use : shaders_of(kernel.shape(problem, caps), problem))
+    for (const ShaderUse &use : shaders_of(shape, problem))
         if (const std::string_view off = why_off(caps, use.shader, use.paths); !off.empty()) return std::string(off);
     return "";
 }
@@ -31,21 +44,19 @@ AttentionProblem problem_of_type(vkattn_type type, bool value_in_key) {
 }
 
 // Whether the self-test leaves the kernel a type that it serves.
-bool serves_some_type(const AttentionKernel &kernel, const DeviceCaps &caps) {
-    constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                      VKATTN_TYPE_Q4_0};
-    return !has_failures(caps) || std::ranges::any_of(kTypes, [&](vkattn_type type) {
-        const bool in_key = kernel.kernel == VKATTN_KERNEL_LATENT_DECODE;
-        return obstacle_of(kernel, problem_of_type(type, in_key), caps).empty();
+bool serves_some_type(const AttentionKernel &kernel, bool in_key, const DeviceCaps &caps) {
+    return !has_failures(caps) || std::ranges::any_of(stored_types(), [&](const StoredType &type) {
+        return is_key_value(type.info.type) &&
+               ask(kernel, problem_of_type(type.info.type, in_key), caps).obstacle.empty();
     });
 }
 
 // What of the kernel has failed the self-test; lives as long as caps.
 const char *first_failure(const AttentionKernel &kernel, const DeviceCaps &caps) {
     for (const auto &[shader, verdict] : caps.verdicts) {
-        const std::string_view module = std::string_view(shader).substr(0, shader.find(','));
-        const auto is_it = [&](Module each) { return module == module_name(each); };
-        if (verdict.failed != 0 && std::ranges::any_of(kernel.modules, is_it)) return verdict.reason.c_str();
+        const std::string_view name = std::string_view(shader).substr(0, shader.find(','));
+        const auto is_it = [&](const Shader *each) { return name == each->name; };
+        if (verdict.failed != 0 && std::ranges::any_of(kernel.shaders, is_it)) return verdict.reason.c_str();
     }
     return "";
 }
@@ -54,73 +65,62 @@ const char *first_failure(const AttentionKernel &kernel, const DeviceCaps &caps)
 
 std::span<const AttentionKernel *const> attention_kernels() { return kKernels; }
 
-const AttentionKernel &kernel_named(vkattn_kernel kernel) {
-    return **std::ranges::find(kKernels, kernel, &AttentionKernel::kernel);
+const AttentionKernel *kernel_named(uint32_t kernel) {
+    if (kernel == VKATTN_KERNEL_AUTO) return nullptr;
+    const auto *const row = std::ranges::find_if(
+        kKernels, [&](const AttentionKernel *each) { return each->kernel == kernel || each->latent_kernel == kernel; });
+    return row == std::end(kKernels) ? nullptr : *row;
 }
 
-bool can_run(vkattn_kernel kernel, const DeviceCaps &caps) {
-    return std::string_view(kernel_named(kernel).missing(caps)).empty();
+vkattn_kernel name_of(const AttentionKernel &kernel, const AttentionProblem &problem) {
+    if (kernel_named(problem.kernel) == &kernel) return problem.kernel; // as it was asked for
+    const bool latent = problem.value_in_key && kernel.latent_kernel != VKATTN_KERNEL_AUTO;
+    return latent ? kernel.latent_kernel : kernel.kernel;
 }
 
 std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem) {
     std::vector<ShaderUse> uses;
     if (present(shape.staged_key)) // f32 copies, by kv_append
-        uses.push_back(
-            {module_name(Module::kKvAppend), kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
+        uses.push_back({shaders::kv_append.name, kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
     for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
-        if (dispatch.groups[0] != 0) uses.push_back({shader_name(dispatch.module, dispatch.constants), dispatch.paths});
+        if (dispatch.groups[0] != 0)
+            uses.push_back({shader_name(*dispatch.shader, dispatch.constants), dispatch.paths});
     return uses;
 }
 
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
     facts.kernel_count = 0;
-    for (const AttentionKernel *kernel : kKernels) {
-        const std::string_view missing = kernel->missing(caps);
+    const auto list = [&](const AttentionKernel &kernel, vkattn_kernel name) {
+        const std::string_view missing = kernel.missing(caps);
+        const bool serves = missing.empty() && serves_some_type(kernel, name != kernel.kernel, caps);
         vkattn_kernel_support &support = facts.kernels[facts.kernel_count++];
-        support.kernel = kernel->kernel;
-        support.supported = missing.empty() && serves_some_type(*kernel, caps) ? 1 : 0;
-        support.reason = missing.empty() ? first_failure(*kernel, caps) : missing.data(); // or static
+        support.kernel = name;
+        support.supported = serves ? 1 : 0;
+        support.reason = missing.empty() ? first_failure(kernel, caps) : missing.data(); // or static
+    };
+    for (const AttentionKernel *kernel : kKernels) {
+        list(*kernel, kernel->kernel);
+        if (kernel->latent_kernel != VKATTN_KERNEL_AUTO) list(*kernel, kernel->latent_kernel);
     }
 }
 
-std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
-    const auto tensors = tensors_of(problem);
-    const auto buffers = std::ranges::count_if(
-        tensors, [](const vkattn_tensor *tensor) { return tensor != nullptr && present(*tensor); });
-    if (buffers > int64_t{caps.max_storage_buffers_per_stage})
-        return text(buffers, " tensors, expected at most maxPerStageDescriptorStorageBuffers, which is ",
-                    caps.max_storage_buffers_per_stage);
-    const std::string obstacle = kernel.obstacle(problem, caps);
-    return obstacle.empty() ? obstacle_of_verdicts(kernel, problem, caps) : obstacle;
-}
-
-const char *nothing_missing(const DeviceCaps &) { return ""; }
-
-const char *obstacle_of_arrays(const DeviceCaps &caps) {
-    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
+AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
+    AttentionProblem asked = problem;
+    if (kernel_named(problem.tile.kernel) != &kernel) asked.tile = {};
+    AttentionAnswer answer = kernel.answer(asked, caps);
+    if (std::string general = general_obstacle(kernel, problem, caps); !general.empty())
+        answer.obstacle = std::move(general);
+    else if (answer.obstacle.empty())
+        answer.obstacle = obstacle_of_verdicts(answer.shape, problem, caps);
+    return answer;
 }
 
 } // namespace vkattn
 
 const char *vkattn_kernel_name(vkattn_kernel kernel) {
-    switch (kernel) {
-    case VKATTN_KERNEL_AUTO:
-        return "auto";
-    case VKATTN_KERNEL_UNFUSED:
-        return "unfused";
-    case VKATTN_KERNEL_FLASH:
-        return "flash";
-    case VKATTN_KERNEL_DECODE:
-        return "decode";
-    case VKATTN_KERNEL_LATENT_DECODE:
-        return "latent_decode";
-    case VKATTN_KERNEL_COOPMAT:
-        return "coopmat";
-    case VKATTN_KERNEL_COOPMAT2:
-        return "coopmat2";
-    case VKATTN_KERNEL_ADDRESSES:
-        return "addresses";
-    default:
-        return "unknown";
-    }
+    if (kernel == VKATTN_KERNEL_AUTO) return "auto";
+    if (kernel == VKATTN_KERNEL_COOPMAT2) return "coopmat2";
+    const vkattn::AttentionKernel *row = vkattn::kernel_named(static_cast<uint32_t>(kernel));
+    if (row == nullptr) return "unknown";
+    return row->kernel == kernel ? row->name : row->latent_name;
 }

@@ -2,10 +2,11 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/kernels/row.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/attention_problem.hpp"
-#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/attention.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <array>
 #include <span>
@@ -14,54 +15,64 @@
 
 namespace vkattn {
 
-struct AttentionCall;
-
 // What a kernel makes of a problem: all that its dispatches need but the pipelines.
 struct AttentionShape {
     struct Dispatch {
-        Module module;
+        const Shader *shader;
         gpu::AttentionConstants constants;
-        Grid groups;         // 0 in its first axis: there is no such dispatch
-        CodePaths paths = 0; // of the module's code that the constants switch on
-        double flops = 0;    // of the whole grid, at most
+        Grid groups;                       // 0 in its first axis: there is no such dispatch
+        CodePaths paths = 0;               // of the shader's code that the constants switch on
+        double flops = 0;                  // of the whole grid, at most
+        uint32_t written = BINDING_OUTPUT; // the tensor of the problem that shows its numbers
     };
-    // unfused: scores, softmax, values; others: [0], once for every keys_per_dispatch keys; then [1] merges parts
+    // [0] once for every keys_per_dispatch keys, then the others in turn. unfused: scores, softmax, values; others: [1] merges
+    // the parts
     std::array<Dispatch, 3> dispatches;
     gpu::AttentionParameters parameters;
     uint32_t keys_per_dispatch;
     uint32_t parts; // of a row's keys
+    bool addressed; // [0] reads K and V through device addresses
     // f32 copies of one dispatch's keys in the workspace, where K and V do not suit the kernel; absent: not needed
     vkattn_tensor staged_key, staged_value;
     vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]
 };
 
-// A kernel: a row here, a file beside this one, and a file in shaders/, all of one name. Pure but for emit.
+using AttentionAnswer = Answer<AttentionShape>;
+
+// A kernel: a row here, a file beside this one, and a file in shaders/, all of one name.
 struct AttentionKernel {
-    vkattn_kernel kernel;            // what callers name it by
-    std::span<const Module> modules; // that its dispatches may take
-    const char *merit;               // why it is chosen where it is the best
+    vkattn_kernel kernel; // what callers name it by
+    const char *name;
+    std::span<const Shader *const> shaders; // that its dispatches may take
+    const char *merit;                      // why it is chosen where it is the best
+    bool keeps_scores = false;              // attn_weights and qk_matmul_output, and has dense sequences alone
+    bool batch_invariant = false;           // a row's bits need not depend on the rest of the batch
+    bool few_rows = false;                  // it is for them: a trial of it has one query, or else several
     // What the device lacks for it; "": nothing.
     const char *(*missing)(const DeviceCaps &caps);
-    // Why it cannot serve the problem, beside what obstacle_of says of every kernel; "": it serves.
-    std::string (*obstacle)(const AttentionProblem &problem, const DeviceCaps &caps);
-    // Among the kernels that serve, the one with the highest is the best.
-    uint32_t (*rank)(const AttentionProblem &problem, const DeviceCaps &caps);
-    AttentionShape (*shape)(const AttentionProblem &problem, const DeviceCaps &caps);
+    // Of any device; beside what `ask` says of every kernel.
+    AttentionAnswer (*answer)(const AttentionProblem &problem, const DeviceCaps &caps);
     // "16x16x16 matrices, 4 x 1 subgroups, 64 keys".
     std::string (*describe)(const AttentionShape &shape);
-    void (*emit)(const AttentionCall &call);
+    std::span<const Knob> knobs{};
+    // Another name that callers have for it, where V is the first elements of K's rows; AUTO: none.
+    vkattn_kernel latent_kernel = VKATTN_KERNEL_AUTO;
+    const char *latent_name = "";
 };
 
-extern const AttentionKernel kCoopmat, kAddresses, kLatentDecode, kDecode, kFlash, kUnfused;
+extern const AttentionKernel kCoopmat, kAddresses, kDecode, kFlash, kUnfused;
 
-// Every kernel there is. VKATTN_KERNEL_COOPMAT2 is none.
+// Every kernel there is.
 std::span<const AttentionKernel *const> attention_kernels();
 
-// The row that callers name so. kernel must be one of the enumeration, neither AUTO nor COOPMAT2.
-const AttentionKernel &kernel_named(vkattn_kernel kernel);
+// The row that callers name so; nullptr: none, as of AUTO and COOPMAT2.
+const AttentionKernel *kernel_named(uint32_t kernel);
 
-// Whether the device lacks nothing for the kernel.
-bool can_run(vkattn_kernel kernel, const DeviceCaps &caps);
+// What a row is called that attends the problem.
+vkattn_kernel name_of(const AttentionKernel &kernel, const AttentionProblem &problem);
+
+// Why the kernel cannot serve the problem on the device, what the self-test found wrong with its shaders included; or its shape.
+AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps);
 
 // A shader and the paths of its code that a choice takes.
 struct ShaderUse {
@@ -72,14 +83,4 @@ std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionPr
 
 // Fills in the facts' list of kernels.
 void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
-
-// Why the kernel cannot serve the problem on a device that lacks nothing, what the self-test found wrong with its shaders
-// included; "": it serves.
-std::string obstacle_of(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps);
-
-// What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
-// constants.
-const char *nothing_missing(const DeviceCaps &caps);
-const char *obstacle_of_arrays(const DeviceCaps &caps);
-
 } // namespace vkattn

@@ -2,10 +2,11 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/kernels/row.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/problem/tiles.hpp"
-#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/linear.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <string>
 
@@ -20,26 +21,60 @@ struct LinearProblem {
     // types, alignments; absent: bias, multiplier and residual may be
     vkattn_tensor input{}, weight{}, output{}, bias{}, multiplier{}, residual{};
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
-    LinearTile tile; // what tuning found; followed where it suits
+    KernelTile tile; // what tuning found; followed where it suits
 };
 
 // The linear layers that a choice of tuning for this one serves.
 LinearClass class_of(const LinearProblem &problem);
 
-struct LinearChoice {
-    LinearShader shader;
-    Module module;
+struct LinearShape {
+    const Shader *shader;
     gpu::LinearConstants constants;
     Grid groups;
-    CodePaths paths; // of the module's code that the constants switch on
+    CodePaths paths;        // of the shader's code that the constants switch on
+    bool addressed = false; // it reads input and weight through device addresses
+};
+using LinearAnswer = Answer<LinearShape>;
+
+// A kernel of linear layers: a row and a file in shaders/.
+struct LinearKernel {
+    const char *name;
+    std::span<const Shader *const> shaders;
+    const char *merit;
+    // What the device lacks for it; "": nothing.
+    const char *(*missing)(const DeviceCaps &caps);
+    LinearAnswer (*answer)(const LinearProblem &problem, const DeviceCaps &caps); // of a device that lacks nothing
+    std::string (*describe)(const LinearShape &shape);                            // ", 8 rows, 4 blocks"
+    std::span<const Knob> knobs{};
+    uint32_t trial_rows = 19; // of the inputs that test it
+};
+
+extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles;
+
+// Every one there is. Their numbers, see KernelTile, are 1 and so on.
+std::span<const LinearKernel *const> linear_kernels();
+uint32_t number_of(const LinearKernel &kernel);
+
+struct LinearChoice : LinearShape {
+    const LinearKernel *kernel;
     std::string reason;
 };
 
-// Chooses the shader and how it divides the work. Fails with VKATTN_ERROR_UNSUPPORTED where the device bounds loops and
-// the inputs have too many features.
+// Chooses the kernel and how it divides the work: what tuning found, else the best that serves. Fails with
+// VKATTN_ERROR_UNSUPPORTED where none does, or where the device bounds loops and the inputs have too many features.
 LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps);
 
 // "linear_addresses, 8 rows, 4 blocks".
 std::string words(const LinearChoice &choice);
+
+// Of several kernels: what every one takes, and the layout of the factors.
+gpu::LinearConstants constants_of(const LinearProblem &problem);
+CodePaths paths_of(const LinearProblem &problem);
+uint32_t aligned_factors(const LinearProblem &problem);
+bool input_is_aligned(const LinearProblem &problem, uint32_t elements);
+bool weight_is_aligned(const LinearProblem &problem, uint32_t elements); // without gaps between elements, too
+
+// Workgroups of a tile of so many outputs and rows.
+Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows);
 
 } // namespace vkattn

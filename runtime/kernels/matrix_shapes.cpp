@@ -45,7 +45,7 @@ bool is_usable_shape(const DeviceCaps &caps, const MatrixUse &use, uint32_t inde
     if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != use.type) return false;
     const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
     return (caps.rounded_shapes >> index & 1) != 0 && suits(shape) &&
-           why_off(caps, shader_name(use.module, shape), use.paths).empty();
+           why_off(caps, shader_name(*use.shader, shape), use.paths).empty();
 }
 
 std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, const MatrixUse &use) {
@@ -77,7 +77,7 @@ std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use) {
         return text("no matrix shape for ", type_name(use.type), " whose sums may be ", type_name(use.type),
                     " as well");
     for (const vkattn_matrix_shape &shape : shapes)
-        if (const auto off = why_off(caps, shader_name(use.module, shape), use.paths); !off.empty())
+        if (const auto off = why_off(caps, shader_name(*use.shader, shape), use.paths); !off.empty())
             return std::string(off);
     return text("no matrix shape for ", type_name(use.type), " with n of 8 or more");
 }

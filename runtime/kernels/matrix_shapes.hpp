@@ -12,9 +12,9 @@ const char *obstacle_of_matrices(const DeviceCaps &caps);
 
 // What multiplies matrices.
 struct MatrixUse {
-    Module module;
+    const Shader *shader;
     vkattn_type type; // of the factors
-    CodePaths paths;  // of the module
+    CodePaths paths;  // of the shader
 };
 
 // Whether the shape at this index of the device's list serves, and tests have not ruled it out.

@@ -1,5 +1,7 @@
 #include "runtime/kernels/parameters.hpp"
 
+#include "runtime/problem/attention_tensors.hpp"
+
 #include <algorithm>
 
 namespace vkattn {
@@ -11,22 +13,15 @@ constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/
 
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 
-uint32_t features_of(const AttentionProblem &problem) {
-    uint32_t features = 0;
-    const auto set = [&](bool condition, uint32_t feature) { features |= condition ? feature : 0u; };
+uint64_t features_of(const AttentionProblem &problem) {
+    uint64_t features = 0;
+    const auto set = [&](bool condition, uint64_t feature) { features |= condition ? feature : 0; };
+    for (const AttentionTensor &tensor : kAttentionTensors) set(present(problem.*tensor.member), tensor.feature);
     set(problem.causal, FEATURE_CAUSAL);
     set(problem.windowed, FEATURE_WINDOW);
     set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
-    set(present(problem.key_lengths), FEATURE_KEY_LENGTHS);
-    set(present(problem.past_lengths), FEATURE_PAST_LENGTHS);
-    set(present(problem.key_padding_mask), FEATURE_KEY_PADDING);
-    set(present(problem.alibi_slopes), FEATURE_ALIBI);
     set(problem.softcap > 0, FEATURE_SOFTCAP);
     set(problem.dropout_p > 0, FEATURE_DROPOUT);
-    set(present(problem.sinks), FEATURE_SINKS);
-    set(present(problem.log_sum_exp), FEATURE_LOG_SUM_EXP);
-    set(present(problem.attn_weights), FEATURE_ATTN_WEIGHTS);
-    set(present(problem.qk_matmul_output), FEATURE_QK_MATMUL_OUTPUT);
     set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
     set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
     set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
@@ -34,10 +29,7 @@ uint32_t features_of(const AttentionProblem &problem) {
     set(rows_are_aligned(problem.key), FEATURE_KEY_ALIGNED);
     set(rows_are_aligned(problem.value), FEATURE_VALUE_ALIGNED);
     set(rows_start_even(problem.output), FEATURE_OUTPUT_PAIRS);
-    set(present(problem.cu_seqlens_q), FEATURE_CU_SEQLENS_Q);
-    set(present(problem.cu_seqlens_k), FEATURE_CU_SEQLENS_K);
     set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);
-    set(present(problem.block_mask), FEATURE_BLOCK_MASK);
     set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
     return features;
 }
@@ -48,28 +40,6 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 } // namespace
 
-std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem) {
-    std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors{};
-    tensors[BINDING_QUERY] = &problem.query;
-    tensors[BINDING_KEY] = &problem.key;
-    tensors[BINDING_VALUE] = &problem.value;
-    tensors[BINDING_OUTPUT] = &problem.output;
-    tensors[BINDING_LOG_SUM_EXP] = &problem.log_sum_exp;
-    tensors[BINDING_ATTN_MASK] = &problem.attn_mask;
-    tensors[BINDING_KEY_PADDING_MASK] = &problem.key_padding_mask;
-    tensors[BINDING_KEY_LENGTHS] = &problem.key_lengths;
-    tensors[BINDING_PAST_LENGTHS] = &problem.past_lengths;
-    tensors[BINDING_ALIBI_SLOPES] = &problem.alibi_slopes;
-    tensors[BINDING_SINKS] = &problem.sinks;
-    tensors[BINDING_ATTN_WEIGHTS] = &problem.attn_weights;
-    tensors[BINDING_QK_MATMUL_OUTPUT] = &problem.qk_matmul_output;
-    tensors[BINDING_CU_SEQLENS_Q] = &problem.cu_seqlens_q;
-    tensors[BINDING_CU_SEQLENS_K] = &problem.cu_seqlens_k;
-    tensors[BINDING_BLOCK_TABLE] = &problem.block_table;
-    tensors[BINDING_BLOCK_MASK] = &problem.block_mask;
-    return tensors;
-}
-
 bool rows_are_aligned(const vkattn_tensor &tensor) {
     constexpr uint32_t kElements = 8;
     bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
@@ -79,6 +49,14 @@ bool rows_are_aligned(const vkattn_tensor &tensor) {
     return aligned;
 }
 
+bool is_in_halves(const AttentionProblem &problem) {
+    const auto is_suited = [](const vkattn_tensor &tensor) {
+        const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
+        return half && rows_are_aligned(tensor);
+    };
+    return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
+}
+
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size) {
     gpu::AttentionConstants constants;
     constants.WORKGROUP_SIZE = workgroup_size;
@@ -86,7 +64,9 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.V_HEAD_DIM = problem.v_head_dim;
     constants.GROUP = problem.query_heads / problem.kv_heads;
     constants.KV_HEAD_MAPPING = static_cast<uint32_t>(problem.kv_head_mapping);
-    constants.FEATURES = features_of(problem);
+    const uint64_t features = features_of(problem);
+    constants.FEATURES = static_cast<uint32_t>(features);
+    constants.MORE_FEATURES = static_cast<uint32_t>(features >> 32);
     constants.QUERY_FORMAT = format_of(problem.query);
     constants.KEY_FORMAT = format_of(problem.key);
     constants.VALUE_FORMAT = format_of(problem.value);
@@ -98,7 +78,7 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
     if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
-    if (present(problem.block_mask)) {
+    if (problem.block_q_len != 0) {
         constants.BLOCK_Q_LEN = problem.block_q_len;
         constants.BLOCK_KV_LEN = problem.block_kv_len;
     }
@@ -118,15 +98,11 @@ int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::mi
 
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     gpu::AttentionParameters parameters{};
-    copy_strides(problem.query, parameters.query_strides);
-    copy_strides(problem.key, parameters.key_strides);
-    copy_strides(problem.value, parameters.value_strides);
-    copy_strides(problem.output, parameters.output_strides);
-    if (present(problem.attn_mask)) {
-        copy_strides(problem.attn_mask, parameters.mask_strides);
-        parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
-    }
-    if (present(problem.block_mask)) copy_strides(problem.block_mask, parameters.block_strides);
+#define VKATTN_COPY_STRIDES(binding, name, NAME, feature, Layout, type, Trial)                                         \
+    copy_strides(problem.name, parameters.name##_strides);
+    STRIDED_ATTENTION_TENSORS(VKATTN_COPY_STRIDES)
+#undef VKATTN_COPY_STRIDES
+    parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
     if (present(problem.key_padding_mask) && problem.batch > 1)
         parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
     parameters.q_len = problem.q_len;

@@ -3,18 +3,16 @@
 #include "runtime/problem/attention_problem.hpp"
 #include "shaders/interface/attention.h"
 
-#include <array>
-
 namespace vkattn {
-
-// A problem's tensors by binding number (BINDING_QUERY ... in shaders/interface/); nullptr where a number stands for none.
-std::array<const vkattn_tensor *, ATTENTION_BINDINGS> tensors_of(const AttentionProblem &problem);
 
 // The problem's part of a dispatch's constants; its kernel adds the tile's.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
 
 // Whether its rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED.
 bool rows_are_aligned(const vkattn_tensor &tensor);
+
+// Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: shaders of halves read them as they are.
+bool is_in_halves(const AttentionProblem &problem);
 
 // The uniform block of a problem's dispatches.
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem);

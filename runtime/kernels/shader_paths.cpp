@@ -6,30 +6,20 @@
 
 namespace vkattn {
 
-bool multiplies_matrices(Module module) {
-    switch (module) {
-    case Module::kCoopmat:
-    case Module::kCoopmatRolled:
-    case Module::kCoopmatBf16:
-    case Module::kLinearCoopmat:
-    case Module::kLinearCoopmatBf16:
-        return true;
-    default:
-        return false;
-    }
-}
-
-std::string shader_name(Module module, uint32_t m, uint32_t n, uint32_t k) {
-    return multiplies_matrices(module) ? text(module_name(module), ", ", m, "x", n, "x", k) : module_name(module);
+std::string shader_name(const Shader &shader, uint32_t m, uint32_t n, uint32_t k) {
+    return shader.matrices != VKATTN_TYPE_NONE ? text(shader.name, ", ", m, "x", n, "x", k) : shader.name;
 }
 
 std::string path_names(CodePaths paths) {
-    static constexpr const char *kNames[kCodePathCount] = {
-        "f32",         "f16",   "bf16",   "q8_0",          "q4_0",
+    static constexpr const char *kNames[kCodePathCount - kTypePathCount] = {
         "large heads", "pages", "V in K", "keys in parts", "keys in several dispatches"};
     std::string names;
-    for (uint32_t path = 0; path < kCodePathCount; ++path)
-        if ((paths >> path & 1) != 0) names += std::string(names.empty() ? "" : ", ") + kNames[path];
+    for (uint32_t path = 0; path < kCodePathCount; ++path) {
+        if ((paths >> path & 1) == 0) continue;
+        const bool is_type = path < kTypePathCount;
+        names += std::string(names.empty() ? "" : ", ") +
+                 (is_type ? stored_type(static_cast<vkattn_type>(path)).info.name : kNames[path - kTypePathCount]);
+    }
     return names;
 }
 
@@ -47,8 +37,14 @@ std::string_view why_off(const DeviceCaps &caps, std::string_view shader, CodePa
     return found->second.reason;
 }
 
-bool is_off(const DeviceCaps &caps, Module module, CodePaths paths) {
-    return !why_off(caps, module_name(module), paths).empty();
+bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths) {
+    return !why_off(caps, shader.name, paths).empty();
+}
+
+const char *nothing_missing(const DeviceCaps &) { return ""; }
+
+const char *obstacle_of_arrays(const DeviceCaps &caps) {
+    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
 }
 
 bool has_failures(const DeviceCaps &caps) {

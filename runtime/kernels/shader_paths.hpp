@@ -2,7 +2,7 @@
 
 #include "runtime/device/device_caps.hpp"
 #include "runtime/problem/attention_problem.hpp"
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 
 #include <string>
 #include <string_view>
@@ -11,17 +11,14 @@ namespace vkattn {
 
 // What verdicts call shaders and paths of their code, and what they say.
 
-// Whether the module multiplies matrices of a shape that specialisation constants give.
-bool multiplies_matrices(Module module);
-
 // "decode_subgroups"; with the shape where it multiplies matrices: "coopmat, 16x16x16".
-std::string shader_name(Module module, uint32_t m, uint32_t n, uint32_t k);
+std::string shader_name(const Shader &shader, uint32_t m, uint32_t n, uint32_t k);
 template <class Constants>
-std::string shader_name(Module module, const Constants &constants) {
-    return shader_name(module, constants.MATRIX_M, constants.MATRIX_N, constants.MATRIX_K);
+std::string shader_name(const Shader &shader, const Constants &constants) {
+    return shader_name(shader, constants.MATRIX_M, constants.MATRIX_N, constants.MATRIX_K);
 }
-inline std::string shader_name(Module module, const vkattn_matrix_shape &shape) {
-    return shader_name(module, shape.m, shape.n, shape.k);
+inline std::string shader_name(const Shader &shader, const vkattn_matrix_shape &shape) {
+    return shader_name(shader, shape.m, shape.n, shape.k);
 }
 
 // "q8_0"; of several "f16, pages".
@@ -32,7 +29,12 @@ CodePaths paths_of(const AttentionProblem &problem);
 
 // Why a shader may not take these paths: what the self-test found; "": it may, as far as is known.
 std::string_view why_off(const DeviceCaps &caps, std::string_view shader, CodePaths paths);
-bool is_off(const DeviceCaps &caps, Module module, CodePaths paths); // of one without matrices
+bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths); // of one without matrices
+
+// What a device lacks for kernels that need nothing of it, and for those whose arrays are sized by specialisation
+// constants.
+const char *nothing_missing(const DeviceCaps &caps);
+const char *obstacle_of_arrays(const DeviceCaps &caps);
 
 // Whether anything is off.
 bool has_failures(const DeviceCaps &caps);

@@ -1,5 +1,6 @@
 #include "runtime/kernels/split_keys.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/rounding.hpp"
 
@@ -15,14 +16,6 @@ constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states
 // Blocks of four elements that a workgroup of merge_parts joins at a time.
 uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
-}
-
-// Invocations that share a block's parts: as many loads of a GPU are under way at the same time. An unknown device, or a
-// processor, joins them one after the other.
-uint32_t columns_of_merge(const DeviceCaps &caps, uint32_t blocks) {
-    constexpr uint32_t kMost = 4;
-    if (static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther) return 1;
-    return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, kMost));
 }
 
 // Dims of a key and its value, in those of heads of 128.
@@ -64,7 +57,7 @@ CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLa
 
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
     return why_off(caps, shader, kPathParts).empty() &&
-           !is_off(caps, Module::kMergeParts, merge_paths_of(paths_of(problem)));
+           !is_off(caps, shaders::merge_parts, merge_paths_of(paths_of(problem)));
 }
 
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
@@ -120,8 +113,10 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
-    const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(caps, blocks);
-    shape.dispatches[1] = {Module::kMergeParts,
+    const uint32_t blocks = blocks_of_merge(problem),
+                   columns = std::bit_floor(
+                       std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
+    shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},
                            merge_paths_of(first.paths),

@@ -4,6 +4,15 @@
 
 namespace vkattn {
 
+// The tile, its rows halved as long as the device idles: workgroups of fewer rows are more, and each takes less time. What tuning
+// found stays.
+template <class Tile, class IsIdle, class OfRows>
+Tile halve_rows_while(uint32_t tuned_rows, Tile tile, uint32_t fewest, const IsIdle &is_idle, const OfRows &of_rows) {
+    if (tuned_rows != 0) return tile;
+    while (tile.rows > fewest && is_idle(tile)) tile = of_rows(tile.rows / 2);
+    return tile;
+}
+
 // How keys are shared out: over dispatches one after the other, and over workgroups side by side, whose states
 // merge_parts joins.
 

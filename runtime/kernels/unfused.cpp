@@ -1,6 +1,6 @@
 // Scores, softmax and weighted values as three dispatches: the only kernel that keeps weights and scores, for dense
 // sequences.
-#include "runtime/kernels/emit.hpp"
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/error.hpp"
 
@@ -12,17 +12,12 @@ constexpr double kCostOfUntiled = 8;
 constexpr double kPassesOfSoftmax = 3; // over the scores
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) || present(problem.block_table))
-        return "has no packed or paged sequences";
-    if (problem.batch_invariant) return "is not batch-invariant";
     const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_ITERATION;
     if (most_keys == 0 || problem.kv_len <= most_keys) return "";
     return text(problem.kv_len, " keys, expected at most ", most_keys, " ", on_bounded_loops(caps));
 }
 
-uint32_t rank(const AttentionProblem &, const DeviceCaps &) { return 10; }
-
-AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &) {
+AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
     const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
     const double pairs = static_cast<double>(heads) * problem.q_len * problem.kv_len;
@@ -32,48 +27,41 @@ AttentionShape shape(const AttentionProblem &problem, const DeviceCaps &) {
     AttentionShape shape{};
     shape.parameters = parameters_of(problem);
     shape.parts = 1;
-    shape.dispatches = {{{Module::kQkScores,
+    shape.keys_per_dispatch = problem.kv_len;
+    shape.dispatches = {{{&shaders::qk_scores,
                           constants,
                           {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
                           paths,
-                          flops_of_dim * problem.head_dim},
-                         {Module::kMaskedSoftmax,
+                          flops_of_dim * problem.head_dim,
+                          BINDING_QK_MATMUL_OUTPUT},
+                         {&shaders::masked_softmax,
                           constants,
                           {problem.q_len, problem.query_heads, problem.batch},
                           kPathF32,
-                          kPassesOfSoftmax * kFlopsOfElement * pairs},
-                         {Module::kWeightedValues,
+                          kPassesOfSoftmax * kFlopsOfElement * pairs,
+                          BINDING_ATTN_WEIGHTS},
+                         {&shaders::weighted_values,
                           constants,
                           {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch},
                           paths,
                           flops_of_dim * problem.v_head_dim}}};
     shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
-    return shape;
+    return {Rank::kUntiled, obstacle(problem, caps), shape};
 }
 
 std::string describe(const AttentionShape &) { return ""; }
 
-void emit(const AttentionCall &call) {
-    const View scores = reserve(call.builder, call.shape.scores);
-    const UniformSlot parameters = call.builder.keep_uniforms(call.shape.parameters);
-    for (size_t number = 0; number < call.shape.dispatches.size(); ++number) {
-        if (number > 0) call.builder.barrier();
-        add_dispatch(call, call.shape.dispatches[number], {}, parameters, scores);
-    }
-}
-
-constexpr Module kModules[] = {Module::kQkScores, Module::kMaskedSoftmax, Module::kWeightedValues};
+constexpr const Shader *kShaders[] = {&shaders::qk_scores, &shaders::masked_softmax, &shaders::weighted_values};
 
 } // namespace
 
 const AttentionKernel kUnfused = {.kernel = VKATTN_KERNEL_UNFUSED,
-                                  .modules = kModules,
+                                  .name = "unfused",
+                                  .shaders = kShaders,
                                   .merit = "attention weights or scores are asked for, which flash does not keep",
+                                  .keeps_scores = true,
                                   .missing = nothing_missing,
-                                  .obstacle = obstacle,
-                                  .rank = rank,
-                                  .shape = shape,
-                                  .describe = describe,
-                                  .emit = emit};
+                                  .answer = answer,
+                                  .describe = describe};
 
 } // namespace vkattn

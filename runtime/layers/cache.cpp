@@ -10,6 +10,7 @@
 #include "runtime/support/rounding.hpp"
 #include "runtime/vulkan/submissions.hpp"
 #include "shaders/interface/advance_lengths.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +22,7 @@ vkattn_tensor layout_of(const CacheSizes &sizes, vkattn_type type, uint32_t widt
     const bool paged = sizes.page_len > 0;
     const vkattn_tensor layout = paged ? contiguous(type, {sizes.page_count, sizes.heads, sizes.page_len, width})
                                        : contiguous(type, {sizes.batch, sizes.heads, sizes.capacity, width});
-    require_float_or_quantised(layout, name);
+    require_cached(layout, name);
     return normalised(layout, name);
 }
 
@@ -314,7 +315,7 @@ void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint
     const gpu::AdvancePush push{{}, {}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
     gpu::AdvanceConstants constants;
     constants.HAS_CU_SEQLENS = packed;
-    Step &step = builder.add_step(Module::kAdvanceLengths, constants, push);
+    Step &step = builder.add_step(shaders::advance_lengths, constants, push);
     step.groups[0] = total == 0 ? 0 : tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     bind(builder, step, BINDING_ADVANCE_CU_SEQLENS, tokens.cu_seqlens);

@@ -41,17 +41,27 @@ uint64_t values_of(const WeightSpec &spec) {
     return values;
 }
 
-// All weights that a layer must have, and its biases where asked for.
-uint64_t count_parameters(const LayerShape &shape, bool with_biases) {
-    uint64_t total = 0;
-    for (const WeightSpec &spec : shape.weights)
-        if (!spec.optional || (with_biases && spec.name.ends_with(".bias"))) total = sum(total, values_of(spec));
-    return total;
-}
-
 uint64_t row_bytes(vkattn_type type, uint32_t values) {
     const StorageBlock block = storage_block(type);
     return product(divide_up(values, block.elements), block.bytes);
+}
+
+uint64_t bytes_of_weight(const WeightSpec &spec, vkattn_type type) {
+    const uint64_t row = spec.shape.back(), values = values_of(spec);
+    return row == 0 ? 0 : product(values / row, row_bytes(type_of(spec, type), static_cast<uint32_t>(row)));
+}
+
+// Of all weights that a layer must have, and of its biases where asked for.
+template <class Count>
+uint64_t sum_of_weights(const LayerShape &shape, bool with_biases, Count count) {
+    uint64_t total = 0;
+    for (const WeightSpec &spec : shape.weights)
+        if (!spec.optional || (with_biases && spec.name.ends_with(".bias"))) total = sum(total, count(spec));
+    return total;
+}
+
+uint64_t bytes_of_weights(const LayerShape &shape, bool with_biases, vkattn_type type) {
+    return sum_of_weights(shape, with_biases, [&](const WeightSpec &spec) { return bytes_of_weight(spec, type); });
 }
 
 uint64_t cached_bytes(const std::optional<CacheSizes> &cache, vkattn_type type) {
@@ -96,15 +106,16 @@ vkattn_estimate_info with_defaults(vkattn_estimate_info info) {
 }
 
 void check_types(const vkattn_estimate_info &info) {
-    require(is_float(info.weight_type), "weight_type is ", static_cast<int>(info.weight_type),
-            ", expected F32, F16 or BF16");
-    require(is_float(info.cache_type) || is_quantised(info.cache_type), "cache_type is ",
-            static_cast<int>(info.cache_type), ", expected F32, F16, BF16, Q8_0 or Q4_0");
+    require(is_weight(info.weight_type), "weight_type is ", static_cast<int>(info.weight_type), ", expected ",
+            type_names(is_weight));
+    require(is_cached(info.cache_type), "cache_type is ", static_cast<int>(info.cache_type), ", expected ",
+            type_names(is_cached));
 }
 
 void add_sizes(const LayerShape &shape, const vkattn_estimate_info &info, vkattn_estimate_result &result) {
-    result.parameters = product(count_parameters(shape, info.with_biases != 0), info.num_layers);
-    result.weight_bytes = product(result.parameters, storage_block(info.weight_type).bytes);
+    const bool with_biases = info.with_biases != 0;
+    result.parameters = product(sum_of_weights(shape, with_biases, values_of), info.num_layers);
+    result.weight_bytes = product(bytes_of_weights(shape, with_biases, info.weight_type), info.num_layers);
     result.cache_bytes_per_token = product(cached_bytes(shape.cache, info.cache_type), info.num_layers);
     result.cache_bytes = product(product(result.cache_bytes_per_token, info.context_len), info.batch);
 }
@@ -144,6 +155,10 @@ void add_reach(const vkattn_estimate_info &info, vkattn_estimate_result &result)
 }
 
 } // namespace
+
+uint64_t weight_bytes(const vkattn_layer_config &config, bool with_biases, vkattn_type type) {
+    return bytes_of_weights(layer_shape(config), with_biases, type);
+}
 
 vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_estimate_info &given) {
     const vkattn_estimate_info info = with_defaults(given);

@@ -44,6 +44,14 @@ void add_problem(std::string &problems, const std::string &problem) {
     problems += (problems.empty() ? "weights: " : "; ") + problem;
 }
 
+// Why the weight cannot have the type; "": it can.
+std::string type_problem(const WeightSpec &spec, vkattn_type type) {
+    if (is_weight(type) && type_of(spec, type) == type) return "";
+    const bool matrix = spec.use.times > 0 && !spec.use.by_columns;
+    return text(spec.name, " has type ", type_name(type), ", expected ", type_names(matrix ? is_weight : is_float),
+                spec.use.by_columns ? ", since this layer reads it by columns" : "");
+}
+
 void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs, std::string &problems) {
     const WeightSpec *spec = find_spec(specs, weight.name);
     const vkattn_type type = weight.tensor.type;
@@ -52,8 +60,8 @@ void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs
     else if (!matches(weight.tensor, *spec))
         add_problem(problems,
                     text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
-    else if (!is_float(type))
-        add_problem(problems, text(weight.name, " has type ", type_name(type), ", expected F32, F16 or BF16"));
+    else if (const std::string problem = type_problem(*spec, type); !problem.empty())
+        add_problem(problems, problem);
     else if ((weight.data == nullptr) == (weight.buffer == VK_NULL_HANDLE))
         add_problem(problems,
                     text(weight.name, weight.data == nullptr ? " has neither data nor buffer" : " has data and buffer",
@@ -145,6 +153,11 @@ void Layer::upload(std::span<const vkattn_weight> given) {
 View Layer::weight(const std::string &name) const {
     const auto found = weights_.find(name);
     return found == weights_.end() ? View{} : found->second;
+}
+
+vkattn_type type_of(const WeightSpec &spec, vkattn_type type) {
+    const bool by_rows = spec.use.times > 0 && !spec.use.by_columns;
+    return is_quantised(type) && !by_rows ? VKATTN_TYPE_F32 : type;
 }
 
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,

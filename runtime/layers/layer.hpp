@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels/kv_append.hpp"
+#include "runtime/emit/kv_append.hpp"
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/layers/cache_sizes.hpp"
+#include "runtime/problem/stored_types.hpp"
 
 #include <optional>
 #include <string>
@@ -19,7 +20,8 @@ enum class MultipliedRows {
 
 struct MatrixUse {
     MultipliedRows rows = MultipliedRows::kNewTokens;
-    uint32_t times = 0; // how often it multiplies each row; 0: it is no matrix, but a norm, a bias or learned rows
+    uint32_t times = 0;      // how often it multiplies each row; 0: it is no matrix, but a norm, a bias or learned rows
+    bool by_columns = false; // it is read so
 };
 
 // What a layer kind expects of one weight. A bias is optional, and its name ends in ".bias".
@@ -29,6 +31,10 @@ struct WeightSpec {
     bool optional = false;
     MatrixUse use = {};
 };
+
+// What a weight is stored as in a model whose weights have a type: blocks of quantised types lie along the rows of matrices
+// that are read by rows; every other weight is F32 there.
+vkattn_type type_of(const WeightSpec &spec, vkattn_type type);
 
 // The attention inside a layer.
 struct AttentionSizes {

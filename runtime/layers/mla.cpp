@@ -182,8 +182,9 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     specs.push_back({prefix + "kv_norm.weight", {rank}});
     // Absorbed, its key rows multiply the new queries and its value rows the new outputs: one use for a token.
     const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
-    add_linear_specs(specs, prefix + "wkv_b", heads * (nope + values), rank,
-                     {.rows = absorb ? MultipliedRows::kNewTokens : MultipliedRows::kEveryKey, .times = 1});
+    add_linear_specs(
+        specs, prefix + "wkv_b", heads * (nope + values), rank,
+        {.rows = absorb ? MultipliedRows::kNewTokens : MultipliedRows::kEveryKey, .times = 1, .by_columns = absorb});
     add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
 }
 

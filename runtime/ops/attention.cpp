@@ -1,6 +1,7 @@
 #include "runtime/ops/attention.hpp"
 
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <memory>
@@ -11,24 +12,7 @@ namespace vkattn {
 
 AttentionSources attention_roles() {
     AttentionSources sources{};
-    const auto set = [&](uint32_t binding, vkattn_role role) { sources[binding].role = role; };
-    set(BINDING_QUERY, VKATTN_ROLE_QUERY);
-    set(BINDING_KEY, VKATTN_ROLE_KEY);
-    set(BINDING_VALUE, VKATTN_ROLE_VALUE);
-    set(BINDING_OUTPUT, VKATTN_ROLE_OUTPUT);
-    set(BINDING_LOG_SUM_EXP, VKATTN_ROLE_LOG_SUM_EXP);
-    set(BINDING_ATTN_MASK, VKATTN_ROLE_ATTN_MASK);
-    set(BINDING_KEY_PADDING_MASK, VKATTN_ROLE_KEY_PADDING_MASK);
-    set(BINDING_KEY_LENGTHS, VKATTN_ROLE_KEY_LENGTHS);
-    set(BINDING_PAST_LENGTHS, VKATTN_ROLE_PAST_LENGTHS);
-    set(BINDING_ALIBI_SLOPES, VKATTN_ROLE_ALIBI_SLOPES);
-    set(BINDING_SINKS, VKATTN_ROLE_SINKS);
-    set(BINDING_ATTN_WEIGHTS, VKATTN_ROLE_ATTN_WEIGHTS);
-    set(BINDING_QK_MATMUL_OUTPUT, VKATTN_ROLE_QK_MATMUL_OUTPUT);
-    set(BINDING_CU_SEQLENS_Q, VKATTN_ROLE_CU_SEQLENS_Q);
-    set(BINDING_CU_SEQLENS_K, VKATTN_ROLE_CU_SEQLENS_K);
-    set(BINDING_BLOCK_TABLE, VKATTN_ROLE_BLOCK_TABLE);
-    set(BINDING_BLOCK_MASK, VKATTN_ROLE_BLOCK_MASK);
+    for (const AttentionTensor &tensor : kAttentionTensors) sources[tensor.binding].role = tensor.role;
     return sources;
 }
 
@@ -59,11 +43,6 @@ AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
     return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
 }
 
-void emit(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources,
-          const AttentionChoice &choice) {
-    choice.kernel->emit({builder, problem, sources, choice.shape});
-}
-
 // One problem in as many parts as the device needs to bind it.
 AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> parts, const AttentionSources &sources) {
     const uint64_t workspace = builder.reserved_workspace();
@@ -71,7 +50,7 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
     for (AttentionProblem &part : parts) {
         if (&part != &parts.front()) builder.reuse_workspace(workspace);
         choice = choose(builder, part);
-        emit(builder, part, sources, choice);
+        emit_attention({builder, part, sources, choice.shape});
     }
     choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange or 2^32 elements");
     return choice;
@@ -87,11 +66,11 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
     if (decodes.has_value()) apart = choose(builder, *decodes);
     const bool splits = apart.shape.parts > 1;
     if (splits) choice.shape.parameters.fewest_queries = decodes->most_queries + 1;
-    emit(builder, problem, sources, choice);
+    emit_attention({builder, problem, sources, choice.shape});
     if (!splits) return choice;
-    emit(builder, *decodes, sources, apart);
-    choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ",
-                          vkattn_kernel_name(apart.kernel->kernel), ", their keys in ", apart.shape.parts, " parts");
+    emit_attention({builder, *decodes, sources, apart.shape});
+    choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ", vkattn_kernel_name(apart.name),
+                          ", their keys in ", apart.shape.parts, " parts");
     return choice;
 }
 
@@ -100,9 +79,8 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
 namespace {
 
 void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const AttentionSources &sources) {
-    const auto tensors = tensors_of(problem);
-    for (uint32_t binding = 0; binding < tensors.size(); ++binding)
-        if (tensors[binding] != nullptr) allow_role(builder, {*tensors[binding], sources[binding]});
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
 }
 
 } // namespace
@@ -116,7 +94,7 @@ void add_attention(PlanBuilder &builder, const AttentionProblem &given, const At
     std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);
-    builder.set_choice(choice.kernel->kernel, choice.reason);
+    builder.set_choice(choice.name, choice.reason);
 }
 
 } // namespace vkattn

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "runtime/emit/attention.hpp"
 #include "runtime/kernels/choose.hpp"
-#include "runtime/kernels/emit.hpp"
 
 namespace vkattn {
 

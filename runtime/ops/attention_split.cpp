@@ -1,6 +1,7 @@
 #include "runtime/ops/attention_split.hpp"
 
 #include "runtime/device/bindable.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -12,11 +13,8 @@ constexpr size_t kMostParts = 4096;
 constexpr uint32_t kQueriesOfDecode = 8; // at most: a token, or a few that are verified together
 
 bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_tensor *const tensors[] = {&problem.query,      &problem.key,          &problem.value,
-                                            &problem.output,     &problem.log_sum_exp,  &problem.attn_mask,
-                                            &problem.block_mask, &problem.attn_weights, &problem.qk_matmul_output};
-    return std::all_of(std::begin(tensors), std::end(tensors),
-                       [&](const vkattn_tensor *tensor) { return is_bindable(caps, *tensor); });
+    return std::ranges::all_of(
+        kAttentionTensors, [&](const AttentionTensor &tensor) { return is_bindable(caps, problem.*tensor.member); });
 }
 
 // Indices first .. first + count - 1 of a dimension; a broadcast dimension stays as it is.
@@ -29,10 +27,8 @@ void slice(vkattn_tensor &tensor, uint32_t dim, uint64_t first, uint64_t count) 
 AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;
-    for (vkattn_tensor *tensor :
-         {&part.query, &part.key, &part.value, &part.output, &part.log_sum_exp, &part.attn_mask, &part.block_mask,
-          &part.key_padding_mask, &part.key_lengths, &part.past_lengths, &part.attn_weights, &part.qk_matmul_output})
-        slice(*tensor, 0, entry, 1);
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (tensor.layout != TensorLayout::kHeads) slice(part.*tensor.member, 0, entry, 1);
     part.first_batch = problem.first_batch + entry;
     return part;
 }
@@ -43,17 +39,18 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
     part.kv_heads = 1;
     part.query_heads = problem.query_heads / problem.kv_heads;
     const uint64_t first = uint64_t{head} * part.query_heads;
-    for (vkattn_tensor *tensor : {&part.key, &part.value}) slice(*tensor, 1, head, 1);
-    for (vkattn_tensor *tensor : {&part.query, &part.output, &part.log_sum_exp, &part.attn_mask, &part.block_mask,
-                                  &part.attn_weights, &part.qk_matmul_output})
-        slice(*tensor, 1, first, part.query_heads);
-    for (vkattn_tensor *tensor : {&part.alibi_slopes, &part.sinks}) slice(*tensor, 0, first, part.query_heads);
+    for (const AttentionTensor &tensor : kAttentionTensors) {
+        vkattn_tensor &sliced = part.*tensor.member;
+        if (tensor.layout == TensorLayout::kKeyRows) {
+            slice(sliced, 1, head, 1);
+        } else if (tensor.layout == TensorLayout::kHeads) {
+            slice(sliced, 0, first, part.query_heads);
+        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences})) {
+            slice(sliced, 1, first, part.query_heads);
+        }
+    }
     part.first_query_head = problem.first_query_head + static_cast<uint32_t>(first);
     return part;
-}
-
-bool is_dense(const AttentionProblem &problem) {
-    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
 }
 
 } // namespace
@@ -81,7 +78,7 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
 
 std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem) {
     if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
-        problem.kernel != VKATTN_KERNEL_AUTO || problem.batch_invariant)
+        problem.kernel != VKATTN_KERNEL_AUTO)
         return std::nullopt;
     AttentionProblem decodes = problem;
     decodes.most_queries = decodes.q_len = kQueriesOfDecode;

@@ -14,7 +14,7 @@ namespace vkattn {
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);
 
 // The sequences of few queries in a packed batch that may mix prefills and decodes: only their keys may be split to fill
-// the device. Nothing where the batch cannot mix them, where a kernel is requested, and under batch_invariant.
+// the device. Nothing where the batch cannot mix them, and where a kernel is requested.
 std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem);
 
 } // namespace vkattn

@@ -5,6 +5,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "shaders/interface/embedding.h"
+#include "vkattn_shaders/table.hpp"
 
 namespace vkattn {
 namespace {
@@ -36,7 +37,7 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     constants.WEIGHT_FORMAT = format_of(weight);
     constants.OUTPUT_FORMAT = format_of(output);
     constants.OUTPUT_PAIRS = rows_start_even(output);
-    Step &step = builder.add_step(Module::kEmbedding, constants, push);
+    Step &step = builder.add_step(shaders::embedding, constants, push);
     set_token_grid(step, output);
     bind(builder, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
     bind(builder, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));

@@ -7,21 +7,19 @@
 namespace vkattn {
 namespace {
 
-uint32_t dispatches_of(Context &context, const AttentionProblem &problem, const AttentionChoice &choice) {
+uint32_t dispatches_of(Context &context, const AttentionProblem &problem, const AttentionShape &shape) {
     PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
     const AttentionSources sources = roles_of(problem);
-    choice.kernel->emit({builder, problem, sources, choice.shape});
+    emit_attention({builder, problem, sources, shape});
     return builder.build()->dispatches();
 }
 
-Explanation explain(Context &context, AttentionProblem problem, const KernelOption &option) {
-    Explanation explanation{option.kernel->kernel, false, "", 0, option.obstacle};
+Explanation explain(Context &context, const AttentionProblem &problem, const KernelOption &option) {
+    Explanation explanation{name_of(*option.kernel, problem), false, "", 0, option.obstacle};
     if (!option.obstacle.empty()) return explanation;
-    problem.kernel = option.kernel->kernel;
+    explanation.shape = tile_text(*option.kernel, option.shape);
     try {
-        const AttentionChoice choice = choose_attention(problem, *context.judged_caps());
-        explanation.shape = tile_text(choice);
-        explanation.dispatches = dispatches_of(context, problem, choice);
+        explanation.dispatches = dispatches_of(context, problem, option.shape);
     } catch (const Error &error) { // more than the device can bind
         if (error.result() != VKATTN_ERROR_UNSUPPORTED) throw;
         explanation.obstacle = error.what();
@@ -35,11 +33,11 @@ std::vector<Explanation> explain_attention(Context &context, const vkattn_attent
     const AttentionProblem given = check_attention(desc);
     if (!has_queries(given)) return {};
     AttentionProblem problem = split_to_bind(with_memory(given), context.caps()).front();
-    const vkattn_kernel chosen = choose_tested(context, problem).kernel->kernel;
+    const AttentionKernel *chosen = choose_tested(context, problem).kernel;
     std::vector<Explanation> explanations;
     for (const KernelOption &option : options_for(problem, *context.judged_caps())) {
         explanations.push_back(explain(context, problem, option));
-        explanations.back().chosen = option.kernel->kernel == chosen;
+        explanations.back().chosen = option.kernel == chosen;
     }
     return explanations;
 }

@@ -49,7 +49,7 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
     append.cache = checked_rank(desc.cache, "cache", 4);
     append.offset = desc.offset;
     require_float(append.source, "source");
-    require_float_or_quantised(append.cache, "cache");
+    require_cached(append.cache, "cache");
     check_sequences(desc, append);
     append.past_lengths =
         checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {append.batch}));

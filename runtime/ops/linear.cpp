@@ -34,7 +34,7 @@ double flops_of(const LinearProblem &problem) {
 
 // What tuning found is kept in the problem.
 LinearChoice choose_untested(Context &context, LinearProblem &problem) {
-    if (problem.tile.shader == 0) problem.tile = context.tunings().linear.find(class_of(problem));
+    if (problem.tile.kernel == 0) problem.tile = context.tunings().linear.find(class_of(problem));
     return choose_linear(problem, *context.judged_caps());
 }
 
@@ -44,7 +44,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
     for (;;) {
         const std::shared_ptr<const DeviceCaps> known = context.judged_caps();
         LinearChoice choice = choose_untested(context, problem);
-        context.verdicts().test_before_use(shader_name(choice.module, choice.constants), choice.paths);
+        context.verdicts().test_before_use(shader_name(*choice.shader, choice.constants), choice.paths);
         if (context.judged_caps() == known) return choice; // no new verdict
     }
 }
@@ -65,8 +65,7 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
 
 void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
                  const LinearChoice &choice) {
-    const bool addressed = choice.shader == LinearShader::kAddresses;
-    Step &step = builder.add_step(choice.module, choice.constants, problem.push);
+    Step &step = builder.add_step(*choice.shader, choice.constants, problem.push);
     step.groups = choice.groups;
     step.flops = flops_of(problem);
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
@@ -75,7 +74,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
     bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
     bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
     bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
-    if (!addressed) return;
+    if (!choice.addressed) return;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);
     pass_address(builder, step.addresses[1], offsetof(gpu::LinearPush, weight_address) / sizeof(uint32_t),
@@ -139,7 +138,7 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
 LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require(present(desc.weight), "weight: absent, expected [out,in]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
-    require_float(weight, "weight");
+    require_weight(weight, "weight");
     require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
             ", expected [out,in] with in at least 1");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,

@@ -6,6 +6,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 #include "shaders/interface/merge.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 
@@ -123,7 +124,7 @@ void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     constants.OUTPUT_PAIRS = in_pairs(merge.output);
     constants.ACCUMULATES = merge.accumulates;
     constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
-    Step &step = builder.add_step(Module::kMerge, constants, push_of(merge));
+    Step &step = builder.add_step(shaders::merge, constants, push_of(merge));
     for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
     step.flops = kFlopsOfElement * merge.parts * static_cast<double>(extent_elements(merge.output));
     bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,

@@ -4,6 +4,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "shaders/interface/norm.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <cmath>
 
@@ -25,7 +26,7 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     constants.BIAS_FORMAT = format_of(bias.tensor);
     constants.OUTPUT_FORMAT = format_of(output.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
-    Step &step = builder.add_step(Module::kNorm, constants, push);
+    Step &step = builder.add_step(shaders::norm, constants, push);
     set_token_grid(step, input.tensor);
     bind(builder, step, BINDING_NORM_INPUT, input);
     bind(builder, step, BINDING_NORM_WEIGHT, weight);

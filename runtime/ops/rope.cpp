@@ -1,9 +1,10 @@
 #include "runtime/ops/rope.hpp"
 
-#include "runtime/kernels/elementwise.hpp"
+#include "runtime/emit/elementwise.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "shaders/interface/rope.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -147,7 +148,7 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
     constants.HAS_CU_SEQLENS = packed;
     if (packed && positions.sequences == 0) return;
-    Step &step = builder.add_step(Module::kRope, constants, push);
+    Step &step = builder.add_step(shaders::rope, constants, push);
     set_elementwise_grid(step, uint64_t{push.total} * push.pairs, 2, input.tensor);
     bind(builder, step, BINDING_ROPE_INPUT, input);
     bind(builder, step, BINDING_ROPE_OUTPUT, output);

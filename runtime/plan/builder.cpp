@@ -26,7 +26,7 @@ std::unique_ptr<const Plan> PlanBuilder::build() {
         BindingSet bindings = 0;
         for (uint32_t binding = 0; binding < kMostBindings; ++binding)
             if (step.bound[binding].bytes != 0) bindings |= BindingSet{1} << binding;
-        step.pipeline = &context().pipelines().get(shaders_[i].module, bindings, shaders_[i].constants);
+        step.pipeline = &context().pipelines().get(*shaders_[i].shader, bindings, shaders_[i].constants);
     }
     if (purpose_ == Purpose::kWarm) empty_steps();
     divide_steps();
@@ -124,13 +124,13 @@ void PlanBuilder::set_choice(vkattn_kernel kernel, std::string reason) {
     plan_->reason_ = std::move(reason);
 }
 
-Step &PlanBuilder::new_step(Module module, std::span<const uint32_t> constants) {
+Step &PlanBuilder::new_step(const Shader &shader, std::span<const uint32_t> constants) {
     constexpr size_t kMostSteps = 1 << 16;
     std::vector<Step> &steps = plan_->steps_;
     if (steps.size() >= kMostSteps)
         fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " steps, expected a smaller problem");
     Step &step = steps.emplace_back();
-    shaders_.push_back({module, {constants.begin(), constants.end()}});
+    shaders_.push_back({&shader, {constants.begin(), constants.end()}});
     step.barrier_before = barrier_pending_;
     barrier_pending_ = false;
     return step;

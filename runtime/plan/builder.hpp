@@ -42,10 +42,10 @@ class PlanBuilder {
     // Adds a step. The caller sets its grid, which may have any size, its operations and its bindings. constants, push:
     // structs of shaders/interface; constant id n is the n-th member.
     template <class Constants, class Push>
-    Step &add_step(Module module, const Constants &constants, const Push &push) {
+    Step &add_step(const Shader &shader, const Constants &constants, const Push &push) {
         static_assert(sizeof(Push) <= sizeof(Step::push));
         static_assert(offsetof(Push, first_group) == 0 && sizeof Push::first_group == offsetof(Push, bases));
-        Step &step = new_step(module, words_of(constants));
+        Step &step = new_step(shader, words_of(constants));
         std::ranges::copy(words_of(push), step.push.begin());
         step.push_bytes = sizeof(Push);
         return step;
@@ -63,8 +63,8 @@ class PlanBuilder {
     bool is_measure() const { return purpose_ == Purpose::kMeasure; }
 
   private:
-    struct Shader { // of a step
-        Module module;
+    struct StepShader {
+        const Shader *shader;
         std::vector<uint32_t> constants;
     };
 
@@ -73,7 +73,7 @@ class PlanBuilder {
         static_assert(sizeof(Struct) % sizeof(uint32_t) == 0);
         return std::bit_cast<std::array<uint32_t, sizeof(Struct) / sizeof(uint32_t)>>(words);
     }
-    Step &new_step(Module module, std::span<const uint32_t> constants);
+    Step &new_step(const Shader &shader, std::span<const uint32_t> constants);
     UniformSlot keep_bytes(const void *data, uint64_t bytes);
     void drop_steps_of_nothing();
     void empty_steps();
@@ -81,7 +81,7 @@ class PlanBuilder {
     void cut_pieces();
 
     std::unique_ptr<Plan> plan_;
-    std::vector<Shader> shaders_; // of the plan's steps
+    std::vector<StepShader> shaders_; // of the plan's steps
     Purpose purpose_;
     uint64_t workspace_next_ = 0;
     bool barrier_pending_ = false;

@@ -1,5 +1,6 @@
 #include "runtime/plan/plan.hpp"
 
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
@@ -18,39 +19,21 @@ namespace {
 
 constexpr uint64_t kBindingAlignment = 16;
 
-constexpr const char *kRoleNames[] = {"workspace",
-                                      "query",
-                                      "key",
-                                      "value",
-                                      "output",
-                                      "log_sum_exp",
-                                      "attn_mask",
-                                      "key_padding_mask",
-                                      "key_lengths",
-                                      "past_lengths",
-                                      "alibi_slopes",
-                                      "sinks",
-                                      "attn_weights",
-                                      "qk_matmul_output",
-                                      "past_key",
-                                      "past_value",
-                                      "present_key",
-                                      "present_value",
-                                      "cu_seqlens_q",
-                                      "cu_seqlens_k",
-                                      "block_table",
-                                      "partial_output",
-                                      "partial_log_sum_exp",
-                                      "input",
-                                      "weight",
-                                      "bias",
-                                      "multiplier",
-                                      "residual",
-                                      "tokens",
-                                      "block_mask",
-                                      "source",
-                                      "cache"};
-static_assert(std::size(kRoleNames) == VKATTN_ROLE_COUNT);
+// Of the roles that are none of attention's, in the order of their numbers.
+constexpr const char *kOtherRoleNames[] = {
+    "workspace", "past_key", "past_value", "present_key", "present_value", "partial_output", "partial_log_sum_exp",
+    "input",     "weight",   "bias",       "multiplier",  "residual",      "tokens",         "source",
+    "cache"};
+
+constexpr auto kRoleNames = [] {
+    std::array<const char *, VKATTN_ROLE_COUNT> names{};
+    for (const AttentionTensor &tensor : kAttentionTensors) names[tensor.role] = tensor.name;
+    const char *const *other = kOtherRoleNames;
+    for (const char *&name : names)
+        if (name == nullptr) name = *other++;
+    return names;
+}();
+static_assert(std::size(kOtherRoleNames) + std::size(kAttentionTensors) == VKATTN_ROLE_COUNT);
 
 // A descriptor pool for the length of one run, where the device needs one.
 class TemporaryPool {
@@ -324,7 +307,7 @@ void Plan::record_step(VkCommandBuffer commands, const Step &step, const Regions
     Descriptors descriptors;
     describe(step, regions, set, push, descriptors);
     if (step.barrier_before && first == 0) record_barrier(commands);
-    context_.debug_labels().begin(commands, module_name(step.pipeline->module));
+    context_.debug_labels().begin(commands, step.pipeline->shader->name);
     const VkPipelineLayout layout = step.pipeline->layout;
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline->pipeline);
     if (set == VK_NULL_HANDLE) {

@@ -34,7 +34,7 @@ inline View role_view(const vkattn_tensor &tensor, vkattn_role role) { return {t
 
 inline bool present(const View &view) { return view.tensor.type != VKATTN_TYPE_NONE; }
 
-constexpr uint32_t kMostBindings = 20; // a byte of `bases` each, in the push words after first_group
+constexpr uint32_t kMostBindings = 32; // a byte of `bases` each, in the push words after first_group
 
 // One grid, in as many dispatches as the device wants, ready to record but for the buffers.
 struct Step {

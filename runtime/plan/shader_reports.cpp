@@ -97,7 +97,7 @@ std::vector<std::pair<const Pipeline *, uint32_t>> pipelines_of(const Plan &plan
     return all;
 }
 
-// Constants by their ids; 0 for those that the module does not read.
+// Constants by their ids; 0 for those that the shader does not read.
 std::vector<uint32_t> by_id(std::span<const SpecialisationConstant> constants) {
     std::vector<uint32_t> values(constants.empty() ? 0 : constants.back().id + 1);
     for (const auto &[id, value] : constants) values[id] = value;
@@ -131,7 +131,7 @@ ShaderReports::ShaderReports(const Plan &plan) {
 }
 
 void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32_t dispatches) {
-    const std::span<const char *const> names = module_constants(pipeline.module);
+    const std::span<const char *const> names = pipeline.shader->constants;
     uint32_t index = 0;
     for (const VkPipelineExecutablePropertiesKHR &executable : executables_of(context, pipeline)) {
         Report &report = reports_.emplace_back();
@@ -141,10 +141,10 @@ void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32
         add_statistics(context, info, report);
         if (context.pipelines().capture() == VKATTN_SHADER_CAPTURE_TEXTS) add_texts(context, info, report);
         vkattn_shader &shader = shaders_.emplace_back();
-        shader.module = module_name(pipeline.module);
+        shader.module = pipeline.shader->name;
         shader.executable = keep(executable.name);
         shader.dispatches = dispatches;
-        shader.workgroup_size = workgroup_size(module_code(pipeline.module), by_id(pipeline.constants));
+        shader.workgroup_size = workgroup_size(pipeline.shader->code, by_id(pipeline.constants));
         shader.subgroup_size = executable.subgroupSize;
         shader.compile_ms = pipeline.compile_ms;
         shader.constant_count = static_cast<uint32_t>(report.constants.size());

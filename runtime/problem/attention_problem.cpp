@@ -1,5 +1,6 @@
 #include "runtime/problem/attention_problem.hpp"
 
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -15,15 +16,10 @@ constexpr uint64_t kLargestHeadDim = 576;
 
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
-vkattn_tensor checked_floats(const vkattn_tensor &given, const char *name) {
+vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name,
+                           void (&require_type)(const vkattn_tensor &tensor, const char *name)) {
     const vkattn_tensor tensor = checked_rank(given, name, 4);
-    require_float(tensor, name);
-    return tensor;
-}
-
-vkattn_tensor checked_keys(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked_rank(given, name, 4);
-    require_float_or_quantised(tensor, name);
+    require_type(tensor, name);
     return tensor;
 }
 
@@ -94,51 +90,66 @@ vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, cons
     return full;
 }
 
-vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionProblem &problem) {
-    const vkattn_tensor mask = normalised(given, "attn_mask");
-    if (!present(mask)) return mask;
-    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
-            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
-    return four_dimensional(mask, "attn_mask", {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionTensor &tensor, const AttentionProblem &problem) {
+    const vkattn_tensor mask = normalised(given, tensor.name);
+    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16, tensor.name,
+            ": type ", type_name(mask.type), ", expected BOOL, F32 or F16");
+    return four_dimensional(mask, tensor.name, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
 }
 
-void check_block_mask(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const vkattn_tensor mask = normalised(desc.block_mask, "block_mask");
-    if (!present(mask)) return;
-    require(mask.type == VKATTN_TYPE_I32, "block_mask: type ", type_name(mask.type), ", expected I32");
-    require(desc.block_q_len >= 1, "block_q_len: 0, expected at least 1 with block_mask");
-    require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with block_mask");
+vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &tensor,
+                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const vkattn_tensor blocks = normalised(given, tensor.name);
+    require(blocks.type == tensor.type, tensor.name, ": type ", type_name(blocks.type), ", expected ",
+            type_name(tensor.type));
+    require(desc.block_q_len >= 1, "block_q_len: 0, expected at least 1 with ", tensor.name);
+    require(desc.block_kv_len >= 1, "block_kv_len: 0, expected at least 1 with ", tensor.name);
     problem.block_q_len = std::clamp(problem.q_len, 1u, desc.block_q_len);
     problem.block_kv_len = std::clamp(problem.kv_len, 1u, desc.block_kv_len);
     const uint64_t key_blocks = divide_up(problem.kv_len, problem.block_kv_len);
-    problem.block_mask = four_dimensional(
-        mask, "block_mask",
+    const vkattn_tensor full = four_dimensional(
+        blocks, tensor.name,
         {problem.batch, problem.query_heads, divide_up(problem.q_len, problem.block_q_len), key_blocks});
-    require(problem.block_mask.shape[3] == key_blocks, "block_mask: ", problem.block_mask.shape[3],
-            " blocks of keys, expected ", key_blocks, ", for ", problem.kv_len, " keys");
+    require(full.shape[3] == key_blocks, tensor.name, ": ", full.shape[3], " blocks of keys, expected ", key_blocks,
+            ", for ", problem.kv_len, " keys");
+    return full;
 }
 
-void check_optional_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+// A tensor whose shape follows from its layout; those that say the sizes are checked before.
+vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
+                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
-    problem.log_sum_exp =
-        checked_contiguous(desc.log_sum_exp, "log_sum_exp",
-                           present(problem.cu_seqlens_q) ? contiguous(VKATTN_TYPE_F32, {heads, problem.query.shape[2]})
-                                                         : contiguous(VKATTN_TYPE_F32, {batch, heads, q_len}));
-    problem.attn_mask = checked_mask(desc.attn_mask, problem);
-    check_block_mask(desc, problem);
-    problem.key_padding_mask =
-        checked_optional(desc.key_padding_mask, "key_padding_mask", contiguous(VKATTN_TYPE_BOOL, {batch, kv_len}));
-    require(!present(problem.key_padding_mask) || kv_len <= 1 || problem.key_padding_mask.strides[1] == 1,
-            "key_padding_mask: last stride ", problem.key_padding_mask.strides[1], ", expected 1");
-    problem.key_lengths = checked_contiguous(desc.key_lengths, "key_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
-    problem.past_lengths = checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {batch}));
-    problem.alibi_slopes = checked_contiguous(desc.alibi_slopes, "alibi_slopes", contiguous(VKATTN_TYPE_F32, {heads}));
-    problem.sinks = checked_contiguous(desc.sinks, "sinks", contiguous(VKATTN_TYPE_F32, {heads}));
-    const bool matrices = present(desc.attn_weights) || present(desc.qk_matmul_output);
-    if (!matrices) return;
-    const vkattn_tensor matrix = contiguous(VKATTN_TYPE_F32, {batch, heads, q_len, kv_len});
-    problem.attn_weights = checked_contiguous(desc.attn_weights, "attn_weights", matrix);
-    problem.qk_matmul_output = checked_contiguous(desc.qk_matmul_output, "qk_matmul_output", matrix);
+    const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
+        return checked_contiguous(given, tensor.name, contiguous(tensor.type, shape));
+    };
+    switch (tensor.layout) {
+    case TensorLayout::kQueries:
+        return present(problem.cu_seqlens_q) ? without_gaps({heads, problem.query.shape[2]})
+                                             : without_gaps({batch, heads, q_len});
+    case TensorLayout::kScores:
+        return without_gaps({batch, heads, q_len, kv_len});
+    case TensorLayout::kSequences:
+        return without_gaps({batch});
+    case TensorLayout::kHeads:
+        return without_gaps({heads});
+    case TensorLayout::kMask:
+        return checked_mask(given, tensor, problem);
+    case TensorLayout::kBlocks:
+        return checked_blocks(given, tensor, desc, problem);
+    case TensorLayout::kKeys: {
+        const vkattn_tensor keys = checked_optional(given, tensor.name, contiguous(tensor.type, {batch, kv_len}));
+        require(kv_len <= 1 || keys.strides[1] == 1, tensor.name, ": last stride ", keys.strides[1], ", expected 1");
+        return keys;
+    }
+    default:
+        return problem.*tensor.member;
+    }
+}
+
+void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (present(desc.*tensor.given))
+            problem.*tensor.member = checked_tensor(desc.*tensor.given, tensor, desc, problem);
 }
 
 void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem) {
@@ -228,13 +239,14 @@ vkattn_tensor element_of_query(const AttentionProblem &problem, uint32_t heads, 
 
 AttentionProblem without_keys(const AttentionProblem &problem) {
     AttentionProblem result = problem;
-    for (const vkattn_tensor *matrix : {&problem.attn_weights, &problem.qk_matmul_output})
-        require(!present(*matrix) || is_empty(*matrix),
+    for (const AttentionTensor &tensor : kAttentionTensors) {
+        vkattn_tensor &made = result.*tensor.member;
+        require(tensor.layout != TensorLayout::kScores || !present(made) || is_empty(made),
                 "attn_weights, qk_matmul_output: given, expected none of pages");
-    for (vkattn_tensor *tensor :
-         {&result.attn_weights, &result.qk_matmul_output, &result.block_mask, &result.key_padding_mask,
-          &result.key_lengths, &result.cu_seqlens_k, &result.block_table})
-        *tensor = {};
+        if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys})) made = {};
+    }
+    result.key_lengths = result.cu_seqlens_k = result.block_table = {};
+    result.block_q_len = result.block_kv_len = 0;
     result.kernel = VKATTN_KERNEL_AUTO;
     result.kv_len = 1;
     result.key = element_of_query(problem, problem.kv_heads, problem.head_dim);
@@ -260,15 +272,15 @@ AttentionProblem with_memory(const AttentionProblem &problem) {
 
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
     AttentionProblem problem{};
-    problem.query = checked_floats(desc.query, "query");
-    problem.key = checked_keys(desc.key, "key");
+    problem.query = checked_rows(desc.query, "query", require_float);
+    problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
-    if (!problem.value_in_key) problem.value = checked_keys(desc.value, "value");
-    problem.output = checked_floats(desc.output, "output");
+    if (!problem.value_in_key) problem.value = checked_rows(desc.value, "value", require_key_value);
+    problem.output = checked_rows(desc.output, "output", require_float);
     if (problem.value_in_key) problem.value = value_of_key(problem);
     check_sequences(desc, most_positions, problem);
     check_sizes(problem);
-    check_optional_tensors(desc, problem);
+    check_tensors(desc, problem);
     check_numbers(desc, problem);
     check_geometry(desc, problem);
     return problem;
@@ -283,19 +295,14 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.query_type = format_of(problem.query);
     problems.key_type = format_of(problem.key);
     problems.value_type = format_of(problem.value);
-    const bool flags[] = {problem.causal,
-                          problem.windowed,
-                          problem.value_in_key,
-                          present(problem.attn_mask),
-                          present(problem.cu_seqlens_q),
-                          present(problem.cu_seqlens_k),
-                          present(problem.block_table),
-                          problem.dropout_p > 0,
-                          problem.batch_invariant,
-                          present(problem.attn_weights),
-                          present(problem.qk_matmul_output),
-                          present(problem.block_mask)};
-    for (size_t i = 0; i < std::size(flags); ++i) problems.flags |= flags[i] ? 1u << i : 0u;
+    uint32_t bit = 0;
+    for (const bool flag :
+         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant})
+        problems.flags |= uint32_t{flag} << bit++;
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
+                           TensorLayout::kPages}))
+            problems.flags |= uint32_t{present(problem.*tensor.member)} << bit++;
     problems.log2_rows = log2_up(rows_of(problem));
     problems.log2_keys = log2_up(problem.kv_len);
     problems.log2_heads = log2_up(uint64_t{problem.batch} * problem.kv_heads);

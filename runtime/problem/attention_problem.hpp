@@ -2,6 +2,7 @@
 
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tiles.hpp"
+#include "shaders/interface/attention_tensors.h"
 
 namespace vkattn {
 
@@ -17,18 +18,13 @@ struct AttentionProblem {
     uint32_t v_head_dim;
     uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
 
-    vkattn_tensor query, key, value, output;
-    bool value_in_key; // V is the first elements of K's rows, in the same memory
-    vkattn_tensor log_sum_exp;
-    vkattn_tensor attn_mask;  // [B|1,Hq|1,Lq|1,Lm], strides of broadcast dimensions 0
-    vkattn_tensor block_mask; // [B|1,Hq|1,blocks of queries|1,blocks of keys], the same
-    uint32_t block_q_len, block_kv_len;
-    vkattn_tensor key_padding_mask;
-    vkattn_tensor key_lengths, past_lengths;
-    vkattn_tensor alibi_slopes, sinks;
-    vkattn_tensor attn_weights, qk_matmul_output;
-    // sequences of unequal length; absent: dense. q_len and kv_len are then those of the longest
-    vkattn_tensor cu_seqlens_q, cu_seqlens_k, block_table;
+    // query, key, value ...: layouts Mask and Blocks as 4-D, strides of broadcast dimensions 0. With cu_seqlens_q,
+    // cu_seqlens_k or block_table, q_len and kv_len are those of the longest sequence
+#define VKATTN_MEMBER(binding, name, NAME, feature, Layout, type, Trial) vkattn_tensor name;
+    ATTENTION_TENSORS(VKATTN_MEMBER)
+#undef VKATTN_MEMBER
+    bool value_in_key;                     // V is the first elements of K's rows, in the same memory
+    uint32_t block_q_len, block_kv_len;    // of layout Blocks; 0: there is none
     uint32_t fewest_queries, most_queries; // packed ones that a sequence must have to be attended; 0: any number
 
     vkattn_score_stage score_stage;
@@ -45,7 +41,7 @@ struct AttentionProblem {
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel;
-    AttentionTile tile; // what tuning found; followed where it suits
+    KernelTile tile; // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
@@ -62,6 +58,11 @@ bool has_keys(const AttentionProblem &problem);
 // one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);
+
+// Neither packed nor in pages.
+inline bool is_dense(const AttentionProblem &problem) {
+    return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
+}
 
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {

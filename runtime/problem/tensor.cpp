@@ -3,7 +3,6 @@
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
-#include "shaders/interface/common.h"
 
 #include <algorithm>
 #include <sstream>
@@ -11,10 +10,6 @@
 
 namespace vkattn {
 namespace {
-
-static_assert(FORMAT_NONE == VKATTN_TYPE_NONE && FORMAT_F32 == VKATTN_TYPE_F32 && FORMAT_F16 == VKATTN_TYPE_F16 &&
-              FORMAT_BF16 == VKATTN_TYPE_BF16 && FORMAT_BOOL == VKATTN_TYPE_BOOL && FORMAT_Q8_0 == VKATTN_TYPE_Q8_0 &&
-              FORMAT_Q4_0 == VKATTN_TYPE_Q4_0);
 
 // Far above any device's storage buffer range, and small enough that sums of four products cannot overflow.
 constexpr uint64_t kLargestExtent = uint64_t{1} << 48;
@@ -47,53 +42,6 @@ void require_blocks(const vkattn_tensor &tensor, const char *name) {
 }
 
 } // namespace
-
-const char *type_name(vkattn_type type) {
-    switch (type) {
-    case VKATTN_TYPE_NONE:
-        return "NONE";
-    case VKATTN_TYPE_F32:
-        return "F32";
-    case VKATTN_TYPE_F16:
-        return "F16";
-    case VKATTN_TYPE_BF16:
-        return "BF16";
-    case VKATTN_TYPE_BOOL:
-        return "BOOL";
-    case VKATTN_TYPE_I32:
-        return "I32";
-    case VKATTN_TYPE_Q8_0:
-        return "Q8_0";
-    case VKATTN_TYPE_Q4_0:
-        return "Q4_0";
-    default:
-        return "an unknown type";
-    }
-}
-
-StorageBlock storage_block(vkattn_type type) {
-    switch (type) {
-    case VKATTN_TYPE_F32:
-    case VKATTN_TYPE_I32:
-        return {1, 4};
-    case VKATTN_TYPE_F16:
-    case VKATTN_TYPE_BF16:
-        return {1, 2};
-    case VKATTN_TYPE_BOOL:
-        return {1, 1};
-    case VKATTN_TYPE_Q8_0:
-        return {32, 34};
-    case VKATTN_TYPE_Q4_0:
-        return {32, 18};
-    default:
-        return {0, 0};
-    }
-}
-
-uint64_t bytes_of(vkattn_type type, uint64_t elements) {
-    const StorageBlock block = storage_block(type);
-    return elements / block.elements * block.bytes;
-}
 
 std::ostream &operator<<(std::ostream &stream, const ShapeText &shape) {
     for (uint32_t dim = 0; dim < std::min(shape.tensor.rank, 4u); ++dim)

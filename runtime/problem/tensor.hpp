@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/problem/stored_types.hpp"
 #include "vkattn/vkattn.h"
 
 #include <cstdint>
@@ -11,29 +12,8 @@ namespace vkattn {
 
 // Arithmetic on vkattn_tensor: the layout of one tensor inside a bound region. No Vulkan call.
 
-// "F32", "F16" ...
-const char *type_name(vkattn_type type);
-
-// The tensor's type as shaders know it: FORMAT_* in shaders/interface/common.h.
+// The tensor's type as shaders know it: FORMAT_* of shaders/interface/stored_types.h.
 inline uint32_t format_of(const vkattn_tensor &tensor) { return static_cast<uint32_t>(tensor.type); }
-
-// What a type is stored in: single elements, or the blocks of quantised types. 0 elements for VKATTN_TYPE_NONE.
-struct StorageBlock {
-    uint32_t elements;
-    uint32_t bytes;
-};
-StorageBlock storage_block(vkattn_type type);
-
-// VKATTN_TYPE_F32, VKATTN_TYPE_F16 or VKATTN_TYPE_BF16.
-inline bool is_float(vkattn_type type) {
-    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-}
-
-// VKATTN_TYPE_Q8_0 or VKATTN_TYPE_Q4_0.
-inline bool is_quantised(vkattn_type type) { return type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_0; }
-
-// Bytes of so many elements, a multiple of the type's block.
-uint64_t bytes_of(vkattn_type type, uint64_t elements);
 
 inline bool present(const vkattn_tensor &tensor) { return tensor.type != VKATTN_TYPE_NONE; }
 

@@ -30,14 +30,19 @@ vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, c
     return tensor;
 }
 
-void require_float(const vkattn_tensor &tensor, const char *name) {
-    require(is_float(tensor.type), name, ": type ", type_name(tensor.type), ", expected F32, F16 or BF16");
+namespace {
+
+void require_type(const vkattn_tensor &tensor, const char *name, bool (*is_one)(vkattn_type)) {
+    if (!is_one(tensor.type))
+        fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ": type ", type_name(tensor.type), ", expected ", type_names(is_one));
 }
 
-void require_float_or_quantised(const vkattn_tensor &tensor, const char *name) {
-    require(is_float(tensor.type) || is_quantised(tensor.type), name, ": type ", type_name(tensor.type),
-            ", expected F32, F16, BF16, Q8_0 or Q4_0");
-}
+} // namespace
+
+void require_float(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_float); }
+void require_key_value(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_key_value); }
+void require_cached(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_cached); }
+void require_weight(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_weight); }
 
 void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected) {
     const bool same =

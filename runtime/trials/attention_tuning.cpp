@@ -2,6 +2,7 @@
 
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trials.hpp"
 
@@ -12,87 +13,65 @@
 namespace vkattn {
 namespace {
 
-// What tuning tries: all that serves but unfused.
-std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem) {
-    std::vector<vkattn_kernel> kernels;
-    for (const AttentionKernel *row : attention_kernels()) {
-        const bool other_decode =
-            row->kernel == (problem.value_in_key ? VKATTN_KERNEL_DECODE : VKATTN_KERNEL_LATENT_DECODE);
-        if (row->kernel != VKATTN_KERNEL_UNFUSED && !other_decode) kernels.push_back(row->kernel);
+uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint64_t i) {
+    switch (contents) {
+    case TrialContents::kNothingHidden:
+        return VKATTN_BLOCK_PARTIAL;
+    case TrialContents::kAllKeys:
+        return problem.kv_len;
+    case TrialContents::kKeysBeforeQueries:
+        return problem.kv_len - std::min(problem.q_len, problem.kv_len);
+    case TrialContents::kBoundsOfQueries:
+        return i * std::min<uint64_t>(problem.query.shape[2] / problem.batch, problem.q_len);
+    case TrialContents::kBoundsOfKeys:
+        return i * std::min<uint64_t>(problem.key.shape[2] / problem.batch, problem.kv_len);
+    case TrialContents::kPageNumbers:
+        return i % problem.key.shape[0];
+    default:
+        return 0;
     }
-    return kernels;
 }
 
-// Every sequence as long as there is room for, from the tensor's first element on.
-std::vector<int32_t> lengths_of(const AttentionProblem &problem, uint32_t binding) {
-    const auto &table = problem.block_table;
-    std::vector<int32_t> numbers(problem.batch + 1);
-    const auto packed = [&](const vkattn_tensor &tensor, uint64_t longest, uint64_t i) {
-        return static_cast<int32_t>(i * std::min(tensor.shape[2] / problem.batch, longest));
-    };
-    for (uint64_t i = 0; i < numbers.size(); ++i) {
-        if (binding == BINDING_KEY_LENGTHS) numbers[i] = static_cast<int32_t>(problem.kv_len);
-        if (binding == BINDING_PAST_LENGTHS)
-            numbers[i] = static_cast<int32_t>(problem.kv_len - std::min(problem.q_len, problem.kv_len));
-        if (binding == BINDING_CU_SEQLENS_Q) numbers[i] = packed(problem.query, problem.q_len, i);
-        if (binding == BINDING_CU_SEQLENS_K) numbers[i] = packed(problem.key, problem.kv_len, i);
-    }
-    if (binding == BINDING_BLOCK_MASK)
-        return std::vector<int32_t>(extent_elements(problem.block_mask), VKATTN_BLOCK_PARTIAL);
-    if (binding != BINDING_BLOCK_TABLE) return numbers;
-    numbers.resize(table.shape[0] * table.shape[1]);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i % problem.key.shape[0]);
-    return numbers;
-}
-
-// What is neither Q, K nor V: a mask of ones attends; zeros add nothing, and hide nothing of a padding mask.
-void fill(Buffer &buffer, const AttentionProblem &problem, uint32_t binding) {
-    const vkattn_tensor &tensor = *tensors_of(problem)[binding];
-    const bool attends = binding == BINDING_ATTN_MASK && tensor.type == VKATTN_TYPE_BOOL;
-    std::vector<std::byte> bytes(buffer.bytes(), attends ? std::byte{1} : std::byte{0});
-    if (tensor.type == VKATTN_TYPE_I32) {
-        const std::vector<int32_t> lengths = lengths_of(problem, binding);
-        const uint64_t begin = tensor.offset * sizeof(int32_t);
-        std::memcpy(bytes.data() + begin, lengths.data(),
-                    std::min<uint64_t>(lengths.size() * sizeof(int32_t), bytes.size() - begin));
+// What is neither random numbers nor the output.
+void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor &tensor) {
+    const vkattn_tensor &layout = problem.*tensor.member;
+    const bool ones = tensor.contents == TrialContents::kNothingHidden && layout.type == VKATTN_TYPE_BOOL;
+    std::vector<std::byte> bytes(buffer.bytes(), ones ? std::byte{1} : std::byte{0});
+    for (uint64_t i = 0; layout.type == VKATTN_TYPE_I32 && i < span_elements(layout); ++i) {
+        const auto number = static_cast<int32_t>(number_of(problem, tensor.contents, i));
+        std::memcpy(&bytes[(layout.offset + i) * sizeof number], &number, sizeof number);
     }
     buffer.write(0, bytes.data(), bytes.size());
 }
 
-// Numbers in Q, K and V, lengths that fill them, masks that hide nothing.
 TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
-    const AttentionSources sources = roles_of(problem);
-    const auto tensors = tensors_of(problem);
     TrialBuffers buffers;
-    for (uint32_t binding = 0; binding < tensors.size(); ++binding) {
-        if (tensors[binding] == nullptr || !present(*tensors[binding])) continue;
-        const vkattn_tensor &tensor = *tensors[binding];
-        const vkattn_role role = sources[binding].role;
-        if (binding == BINDING_VALUE && problem.value_in_key) continue;
-        if (binding == BINDING_OUTPUT)
-            buffers.add_output(context, tensor);
-        else if (binding == BINDING_QUERY || binding == BINDING_KEY || binding == BINDING_VALUE)
-            buffers.add_numbers(context, role, tensor);
+    for (const AttentionTensor &tensor : kAttentionTensors) {
+        const vkattn_tensor &layout = problem.*tensor.member;
+        if (!present(layout) || (tensor.binding == BINDING_VALUE && problem.value_in_key)) continue;
+        if (tensor.contents == TrialContents::kResults)
+            buffers.add_output(context, layout);
+        else if (tensor.contents == TrialContents::kNumbers)
+            buffers.add_numbers(context, tensor.role, layout);
         else
-            fill(buffers.add(context, role, tensor), problem, binding);
+            fill(buffers.add(context, tensor.role, layout), problem, tensor);
     }
     return buffers;
 }
 
-AttentionChoice choose(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
+AttentionChoice choose(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     AttentionProblem first = divided(split_to_bind(problem, context.caps()).front(), tile);
     return tile.kernel == VKATTN_KERNEL_AUTO ? choose_attention(first, *context.judged_caps())
                                              : choose_tested(context, first);
 }
 
-Trial make_trial(Context &context, const AttentionProblem &problem, const AttentionTile &tile) {
+Trial make_trial(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
     const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
-    const vkattn_kernel kernel = choice.kernel->kernel;
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
-    return {builder.build(), kernel, static_cast<uint32_t>(kernel), tile_text(choice),
-            code_of(kernel, dispatch.module, choice.shape.parts, dispatch.groups, dispatch.constants)};
+    return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), tile_text(*choice.kernel, choice.shape),
+            code_of(choice.name, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 
 // A search over kernels and tiles of one problem.
@@ -101,48 +80,37 @@ class Search {
     Search(Context &context, const AttentionProblem &problem)
         : context_(context), problem_(problem),
           tiles_(buffers_of(context, problem),
-                 [&](const AttentionTile &tile) { return make_trial(context, problem, tile); },
-                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).kernel->kernel)}) {}
+                 [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
+                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}) {}
 
     void try_kernels();
     void try_tiles();
     std::vector<Candidate> finish();
 
   private:
-    void vary_parts(vkattn_kernel kernel);
+    void vary_parts(uint32_t kernel);
 
     Context &context_;
     const AttentionProblem &problem_;
-    TileSearch<AttentionTile> tiles_;
+    TileSearch tiles_;
 };
 
 void Search::try_kernels() {
-    for (vkattn_kernel kernel : kernels_for(problem_)) {
-        tiles_.attempt({.kernel = static_cast<uint32_t>(kernel)});
-    }
+    for (const AttentionKernel *row : attention_kernels())
+        if (!row->knobs.empty()) tiles_.attempt({.kernel = static_cast<uint32_t>(name_of(*row, problem_))});
 }
 
-void Search::vary_parts(vkattn_kernel kernel) {
+void Search::vary_parts(uint32_t kernel) {
     const uint32_t parts = choose(context_, problem_, tiles_.fastest_of(kernel)).shape.parts;
     const uint32_t others[] = {std::max(parts / 4, 1u), std::max(parts / 2, 1u), parts * 2, parts * 4};
-    tiles_.vary(kernel, &AttentionTile::parts, others);
+    tiles_.vary(kernel, others, [](KernelTile &tile) -> uint32_t & { return tile.parts; });
 }
 
 void Search::try_tiles() {
-    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {3, 4, 6, 8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4},
-                              kColumns[] = {8, 16, 32}, kStagings[] = {1, 2, 3},
-                              kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
-    for (vkattn_kernel kernel : kernels_for(problem_)) {
-        if (!tiles_.trials().is_near(kernel)) continue;
-        if (kernel == VKATTN_KERNEL_COOPMAT) tiles_.vary_matrix_shapes(kernel, context_.caps());
-        tiles_.vary(kernel, &AttentionTile::rows, kRows);
-        tiles_.vary(kernel, &AttentionTile::keys, kKeys);
-        if (kernel == VKATTN_KERNEL_FLASH) {
-            tiles_.vary(kernel, &AttentionTile::staging, kStagings);
-            tiles_.vary(kernel, &AttentionTile::shared_bytes, kSharedBytes);
-        }
-        if (kernel != VKATTN_KERNEL_COOPMAT) tiles_.vary(kernel, &AttentionTile::columns, kColumns);
-        tiles_.vary(kernel, &AttentionTile::dim_subgroups, kSubgroups);
+    for (const AttentionKernel *row : attention_kernels()) {
+        const auto kernel = static_cast<uint32_t>(name_of(*row, problem_));
+        if (row->knobs.empty() || !tiles_.trials().is_near(kernel)) continue;
+        tiles_.vary_knobs(kernel, *row, context_.caps());
         vary_parts(kernel);
     }
 }

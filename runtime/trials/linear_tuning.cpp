@@ -1,15 +1,7 @@
-#include "runtime/kernels/kernel.hpp"
 #include "runtime/trials/tuning.hpp"
-
-#include <array>
 
 namespace vkattn {
 namespace {
-
-constexpr std::array kShaders = {LinearShader::kMatrices, LinearShader::kAddresses, LinearShader::kVector,
-                                 LinearShader::kTiles};
-
-uint32_t word(LinearShader shader) { return static_cast<uint32_t>(shader); }
 
 // Every element read as of four dimensions.
 vkattn_tensor four_dimensional(vkattn_tensor tokens) {
@@ -34,33 +26,21 @@ Trial make_trial(Context &context, const LinearOperands &operands, const LinearP
     const LinearChoice choice = choose_tested(context, problem);
     PlanBuilder builder(context);
     add_product(builder, problem, operands, choice);
-    return {builder.build(), VKATTN_KERNEL_AUTO, word(choice.shader), words(choice),
-            code_of(choice.module, choice.groups, choice.constants)};
+    return {builder.build(), VKATTN_KERNEL_AUTO, number_of(*choice.kernel), words(choice),
+            code_of(choice.shader, choice.groups, choice.constants)};
 }
 
 } // namespace
 
 std::vector<Candidate> tune(Context &context, const LinearOperands &operands) {
-    static constexpr uint32_t kRows[] = {1, 2, 4, 8}, kBlocks[] = {1, 2, 4}, kSubgroups[] = {1, 2, 8},
-                              kMatrices[] = {1, 2, 4};
     if (is_empty(operands.output.tensor)) return {};
     const LinearProblem problem = problem_of(operands);
-    TileSearch<LinearTile> tiles(
-        buffers_of(context, operands),
-        [&](const LinearTile &tile) { return make_trial(context, operands, divided(problem, tile)); },
-        {.shader = word(choose_linear(problem, *context.judged_caps()).shader)});
-    for (const LinearShader shader : kShaders) tiles.attempt({.shader = word(shader)});
-    for (const LinearShader shader : {LinearShader::kMatrices, LinearShader::kAddresses}) {
-        if (!tiles.trials().is_near(word(shader))) continue;
-        const auto vary = [&](uint32_t LinearTile::*member, std::span<const uint32_t> values) {
-            tiles.vary(word(shader), member, values);
-        };
-        if (shader == LinearShader::kMatrices) tiles.vary_matrix_shapes(word(shader), context.caps());
-        vary(&LinearTile::subgroups, kSubgroups);
-        vary(&LinearTile::matrices, kMatrices);
-        vary(&LinearTile::rows, kRows);
-        vary(&LinearTile::blocks, kBlocks);
-    }
+    TileSearch tiles(buffers_of(context, operands),
+                     [&](const KernelTile &tile) { return make_trial(context, operands, divided(problem, tile)); },
+                     {.kernel = number_of(*choose_linear(problem, *context.judged_caps()).kernel)});
+    for (const LinearKernel *row : linear_kernels()) tiles.attempt({.kernel = number_of(*row)});
+    for (const LinearKernel *row : linear_kernels())
+        if (tiles.trials().is_near(number_of(*row))) tiles.vary_knobs(number_of(*row), *row, context.caps());
     context.tunings().linear.keep(class_of(problem), tiles.choose());
     return std::move(tiles).candidates();
 }

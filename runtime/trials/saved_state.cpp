@@ -1,6 +1,7 @@
 #include "runtime/trials/saved_state.hpp"
 
 #include "runtime/support/error.hpp"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +9,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '6'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '7'};
 
 struct SavedHeader {
     char magic[8];
@@ -48,10 +49,7 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
 
 uint64_t hash_of_shaders() {
     Hash hash;
-    for (size_t module = 0; module < static_cast<size_t>(Module::kCount); ++module) {
-        const std::span<const uint32_t> code = module_code(static_cast<Module>(module));
-        hash.add(code.data(), code.size_bytes());
-    }
+    for (const Shader *shader : shaders::table()) hash.add(shader->code.data(), shader->code.size_bytes());
     return hash.value();
 }
 

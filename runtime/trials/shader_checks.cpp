@@ -1,9 +1,10 @@
 #include "runtime/trials/shader_checks.hpp"
 
-#include "runtime/kernels/emit.hpp"
-#include "runtime/kernels/kv_append.hpp"
+#include "runtime/emit/attention.hpp"
+#include "runtime/emit/kv_append.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
@@ -61,11 +62,9 @@ class AttentionBuffers {
   public:
     AttentionBuffers(Context &context, const AttentionTrial &trial) : problem_(trial.problem), keys_(trial.keys) {
         const AttentionProblem &problem = trial.problem;
-        const auto tensors = tensors_of(problem);
-        for (uint32_t binding = 0; binding < ATTENTION_BINDINGS; ++binding)
-            if (tensors[binding] != nullptr && present(*tensors[binding]) &&
-                !(binding == BINDING_VALUE && problem.value_in_key))
-                add(context, binding, *tensors[binding]);
+        for (const AttentionTensor &tensor : kAttentionTensors)
+            if (present(problem.*tensor.member) && !(tensor.binding == BINDING_VALUE && problem.value_in_key))
+                add(context, tensor.binding, problem.*tensor.member);
         if (problem.value_in_key) {
             value = key;
             sources_[BINDING_VALUE] = sources_[BINDING_KEY];
@@ -154,19 +153,17 @@ Reference attend(const AttentionTrial &trial, const AttentionBuffers &buffers) {
     return reference;
 }
 
-// Scores, weights and output, in the order in which unfused's shaders make them: up to the one that is asked for.
-Findings compare_unfused(Module module, AttentionBuffers &buffers, const Reference &reference, double most) {
-    struct Stage {
-        Module module;
-        uint32_t binding;
-        const std::vector<double> &expected;
-    };
-    const Stage stages[] = {{Module::kQkScores, BINDING_QK_MATMUL_OUTPUT, reference.scores},
-                            {Module::kMaskedSoftmax, BINDING_ATTN_WEIGHTS, reference.weights},
-                            {Module::kWeightedValues, BINDING_OUTPUT, reference.output}};
-    for (const Stage &stage : stages) {
-        const std::string reason = compare(buffers.read(stage.binding), stage.expected, most);
-        if (stage.module == module) return {true, reason, 0};
+// What the dispatches of a plan leave, in their order, up to the shader that is asked for: where an earlier one is wrong, nothing
+// is known of it.
+Findings compare_stages(const TestedShader &shader, const AttentionTrial &trial, AttentionBuffers &buffers,
+                        const Reference &reference) {
+    for (const AttentionShape::Dispatch &dispatch : trial.choice.shape.dispatches) {
+        const std::vector<double> &expected = dispatch.written == BINDING_QK_MATMUL_OUTPUT ? reference.scores
+                                              : dispatch.written == BINDING_ATTN_WEIGHTS   ? reference.weights
+                                                                                           : reference.output;
+        const std::string reason =
+            compare(buffers.read(dispatch.written), expected, most_error(trial.problem.query.type));
+        if (dispatch.shader == shader.object) return {true, reason, trial.paths};
         if (!reason.empty()) break;
     }
     return {};
@@ -175,15 +172,9 @@ Findings compare_unfused(Module module, AttentionBuffers &buffers, const Referen
 Findings check_attention_numbers(Context &context, const TestedShader &shader, const AttentionTrial &trial) {
     AttentionBuffers buffers(context, trial);
     PlanBuilder builder(context);
-    trial.choice.kernel->emit({builder, trial.problem, buffers.sources(), trial.choice.shape});
+    emit_attention({builder, trial.problem, buffers.sources(), trial.choice.shape});
     builder.build()->run({});
-    const Reference reference = attend(trial, buffers);
-    const double most = most_error(trial.problem.query.type);
-    Findings findings = trial.choice.kernel == &kUnfused
-                            ? compare_unfused(shader.module, buffers, reference, most)
-                            : Findings{true, compare(buffers.read(BINDING_OUTPUT), reference.output, most), 0};
-    findings.paths = trial.paths;
-    return findings;
+    return compare_stages(shader, trial, buffers, attend(trial, buffers));
 }
 
 // merge_parts alone, on states of the host's: see shaders/attention/states.glsl.
@@ -219,10 +210,10 @@ Findings check_merge(Context &context, const AttentionTrial &trial) {
     return {true, compare(buffers.read(BINDING_OUTPUT), expected, most_error(VKATTN_TYPE_F32)), trial.paths};
 }
 
-// What rounding to a type may cost: half a step of 127 or 7 to either side of a block's largest.
+// What rounding to a type may cost: half a step, of which there are 127 or 7 to either side of a block's largest.
 double most_error_of_storage(vkattn_type type) {
-    if (type == VKATTN_TYPE_Q8_0) return 1e-4;
-    return type == VKATTN_TYPE_Q4_0 ? 2e-2 : most_error(type);
+    return is_quantised(type) ? std::ldexp(6.0, -2 * static_cast<int>(stored_type(type).info.number_bits))
+                              : most_error(type);
 }
 
 std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
@@ -239,10 +230,10 @@ std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
 
 // The types of a copy: what is read, and what is written; nothing where the paths are none.
 std::optional<std::pair<vkattn_type, vkattn_type>> copy_of(CodePaths paths) {
-    constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                      VKATTN_TYPE_Q4_0};
     if ((paths & ~kPathTypes) != 0 || paths == 0 || std::popcount(paths) > 2) return std::nullopt;
-    return std::pair(kTypes[std::countr_zero(paths)], kTypes[static_cast<int>(std::bit_width(paths)) - 1]);
+    const auto from = static_cast<vkattn_type>(std::countr_zero(paths));
+    const auto to = static_cast<vkattn_type>(static_cast<int>(std::bit_width(paths)) - 1);
+    return is_cached(from) && is_cached(to) ? std::optional(std::pair(from, to)) : std::nullopt;
 }
 
 // There and back.
@@ -251,13 +242,12 @@ std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_t
     return there.empty() && types.first != types.second ? check_copy(context, types.second, types.first) : there;
 }
 
-bool is_linear(Module module) { return module >= Module::kLinear && module <= Module::kLinearCoopmatBf16; }
+bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *shader.object) != nullptr; }
 
 // The type of a linear layer's tensors; nothing where the paths are not one of them.
 std::optional<vkattn_type> linear_type(CodePaths paths) {
-    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
-        if (paths == path_of(type)) return type;
-    return std::nullopt;
+    const auto type = static_cast<vkattn_type>(std::countr_zero(paths));
+    return is_float(type) && paths == path_of(type) ? std::optional(type) : std::nullopt;
 }
 
 std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
@@ -287,8 +277,8 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 
 // Whether plans of that problem take the shader by the rule.
 bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (shader.module == Module::kKvAppend) return copy_of(paths).has_value();
-    if (is_linear(shader.module)) {
+    if (shader.object == &shaders::kv_append) return copy_of(paths).has_value();
+    if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() && is_taken(shader, *trial, caps);
     }
@@ -307,43 +297,44 @@ bool is_wanted(const ShaderCheck &check, bool is_first_shape, const DeviceCaps &
 std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
     constexpr CodePaths kTypes[] = {kPathF16, kPathF32, kPathBf16}; // of Q
     std::vector<ShaderCheck> checks;
-    Module previous = Module::kCount;
+    const Shader *previous = nullptr;
     for (const TestedShader &shader : tested_shaders(caps)) {
         for (uint32_t bit = 0; bit < kCodePathCount; ++bit) {
             const CodePaths path = CodePaths{1} << bit;
+            if ((path & kPathTypes) != 0 && path_of(static_cast<vkattn_type>(bit)) == 0) continue; // no numbers
             const bool is_type = std::ranges::find(kTypes, path) != std::end(kTypes);
             const auto check_with = [&](CodePaths type) {
                 return ShaderCheck{shader, path, is_type ? path : path | type};
             };
             const auto *type = std::ranges::find_if(
-                kTypes, [&](CodePaths each) { return is_wanted(check_with(each), shader.module != previous, caps); });
+                kTypes, [&](CodePaths each) { return is_wanted(check_with(each), shader.object != previous, caps); });
             if (type != std::end(kTypes)) checks.push_back(check_with(*type));
         }
-        previous = shader.module;
+        previous = shader.object;
     }
     return checks;
 }
 
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (is_linear(shader.module)) return linear_trial_of(shader, paths, caps).has_value();
-    return shader.module == Module::kKvAppend ? copy_of(paths).has_value()
-                                              : attention_trial(shader, paths, caps).has_value();
+    if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
+    return shader.object == &shaders::kv_append ? copy_of(paths).has_value()
+                                                : attention_trial(shader, paths, caps).has_value();
 }
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
     const DeviceCaps &caps = context.caps();
-    if (is_linear(shader.module)) {
+    if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() ? Findings{true, check_linear_numbers(context, *trial), paths} : Findings{};
     }
-    if (shader.module == Module::kKvAppend) {
+    if (shader.object == &shaders::kv_append) {
         const auto types = copy_of(paths);
         return types.has_value() ? Findings{true, check_copies(context, *types), paths} : Findings{};
     }
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return {};
-    return shader.module == Module::kMergeParts ? check_merge(context, *trial)
-                                                : check_attention_numbers(context, shader, *trial);
+    return shader.object == &shaders::merge_parts ? check_merge(context, *trial)
+                                                  : check_attention_numbers(context, shader, *trial);
 }
 
 } // namespace vkattn

@@ -14,7 +14,7 @@ namespace vkattn {
 
 // A shader that plans may take.
 struct TestedShader {
-    Module module;
+    const Shader *object;
     uint32_t matrix_shape = 0; // 1 + its index in the device's list; 0: it multiplies no matrices
 };
 std::string shader_name(const TestedShader &shader, const DeviceCaps &caps);

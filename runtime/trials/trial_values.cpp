@@ -1,6 +1,7 @@
 #include "runtime/trials/trial_values.hpp"
 
 #include "runtime/support/rounding.hpp"
+#include "shaders/interface/stored_types.h"
 
 #include <algorithm>
 #include <bit>
@@ -17,11 +18,12 @@ void append(std::vector<std::byte> &bytes, const void *data, size_t size) {
     bytes.insert(bytes.end(), begin, begin + size);
 }
 
-// A scale of 1/64 and random integers.
-void append_quantised(std::vector<std::byte> &bytes, uint32_t block_bytes, TrialNumbers &numbers) {
-    const uint16_t scale = 0x2400;
-    append(bytes, &scale, sizeof scale);
-    for (uint32_t i = sizeof scale; i < block_bytes; ++i) {
+// A scale of 1/64, a minimum of -1/8 and random integers.
+void append_quantised(std::vector<std::byte> &bytes, const StoredType &type, TrialNumbers &numbers) {
+    const uint16_t affine[] = {0x2400, 0xb000};
+    const uint32_t affine_bytes = type.info.has_minimum != 0 ? 4 : 2;
+    append(bytes, affine, affine_bytes);
+    for (uint32_t i = affine_bytes; i < type.info.block_bytes; ++i) {
         const auto low = static_cast<uint32_t>(numbers.next() * 8 + 8),
                    high = static_cast<uint32_t>(numbers.next() * 8 + 8);
         bytes.push_back(static_cast<std::byte>(low | high << 4));
@@ -29,7 +31,7 @@ void append_quantised(std::vector<std::byte> &bytes, uint32_t block_bytes, Trial
 }
 
 void append_block(std::vector<std::byte> &bytes, vkattn_type type, TrialNumbers &numbers) {
-    if (is_quantised(type)) return append_quantised(bytes, storage_block(type).bytes, numbers);
+    if (is_quantised(type)) return append_quantised(bytes, stored_type(type), numbers);
     const float value = numbers.next();
     const uint16_t bits = type == VKATTN_TYPE_F16 ? f16_bits(value) : bf16_bits(value);
     if (type == VKATTN_TYPE_F32)
@@ -62,13 +64,22 @@ float value_at(const std::byte *data, vkattn_type type) {
     return type == VKATTN_TYPE_F16 ? f16_value(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// A scale, then 32 bytes, or 16 of which the low halves come first, less 8.
-float quantised_value(const std::byte *block, vkattn_type type, uint64_t i) {
-    const float scale = value_at(block, VKATTN_TYPE_F16);
-    const std::byte *values = block + sizeof(uint16_t);
-    if (type == VKATTN_TYPE_Q8_0) return scale * static_cast<float>(static_cast<int8_t>(values[i]));
-    const auto both = static_cast<uint32_t>(values[i % 16]);
-    return scale * (static_cast<float>(i < 16 ? both & 15u : both >> 4) - 8.0f);
+// Number i of a block, as stored_types.h says it lies there.
+int number_of(const std::byte *block, const StoredType &type, uint64_t i) {
+    const std::byte *end = block + type.info.block_bytes;
+    if (type.info.number_bits == 8) return static_cast<int8_t>(*(end - QUANTISED_BLOCK + i));
+    const auto both = std::to_integer<int>(*(end - QUANTISED_BLOCK / 2 + i % (QUANTISED_BLOCK / 2)));
+    int number = i < QUANTISED_BLOCK / 2 ? both & 15 : both >> 4;
+    if (type.info.number_bits == 5) {
+        const std::byte *fifth_bits = end - QUANTISED_BLOCK / 2 - QUANTISED_BLOCK / 8;
+        number |= (std::to_integer<int>(fifth_bits[i / 8]) >> i % 8 & 1) << 4;
+    }
+    return type.info.has_minimum != 0 ? number : number - (1 << (type.info.number_bits - 1));
+}
+
+float quantised_value(const std::byte *block, const StoredType &type, uint64_t i) {
+    const float minimum = type.info.has_minimum != 0 ? value_at(block + sizeof(uint16_t), VKATTN_TYPE_F16) : 0.0f;
+    return value_at(block, VKATTN_TYPE_F16) * static_cast<float>(number_of(block, type, i)) + minimum;
 }
 
 } // namespace
@@ -97,7 +108,7 @@ std::vector<float> numbers_in(std::span<const std::byte> bytes, const vkattn_ten
     std::vector<float> numbers(extent_elements(tensor));
     for (uint64_t i = 0; i < numbers.size(); ++i) {
         const std::byte *block = &bytes[i / elements * size];
-        numbers[i] = is_quantised(tensor.type) ? quantised_value(block, tensor.type, i % elements)
+        numbers[i] = is_quantised(tensor.type) ? quantised_value(block, stored_type(tensor.type), i % elements)
                                                : value_at(block, tensor.type);
     }
     return numbers;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,29 +83,28 @@ class Trials {
 };
 
 // The problem, divided as the tile says.
-template <class Problem, class Tile>
-Problem divided(Problem problem, const Tile &tile) {
+template <class Problem>
+Problem divided(Problem problem, const KernelTile &tile) {
     problem.tile = tile;
     return problem;
 }
 
 // A search over the tiles of one problem.
-template <class Tile>
 class TileSearch {
   public:
-    using Make = std::function<Trial(const Tile &)>; // fails where the tile does not serve
+    using Make = std::function<Trial(const KernelTile &)>; // fails where the tile does not serve
 
     // Begins with the untuned plan's tile, which must serve.
-    TileSearch(TrialBuffers buffers, Make make, const Tile &untuned)
+    TileSearch(TrialBuffers buffers, Make make, const KernelTile &untuned)
         : trials_(std::move(buffers)), make_(std::move(make)) {
         measure(untuned, make_(untuned));
     }
 
     const Trials &trials() const { return trials_; }
-    const Tile &fastest_of(uint32_t family) const { return tiles_[*trials_.fastest(family)]; }
+    const KernelTile &fastest_of(uint32_t family) const { return tiles_[*trials_.fastest(family)]; }
 
     // Measures a tile unless it is impossible, needs too much memory or comes to what has been measured already.
-    void attempt(const Tile &tile) {
+    void attempt(const KernelTile &tile) {
         try {
             measure(tile, make_(tile));
         } catch (const Error &error) {
@@ -112,33 +112,38 @@ class TileSearch {
         }
     }
 
-    // Attempts other numbers in the tile of the family's fastest.
-    void vary(uint32_t family, uint32_t Tile::*member, std::span<const uint32_t> values) {
+    // Attempts other numbers in the tile of the family's fastest: `number` finds where they stand.
+    template <class Number>
+    void vary(uint32_t family, std::span<const uint32_t> values, const Number &number) {
         for (const uint32_t value : values) {
-            Tile tile = fastest_of(family);
-            tile.*member = value;
+            KernelTile tile = fastest_of(family);
+            number(tile) = value;
             attempt(tile);
         }
     }
 
-    // Attempts every matrix shape of the device in it.
-    void vary_matrix_shapes(uint32_t family, const DeviceCaps &caps) {
-        for (uint32_t shape = 1; shape <= caps.matrix_shape_count; ++shape)
-            vary(family, &Tile::matrix_shape, {&shape, 1});
+    // Attempts all that its row leaves to tuning: every matrix shape of the device, then what each knob may be.
+    template <class Row>
+    void vary_knobs(uint32_t family, const Row &row, const DeviceCaps &caps) {
+        std::vector<uint32_t> shapes(row.shaders.front()->matrices != VKATTN_TYPE_NONE ? caps.matrix_shape_count : 0);
+        std::iota(shapes.begin(), shapes.end(), 1u);
+        vary(family, shapes, [](KernelTile &tile) -> uint32_t & { return tile.matrix_shape; });
+        for (size_t i = 0; i < row.knobs.size(); ++i)
+            vary(family, row.knobs[i].values, [i](KernelTile &tile) -> uint32_t & { return tile.knobs[i]; });
     }
 
     // What is kept.
-    const Tile &choose() { return tiles_[trials_.choose()]; }
+    const KernelTile &choose() { return tiles_[trials_.choose()]; }
     std::vector<Candidate> candidates() && { return std::move(trials_).candidates(); }
 
   private:
-    void measure(const Tile &tile, Trial trial) {
+    void measure(const KernelTile &tile, Trial trial) {
         if (trials_.measure(std::move(trial))) tiles_.push_back(tile);
     }
 
     Trials trials_;
     Make make_;
-    std::vector<Tile> tiles_; // of each trial
+    std::vector<KernelTile> tiles_; // of each trial
 };
 
 // The bytes of what makes two trials the same.

@@ -52,26 +52,25 @@ std::vector<std::byte> Pipelines::saved() const {
     return data;
 }
 
-const Pipeline &Pipelines::get(Module module, BindingSet bindings, std::span<const uint32_t> constants) {
-    const auto [layout, key, entry] = entry_of(module, bindings, constants);
+const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
+    const auto [layout, key, entry] = entry_of(shader, bindings, constants);
     const std::lock_guard lock(entry.mutex);
     if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
-        const ModuleLayout &info = module_layout(module);
         const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(module, layout, subgroup_size_of(module, constants), key.second);
+        const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-        entry.pipeline = {made,   layout.pipeline, layout.set,   layout.bindings, info.uniform_bytes != 0,
-                          module, key.second,      taken.count()};
-        labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", module_name(module)).c_str());
+        entry.pipeline = {made,    layout.pipeline, layout.set,   layout.bindings, layout.has_uniforms,
+                          &shader, key.second,      taken.count()};
+        labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
     }
     return entry.pipeline;
 }
 
-Pipelines::Found Pipelines::entry_of(Module module, BindingSet bindings, std::span<const uint32_t> constants) {
+Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
-    BindingSet &declared = declared_[static_cast<size_t>(module)];
-    if (declared == 0) declared = binding_set(module_code(module));
-    const LayoutKey layout_key{module, bindings & declared};
+    BindingSet &declared = declared_[&shader];
+    if (declared == 0) declared = binding_set(shader.code);
+    const LayoutKey layout_key{&shader, bindings & declared};
     const Layout &layout = layout_of(layout_key);
     auto &[key, entry] = *pipelines_.try_emplace({layout_key, values_of(layout, constants)}).first;
     return {layout, key, entry};
@@ -90,11 +89,10 @@ std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
     return values;
 }
 
-uint32_t Pipelines::subgroup_size_of(Module module, std::span<const uint32_t> constants) const {
-    if (!takes_subgroup_sizes_ || !module_layout(module).full_subgroups) return 0;
-    const auto names = module_constants(module);
-    const auto name = std::ranges::find(names, std::string_view("SUBGROUP_SIZE"));
-    return constants[static_cast<size_t>(name - names.begin())];
+uint32_t Pipelines::subgroup_size_of(const Shader &shader, std::span<const uint32_t> constants) const {
+    if (!takes_subgroup_sizes_ || !shader.full_subgroups) return 0;
+    const auto name = std::ranges::find(shader.constants, std::string_view("SUBGROUP_SIZE"));
+    return constants[static_cast<size_t>(name - shader.constants.begin())];
 }
 
 size_t Pipelines::count() {
@@ -103,27 +101,28 @@ size_t Pipelines::count() {
 }
 
 const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
-    const auto [module, bindings] = key;
-    const ModuleLayout &info = module_layout(module);
+    const Shader &shader = *key.first;
+    const BindingSet bindings = key.second;
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(bindings));
     if (buffers > max_storage_buffers_)
-        fail(VKATTN_ERROR_UNSUPPORTED, module_name(module), ": binds ", buffers,
+        fail(VKATTN_ERROR_UNSUPPORTED, shader.name, ": binds ", buffers,
              " storage buffers, expected at most maxPerStageDescriptorStorageBuffers, which is ", max_storage_buffers_);
     const auto [found, is_new] = layouts_.try_emplace(key);
     Layout &layout = found->second;
     if (is_new) layout.bindings = bindings; // other threads read those that are there already
-    if (layout.set == VK_NULL_HANDLE) add_set_layout(info, layout);
-    if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(info, layout);
-    if (layout.module == VK_NULL_HANDLE) add_module(module, layout);
+    if (layout.set == VK_NULL_HANDLE) add_set_layout(shader, layout);
+    if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(shader, layout);
+    if (layout.module == VK_NULL_HANDLE) add_module(shader, layout);
     return layout;
 }
 
-void Pipelines::add_set_layout(const ModuleLayout &info, Layout &layout) const {
+void Pipelines::add_set_layout(const Shader &shader, Layout &layout) const {
+    layout.has_uniforms = uniform_binding(shader.code).has_value();
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(layout.bindings));
     std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
     for (uint32_t i = 0; i < buffers; ++i)
         bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-    if (info.uniform_bytes != 0)
+    if (layout.has_uniforms)
         bindings.push_back({buffers, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
     VkDescriptorSetLayoutCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
@@ -133,8 +132,8 @@ void Pipelines::add_set_layout(const ModuleLayout &info, Layout &layout) const {
     make_handle(layout.set, "vkCreateDescriptorSetLayout", vk_.vkCreateDescriptorSetLayout, device_, &create, nullptr);
 }
 
-void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) const {
-    const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, info.push_bytes};
+void Pipelines::add_pipeline_layout(const Shader &shader, Layout &layout) const {
+    const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, shader.push_bytes};
     VkPipelineLayoutCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
     create.setLayoutCount = 1;
@@ -144,9 +143,8 @@ void Pipelines::add_pipeline_layout(const ModuleLayout &info, Layout &layout) co
     make_handle(layout.pipeline, "vkCreatePipelineLayout", vk_.vkCreatePipelineLayout, device_, &create, nullptr);
 }
 
-void Pipelines::add_module(Module module, Layout &layout) const {
-    const std::vector<uint32_t> code =
-        renumber_bindings(module_code(module), layout.bindings, module_layout(module).bindings);
+void Pipelines::add_module(const Shader &shader, Layout &layout) const {
+    const std::vector<uint32_t> code = renumber_bindings(shader.code, layout.bindings);
     VkShaderModuleCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
     create.codeSize = code.size() * sizeof(uint32_t);
@@ -155,10 +153,10 @@ void Pipelines::add_module(Module module, Layout &layout) const {
     make_handle<check_pipeline>(layout.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
                                 nullptr);
     layout.constant_ids = std::move(constant_ids);
-    labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", module_name(module)).c_str());
+    labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", shader.name).c_str());
 }
 
-VkPipeline Pipelines::create(Module module, const Layout &layout, uint32_t subgroup_size,
+VkPipeline Pipelines::create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
                              std::span<const SpecialisationConstant> constants) {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
@@ -182,7 +180,7 @@ VkPipeline Pipelines::create(Module module, const Layout &layout, uint32_t subgr
     required.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
     required.requiredSubgroupSize = subgroup_size;
     if (subgroup_size != 0) create.stage.pNext = &required;
-    if (takes_full_subgroups_ && module_layout(module).full_subgroups)
+    if (takes_full_subgroups_ && shader.full_subgroups)
         create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
     VkPipeline pipeline = VK_NULL_HANDLE;
     check_pipeline(vk_.vkCreateComputePipelines(device_, cache_, 1, &create, nullptr, &pipeline),

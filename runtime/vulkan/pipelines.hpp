@@ -3,7 +3,7 @@
 #include "runtime/device/device_caps.hpp"
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/functions.hpp"
-#include "runtime/vulkan/modules.hpp"
+#include "runtime/vulkan/shader.hpp"
 
 #include <compare>
 #include <cstddef>
@@ -24,14 +24,14 @@ struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
     VkDescriptorSetLayout set_layout;
-    BindingSet bindings; // of the module's storage buffers: those that it uses, bound at 0, 1, 2 ... in their order
+    BindingSet bindings; // of the shader's storage buffers: those that it uses, bound at 0, 1, 2 ... in their order
     bool has_uniforms;   // a uniform buffer at the next
-    Module module;
-    std::span<const SpecialisationConstant> constants; // those that the module reads
+    const Shader *shader;
+    std::span<const SpecialisationConstant> constants; // those that the shader reads
     double compile_ms;                                 // what vkCreateComputePipelines took
 };
 
-// Compute pipelines, built on first use and kept: one for each module, the bindings that it uses, and the values of the
+// Compute pipelines, built on first use and kept: one for each shader, the bindings that it uses, and the values of the
 // specialisation constants that it reads. Thread safe; threads that want different ones compile side by side.
 class Pipelines {
   public:
@@ -49,9 +49,9 @@ class Pipelines {
     // What the driver keeps of each compilation.
     vkattn_shader_capture capture() const { return capture_; }
 
-    // bindings: those of the module's that the call binds. constants: by their ids. Fails with VKATTN_ERROR_UNSUPPORTED
+    // bindings: those of the shader's that the call binds. constants: by their ids. Fails with VKATTN_ERROR_UNSUPPORTED
     // where they are more storage buffers than the device takes.
-    const Pipeline &get(Module module, BindingSet bindings, std::span<const uint32_t> constants);
+    const Pipeline &get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
 
     // How many there are so far.
     size_t count();
@@ -63,12 +63,13 @@ class Pipelines {
         VkShaderModule module = VK_NULL_HANDLE;
         std::vector<uint32_t> constant_ids; // of the module
         BindingSet bindings = 0;
+        bool has_uniforms = false;
     };
     struct Entry {
         std::mutex mutex; // held while it is compiled: others are compiled meanwhile
         Pipeline pipeline{};
     };
-    using LayoutKey = std::pair<Module, BindingSet>;
+    using LayoutKey = std::pair<const Shader *, BindingSet>;
     using Key = std::pair<LayoutKey, std::vector<SpecialisationConstant>>;
 
     struct Found {
@@ -78,15 +79,15 @@ class Pipelines {
     };
 
     // All three stay where they are.
-    Found entry_of(Module module, BindingSet bindings, std::span<const uint32_t> constants);
+    Found entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
     const Layout &layout_of(LayoutKey key);
-    void add_set_layout(const ModuleLayout &info, Layout &layout) const;
-    void add_pipeline_layout(const ModuleLayout &info, Layout &layout) const;
-    void add_module(Module module, Layout &layout) const;
+    void add_set_layout(const Shader &shader, Layout &layout) const;
+    void add_pipeline_layout(const Shader &shader, Layout &layout) const;
+    void add_module(const Shader &shader, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     // To ask for; 0: the driver decides.
-    uint32_t subgroup_size_of(Module module, std::span<const uint32_t> constants) const;
-    VkPipeline create(Module module, const Layout &layout, uint32_t subgroup_size,
+    uint32_t subgroup_size_of(const Shader &shader, std::span<const uint32_t> constants) const;
+    VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
                       std::span<const SpecialisationConstant> constants);
 
     const Functions &vk_;
@@ -100,8 +101,8 @@ class Pipelines {
     uint32_t max_storage_buffers_;
     bool takes_subgroup_sizes_;
     bool takes_full_subgroups_;
-    std::mutex mutex_;                                           // of what follows
-    BindingSet declared_[static_cast<size_t>(Module::kCount)]{}; // by the modules; 0: not looked up yet
+    std::mutex mutex_;                              // of what follows
+    std::map<const Shader *, BindingSet> declared_; // by their code; 0: not looked up yet
     std::map<LayoutKey, Layout> layouts_;
     std::map<Key, Entry> pipelines_;
 };

@@ -16,7 +16,7 @@ struct UniformSlot {
 // live as long as the context, so that making a plan rarely allocates device memory. Thread safe.
 class Uniforms {
   public:
-    static constexpr uint64_t kSlotBytes = 256; // the largest minUniformBufferOffsetAlignment that Vulkan allows
+    static constexpr uint64_t kSlotBytes = 512; // a multiple of the largest minUniformBufferOffsetAlignment, 256
 
     explicit Uniforms(Context &context) : context_(context) {}
 

@@ -4,6 +4,7 @@
 #include "sampler.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/strict_json.hpp"
+#include "tools/tensors/stored_types.hpp"
 #include "vocabulary.hpp"
 
 #include <CLI/CLI.hpp>
@@ -37,12 +38,6 @@ struct Options {
     bool compare = false;
 };
 
-const std::map<std::string, vkattn_type> kCacheTypes = {{"f32", VKATTN_TYPE_F32},
-                                                        {"f16", VKATTN_TYPE_F16},
-                                                        {"bf16", VKATTN_TYPE_BF16},
-                                                        {"q8_0", VKATTN_TYPE_Q8_0},
-                                                        {"q4_0", VKATTN_TYPE_Q4_0}};
-
 struct Generated {
     std::string text;
     std::uint32_t tokens = 0;
@@ -54,7 +49,7 @@ DecoderOptions decoder_options(const Options &options, const std::string &model,
     const std::filesystem::path named = std::filesystem::path(options.models) / model;
     return {.model = std::filesystem::is_directory(named) ? named : std::filesystem::path(model),
             .capacity = static_cast<std::uint32_t>(capacity),
-            .cache_type = kCacheTypes.at(options.cache_type)};
+            .cache_type = type_named("--cache-type", options.cache_type, is_key_value)};
 }
 
 void print(std::string_view text) {
@@ -185,8 +180,7 @@ void add_options(CLI::App &app, Options &options) {
     app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest")
         ->check(CLI::Range(0.0, 100.0));
     app.add_option("--top-k", options.sampling.top_k, "choose among so many; 0: all");
-    app.add_option("--cache-type", options.cache_type, "f32, f16, bf16, q8_0 or q4_0")
-        ->check(CLI::IsMember(kCacheTypes));
+    app.add_option("--cache-type", options.cache_type, type_names(is_key_value, " or "));
     app.add_option("--device", options.device, "an index or part of a name");
     app.add_flag("--compare", options.compare, "all four, with what PyTorch says of the same text");
 }

@@ -3,7 +3,7 @@
 #ifndef DROPOUT_GLSL
 #define DROPOUT_GLSL
 
-#include "attention/rows.glsl"
+#include "attention/keys.glsl"
 
 uvec4 philox_round(uvec4 counter, uvec2 key) {
     uint high0, low0, high2, low2;
@@ -18,11 +18,11 @@ uvec4 philox(uvec4 counter, uvec2 key) {
 }
 
 // What the weight is multiplied with: 0, or 1 / (1 - probability). Four neighbouring keys share a counter.
-float dropout_factor(Row row, uint key) {
+float dropout_factor(Row row, Key key) {
     if (!has(FEATURE_DROPOUT)) return 1.0;
-    uvec4 counter =
-        uvec4(key / 4, row.position, parameters.first_query_head + row.query_head, parameters.first_batch + row.batch);
-    uint word = philox(counter, uvec2(parameters.dropout_seed_low, parameters.dropout_seed_high))[key % 4];
+    uvec4 counter = uvec4(key.number / 4, row.position, parameters.first_query_head + row.query_head,
+                          parameters.first_batch + row.batch);
+    uint word = philox(counter, uvec2(parameters.dropout_seed_low, parameters.dropout_seed_high))[key.number % 4];
     return word < parameters.dropout_threshold ? 0.0 : parameters.dropout_scale;
 }
 

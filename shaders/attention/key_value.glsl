@@ -20,32 +20,32 @@
 #define TENSOR value
 #include "common/tensor_row.glsl"
 
-uint key_element(Row row, uint key) {
-    uvec2 at = key_row(row.batch, key);
+uint key_element(Row row, Slot slot) {
+    uvec2 at = row_of_slot(row, slot);
     return at.x * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
            at.y * parameters.key_strides[2];
 }
 
-uint value_element(Row row, uint key) {
-    uvec2 at = key_row(row.batch, key);
+uint value_element(Row row, Slot slot) {
+    uvec2 at = row_of_slot(row, slot);
     return at.x * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
            at.y * parameters.value_strides[2];
 }
 
 // Dims `dim` (a multiple of 8) to `dim + 7`.
-mat2x4 load_key_vector(Row row, uint key, uint dim) {
-    return key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), key_element(row, key), dim,
+mat2x4 load_key_vector(Row row, Slot slot, uint dim) {
+    return key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), key_element(row, slot), dim,
                            HEAD_DIM, KEY_DIM_STRIDE);
 }
 
-mat2x4 load_value_vector(Row row, uint key, uint dim) {
+mat2x4 load_value_vector(Row row, Slot slot, uint dim) {
     return value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
-                             value_element(row, key), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+                             value_element(row, slot), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
 }
 
 // The same as they are stored, of aligned rows of 16 bits.
-uvec4 load_key_halves(Row row, uint key, uint dim) { return key_load8_halves(key_element(row, key) + dim); }
+uvec4 load_key_halves(Row row, Slot slot, uint dim) { return key_load8_halves(key_element(row, slot) + dim); }
 
-uvec4 load_value_halves(Row row, uint key, uint dim) { return value_load8_halves(value_element(row, key) + dim); }
+uvec4 load_value_halves(Row row, Slot slot, uint dim) { return value_load8_halves(value_element(row, slot) + dim); }
 
 #endif

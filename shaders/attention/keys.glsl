@@ -1,5 +1,5 @@
-// Where keys are: dense, packed or in pages. Device buffers are not trusted: whatever they say, rows stay inside the
-// tensors.
+// Where keys are: dense, packed or in pages. Kernels go over the slots of a walk; which key a slot is, and where its row
+// lies, this file alone knows. Device buffers are not trusted: whatever they say, rows stay inside the tensors.
 #ifndef KEYS_GLSL
 #define KEYS_GLSL
 
@@ -8,6 +8,41 @@
 layout(set = 0, binding = BINDING_CU_SEQLENS_K, std430) readonly buffer CuSeqlensKBuffer { int cu_seqlens_k[]; };
 layout(set = 0, binding = BINDING_KEY_LENGTHS, std430) readonly buffer KeyLengthsBuffer { int key_lengths[]; };
 layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
+
+// A place of the walk over a sequence's keys: 0 .. all_slots() - 1. Slots and keys are not one type, so that neither stands
+// for the other.
+struct Slot {
+    uint number;
+};
+
+// A key of a sequence, as masks and positions count it: 0 .. kv_len - 1.
+struct Key {
+    uint number;
+};
+
+// Slots, or keys, begin .. end - 1.
+struct SlotRange {
+    uint begin;
+    uint end;
+};
+struct KeyRange {
+    uint begin;
+    uint end;
+};
+
+Slot advance(Slot slot, uint count) { return Slot(slot.number + count); }
+
+// Slots of the longest sequence.
+uint all_slots() { return parameters.kv_len; }
+
+Key key_of_slot(Row row, Slot slot) { return Key(slot.number); }
+
+// Around them: the slots have no key outside it, and no slot outside it has any of the keys.
+KeyRange keys_around(RowTile rows, SlotRange slots) { return KeyRange(slots.begin, slots.end); }
+SlotRange slots_around(RowTile rows, KeyRange keys) { return SlotRange(keys.begin, keys.end); }
+
+// Slots that have no other keys.
+SlotRange slots_within(RowTile rows, KeyRange keys) { return SlotRange(keys.begin, keys.end); }
 
 uvec2 packed_keys(uint batch) {
     uint element = base_bytes(BINDING_CU_SEQLENS_K) / 4 + batch;
@@ -28,25 +63,29 @@ int page_of_key(uint batch, uint key) {
     return block_table[base_bytes(BINDING_BLOCK_TABLE) / 4 + entry];
 }
 
-// (outermost index, row) of K and V: a batch entry, or a page. Of a key that does not exist, some row of the pool.
-uvec2 key_row(uint batch, uint key) {
+// (outermost index, row) of K and V: a batch entry, or a page. Of a slot without a key, some row of the pool.
+uvec2 row_of_slot(Row row, Slot slot) {
+    uint batch = row.batch, key = key_of_slot(row, slot).number;
     if (has(FEATURE_CU_SEQLENS_K)) return uvec2(0, min(packed_keys(batch).x + key, parameters.kv_total - 1));
     if (PAGE_SIZE == 0) return uvec2(batch, key);
     return uvec2(clamp(page_of_key(batch, key), 0, int(parameters.pool_pages) - 1), key % max(PAGE_SIZE, 1));
 }
 
+// Not 0: a slot may have no key.
+const uint LACKS_KEYS = PAGE_SIZE;
+
 // A page outside the pool has no keys.
-bool key_exists(uint batch, uint key) {
-    return PAGE_SIZE == 0 || uint(page_of_key(batch, key)) < parameters.pool_pages;
+bool has_key(Row row, Slot slot) {
+    return PAGE_SIZE == 0 || uint(page_of_key(row.batch, key_of_slot(row, slot).number)) < parameters.pool_pages;
 }
 
-// Of keys first .. end - 1, all of them.
-bool keys_exist(uint batch, uint first, uint end) {
+// Whether each of the slots has one.
+bool have_keys(RowTile rows, SlotRange slots) {
     if (PAGE_SIZE == 0) return true;
-    bool exist = true;
-    for (uint key = first; key < end; key = (key / max(PAGE_SIZE, 1) + 1) * PAGE_SIZE)
-        exist = exist && key_exists(batch, key);
-    return exist;
+    bool all = true;
+    for (uint key = slots.begin; key < slots.end; key = (key / max(PAGE_SIZE, 1) + 1) * PAGE_SIZE)
+        all = all && uint(page_of_key(rows.batch, key)) < parameters.pool_pages;
+    return all;
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef MASKS_GLSL
 #define MASKS_GLSL
 
-#include "attention/rows.glsl"
+#include "attention/keys.glsl"
 
 layout(set = 0, binding = BINDING_KEY_PADDING_MASK, std430) readonly buffer KeyPaddingBuffer {
     uint key_padding_words[];
@@ -13,24 +13,24 @@ layout(set = 0, binding = BINDING_BLOCK_MASK, std430) readonly buffer BlockMaskB
 #define TENSOR_BINDING BINDING_ATTN_MASK
 #include "common/tensor.glsl"
 
-bool hidden_by_padding(uint batch, uint key) {
-    if (!has(FEATURE_KEY_PADDING)) return false;
-    uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key;
+bool hidden_by_padding(uint batch, Key key) {
+    if (!has(FEATURE_KEY_PADDING_MASK)) return false;
+    uint byte_offset = base_bytes(BINDING_KEY_PADDING_MASK) + batch * parameters.key_padding_stride + key.number;
     return bitfieldExtract(key_padding_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) != 0u;
 }
 
-uint mask_element(Row row, uint key) {
-    return row.batch * parameters.mask_strides[0] + row.query_head * parameters.mask_strides[1] +
-           row.position * parameters.mask_strides[2] + key;
+uint mask_element(Row row, Key key) {
+    return row.batch * parameters.attn_mask_strides[0] + row.query_head * parameters.attn_mask_strides[1] +
+           row.position * parameters.attn_mask_strides[2] + key.number;
 }
 
-bool hidden_by_boolean_mask(Row row, uint key) {
+bool hidden_by_boolean_mask(Row row, Key key) {
     uint byte_offset = base_bytes(BINDING_ATTN_MASK) + mask_element(row, key);
     return bitfieldExtract(mask_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) == 0u;
 }
 
 // Adds attn_mask, or hides the key where it says so.
-float apply_attn_mask(float score, Row row, uint key) {
+float apply_attn_mask(float score, Row row, Key key) {
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = mask_load(MASK_FORMAT, mask_element(row, key));
@@ -38,45 +38,48 @@ float apply_attn_mask(float score, Row row, uint key) {
 }
 
 uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {
-    uint element = batch * parameters.block_strides[0] + query_head * parameters.block_strides[1] +
-                   query_block * parameters.block_strides[2] + key_block;
+    uint element = batch * parameters.block_mask_strides[0] + query_head * parameters.block_mask_strides[1] +
+                   query_block * parameters.block_mask_strides[2] + key_block;
     return block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element];
 }
 
 // attn_mask where block_mask does not decide: a full block is visible, a partial one needs a look at attn_mask.
-float apply_masks(float score, Row row, uint key) {
+float apply_masks(float score, Row row, Key key) {
     if (!has(FEATURE_BLOCK_MASK)) return apply_attn_mask(score, row, key);
-    uint state = block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN, key / BLOCK_KV_LEN);
+    uint state = block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN, key.number / BLOCK_KV_LEN);
     if (state == BLOCK_HIDDEN) return HIDDEN;
     return state == BLOCK_FULL ? score : apply_attn_mask(score, row, key);
 }
 
 // Whether each key must be looked up in a mask: block_mask would say it of whole tiles.
-bool masked_by_key() { return has(FEATURE_KEY_PADDING) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK)); }
+bool masked_by_key() {
+    return has(FEATURE_KEY_PADDING_MASK) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK));
+}
 
-// What the blocks of a tile of rows and keys have in common.
-struct Blocks {
-    bool seen;  // some block is not hidden
-    bool whole; // every block is visible without a look at attn_mask
+// What all the rows of a tile see of some keys.
+struct Sight {
+    uint first; // keys before it are hidden from all rows; where those are all, their end or a key beyond it
+    bool whole; // every row sees every key
 };
 
-Blocks blocks_of(RowTile rows, uint first_key, uint last_key) {
-    if (!has(FEATURE_BLOCK_MASK)) return Blocks(true, true);
-    last_key = min(last_key, parameters.kv_len - 1);
-    uint heads = parameters.block_strides[1] == 0 ? 1 : GROUP;
-    Blocks blocks = Blocks(false, true);
+// Of block_mask; whole: without a look at attn_mask.
+Sight sight_of_blocks(RowTile rows, KeyRange keys) {
+    if (!has(FEATURE_BLOCK_MASK)) return Sight(keys.begin, true);
+    uint begin = keys.begin / BLOCK_KV_LEN, last = (min(keys.end, parameters.kv_len) - 1) / BLOCK_KV_LEN;
+    uint heads = parameters.block_mask_strides[1] == 0 ? 1 : GROUP;
+    uint first = last + 1; // block
+    bool whole = true;
     for (uint head = 0; head < heads; ++head) {
         uint query_head = row_of_group(rows.batch, rows.kv_head, head).query_head;
         for (uint q = rows.first / GROUP / BLOCK_Q_LEN; q <= last_row(rows) / GROUP / BLOCK_Q_LEN; ++q) {
-            for (uint k = first_key / BLOCK_KV_LEN; k <= last_key / BLOCK_KV_LEN; ++k) {
+            for (uint k = begin; k <= last; ++k) {
                 uint state = block_state(rows.batch, query_head, q, k);
-                blocks.seen = blocks.seen || state != BLOCK_HIDDEN;
-                blocks.whole =
-                    blocks.whole && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
+                if (state != BLOCK_HIDDEN) first = min(first, k);
+                whole = whole && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
             }
         }
     }
-    return blocks;
+    return Sight(max(first * BLOCK_KV_LEN, keys.begin), whole);
 }
 
 #endif

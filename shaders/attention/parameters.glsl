@@ -12,6 +12,7 @@ ATTENTION_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { AttentionParameters parameters; };
 
 bool has(const uint feature) { return (FEATURES & feature) != 0u; }
+bool has_more(const uint feature) { return (MORE_FEATURES & feature) != 0u; }
 
 // Parts that each row's keys are split into.
 uint parts() { return has(FEATURE_PARTS) ? parameters.parts : 1; }

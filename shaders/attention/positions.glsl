@@ -24,17 +24,11 @@ uint key_length(uint batch) {
     return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
 }
 
-bool hidden_by_position(uint batch, uint position, uint key) {
-    int distance = int(key) - int(position) - diagonal_offset(batch);
+bool hidden_by_position(uint batch, uint position, Key key) {
+    int distance = int(key.number) - int(position) - diagonal_offset(batch);
     if (has(FEATURE_CAUSAL) && distance > 0) return true;
     return has(FEATURE_WINDOW) && (distance < -parameters.window_left || distance > parameters.window_right);
 }
-
-// Keys begin .. end - 1.
-struct KeyRange {
-    uint begin;
-    uint end;
-};
 
 uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
 

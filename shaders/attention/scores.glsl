@@ -1,4 +1,4 @@
-// The buffer scores, in the workspace: the scores [B,Hq,Lq,Lk] of the unfused kernels, or the states of
+// The buffer scores, in the workspace: the scores [B,Hq,Lq,Lk] of the unfused kernels, by slot, or the states of
 // attention/states.glsl.
 #ifndef SCORES_GLSL
 #define SCORES_GLSL

@@ -1,5 +1,5 @@
 // What a key is worth to a query: the score and its masks. Another variant of attention replaces this file; it declares
-// the same seven names.
+// the same nine names.
 #ifndef VARIANT_GLSL
 #define VARIANT_GLSL
 
@@ -8,19 +8,19 @@
 #include "attention/score_terms.glsl"
 
 // Whether transform_score changes a score.
-const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0u;
+const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES)) != 0u;
 
 // Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
 const bool MASKS_BY_RANGE =
-    (MASK_FORMAT | PAGE_SIZE |
-     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_KEY_PADDING | FEATURE_BLOCK_MASK))) == 0u;
+    (MASK_FORMAT |
+     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES | FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
-float transform_score(float score, Row row, uint key) { return bias_score(cap_score(score), row, key); }
+float transform_score(float score, Row row, Key key) { return bias_score(cap_score(score), row, key); }
 
 // What the masks make of a transformed score: HIDDEN where they hide the key.
-float mask_score(float score, Row row, uint key) {
-    if (key >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
+float mask_score(float score, Row row, Key key) {
+    if (key.number >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
     if (hidden_by_padding(row.batch, key)) return HIDDEN;
     return apply_masks(score, row, key);
 }
@@ -28,16 +28,22 @@ float mask_score(float score, Row row, uint key) {
 // Not 0: a row may hide a key that another row of its tile sees.
 const uint HIDES_FROM_SOME_ROWS =
     MASK_FORMAT |
-    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
+    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
 
 // Keys outside it are hidden from all query positions first .. last.
 KeyRange seen_by_any(uint batch, uint first, uint last) { return range_of_any(batch, first, last); }
 
-// Keys inside it are visible to all of them, as far as they exist and block_mask has them; empty where a mask must be
-// looked up key by key.
+// Keys inside it are visible to all of them, as far as they exist and sight_of says so; empty where a mask must be looked
+// up key by key.
 KeyRange seen_by_all(uint batch, uint first, uint last) {
     if (masked_by_key()) return KeyRange(0, 0);
     return range_of_all(batch, first, last);
 }
+
+// What the rows of a tile see of keys that seen_by_all leaves them.
+Sight sight_of(RowTile rows, KeyRange keys) { return sight_of_blocks(rows, keys); }
+
+// Whether sight_of says more than that all is seen.
+const bool HIDES_TILES = (FEATURES & FEATURE_BLOCK_MASK) != 0u;
 
 #endif

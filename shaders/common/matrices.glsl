@@ -14,6 +14,7 @@
 #define SUMS coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define ROUNDED_SUMS coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #define ZEROS SUMS(0.0)
+#define ONES_OF_B MATRIX_B(MATRIX_ELEMENT(1.0))
 #define ROUND_MATRIX(rounded, matrix) rounded = ROUNDED_SUMS(matrix)
 #define ADD_TO_MATRIX(matrix, other) matrix += other
 #define SUBTRACT_FROM_MATRIX(matrix, other) matrix -= other

@@ -2,8 +2,7 @@
 #ifndef MATRIX_ELEMENT_GLSL
 #define MATRIX_ELEMENT_GLSL
 
-#include "common/round.glsl"
-#include "interface/common.h"
+#include "formats/elements.glsl"
 
 #ifdef BFLOAT16
 #define MATRIX_ELEMENT bfloat16_t

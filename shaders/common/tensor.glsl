@@ -1,5 +1,5 @@
 // Template: one bound tensor of elements in a storage format, read and written as f32. 16- and 8-bit data are read from
-// whole words, so no device feature is needed. Included once a tensor, after common/push.glsl.
+// whole words, so no device feature is needed. What a format is, formats/ alone knows. Included once a tensor, after common/push.glsl.
 //
 // Before: TENSOR, the tensor's name: query declares query_words, query_load, ...
 //         TENSOR_BINDING, its binding
@@ -9,9 +9,7 @@
 #ifndef PUSH_GLSL
 #error "common/push.glsl goes before a tensor"
 #endif
-#include "common/halves.glsl"
-#include "common/quantised.glsl"
-#include "common/round.glsl"
+#include "formats/elements.glsl"
 
 #ifndef TENSOR_NAME
 #define TENSOR_PASTE(name, suffix) name##suffix
@@ -27,13 +25,41 @@ layout(set = 0, binding = TENSOR_BINDING, std430) readonly buffer TENSOR_NAME(_b
 #endif
 
 #ifdef TENSOR_QUANTISED
-// Elements `element` (a multiple of 4) to `element + 3` of a quantised tensor.
-vec4 TENSOR_NAME(_load_quantised)(const uint format, uint element) {
-    uint block = base_bytes(TENSOR_BINDING) + quantised_block(format, element), i = element % QUANTISED_BLOCK;
-    uint at = block + quantised_byte(format, i);
+// A block from its first byte on, read four elements at a time.
+struct TENSOR_NAME(_Quads) {
+    uint begin;
+};
+
+float read_half(TENSOR_NAME(_Quads) block, uint at) {
+    at += block.begin;
+    return unpack_halves(WORDS[at / 4] >> ((at & 2) * 8)).x;
+}
+
+uint read_bytes(TENSOR_NAME(_Quads) block, uint at) {
+    at += block.begin;
     uint bytes = WORDS[at / 4];
     if ((at & 2) != 0) bytes = (bytes >> 16) | (WORDS[at / 4 + 1] << 16);
-    return quantised_scale(WORDS[block / 4], block) * quantised_values(format, bytes, i);
+    return bytes;
+}
+
+#define BLOCK TENSOR_NAME(_Quads)
+#define BYTES uint
+#define NUMBERS vec4
+#include "formats/blocks.glsl"
+
+TENSOR_NAME(_Quads) TENSOR_NAME(_quads)(const uint format, uint element) {
+    return TENSOR_NAME(_Quads)(base_bytes(TENSOR_BINDING) + block_of_element(format, element));
+}
+
+// (scale, minimum) of a quantised element.
+vec2 TENSOR_NAME(_affine)(const uint format, uint element) {
+    return affine_of(format, TENSOR_NAME(_quads)(format, element), element_of_block(format, element));
+}
+
+// Elements `element` (a multiple of 4) to `element + 3` of a quantised tensor.
+vec4 TENSOR_NAME(_load_quantised)(const uint format, uint element) {
+    vec4 numbers = numbers_of(format, TENSOR_NAME(_quads)(format, element), element_of_block(format, element));
+    return apply_affine(format, TENSOR_NAME(_affine)(format, element), numbers);
 }
 #endif
 
@@ -42,10 +68,13 @@ float TENSOR_NAME(_load)(const uint format, uint element) {
     if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element & ~3u)[element & 3u];
 #endif
     uint base = base_bytes(TENSOR_BINDING);
-    if (format == FORMAT_F32) return uintBitsToFloat(WORDS[base / 4 + element]);
-    uint byte_offset = base + 2 * element;
-    uint half_bits = bitfieldExtract(WORDS[byte_offset / 4], int(byte_offset & 2) * 8, 16);
-    return format == FORMAT_F16 ? unpack_halves(half_bits).x : uintBitsToFloat(half_bits << 16);
+    const uint bytes = bytes_of_block(format);
+    uint at = base + bytes * element, bits;
+    if (bytes == 4)
+        bits = WORDS[base / 4 + element];
+    else
+        bits = bitfieldExtract(WORDS[at / 4], int(at & (4 - bytes)) * 8, int(8 * bytes));
+    return element_value(format, bits);
 }
 
 // Four elements, `stride` apart; the first is a multiple of 4 if the format is quantised. pairs: the first element's
@@ -54,7 +83,7 @@ vec4 TENSOR_NAME(_load4)(const uint format, const bool pairs, uint element, cons
 #ifdef TENSOR_QUANTISED
     if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element);
 #endif
-    if (format != FORMAT_F32 && pairs && stride == 1) {
+    if (bytes_of_block(format) == 2 && pairs && stride == 1) {
         uint word = base_bytes(TENSOR_BINDING) / 4 + element / 2;
         return expand_halves(format, uvec2(WORDS[word], WORDS[word + 1]));
     }
@@ -73,23 +102,33 @@ uvec4 TENSOR_NAME(_load8_halves)(uint element) {
 }
 
 #ifdef TENSOR_QUANTISED
-// The scale of a quantised element's block.
-float TENSOR_NAME(_scale_of_block)(const uint format, uint element) {
-    uint block = base_bytes(TENSOR_BINDING) + quantised_block(format, element);
-    return quantised_scale(WORDS[block / 4], block);
-}
+// The same, read eight elements at a time.
+struct TENSOR_NAME(_Octets) {
+    TENSOR_NAME(_Quads) quads;
+};
 
-// Elements `element` (a multiple of 8) to `element + 7` of a quantised tensor, without their scale: whole numbers.
-mat2x4 TENSOR_NAME(_load8_unscaled)(const uint format, uint element) {
-    uint block = base_bytes(TENSOR_BINDING) + quantised_block(format, element), i = element % QUANTISED_BLOCK;
-    uint at = block + quantised_byte(format, i);
+float read_half(TENSOR_NAME(_Octets) block, uint at) { return read_half(block.quads, at); }
+
+uvec2 read_bytes(TENSOR_NAME(_Octets) block, uint at) {
+    at += block.quads.begin;
     uvec2 bytes = uvec2(WORDS[at / 4], WORDS[at / 4 + 1]);
     if ((at & 2) != 0) bytes = (bytes >> 16) | (uvec2(bytes.y, WORDS[at / 4 + 2]) << 16);
-    return mat2x4(quantised_values(format, bytes.x, i), quantised_values(format, bytes.y, i));
+    return bytes;
+}
+
+#define BLOCK TENSOR_NAME(_Octets)
+#define BYTES uvec2
+#define NUMBERS mat2x4
+#include "formats/blocks.glsl"
+
+// The numbers of elements `element` (a multiple of 8) to `element + 7` of a quantised tensor.
+mat2x4 TENSOR_NAME(_load8_numbers)(const uint format, uint element) {
+    TENSOR_NAME(_Octets) block = TENSOR_NAME(_Octets)(TENSOR_NAME(_quads)(format, element));
+    return numbers_of(format, block, element_of_block(format, element));
 }
 
 mat2x4 TENSOR_NAME(_load8_quantised)(const uint format, uint element) {
-    return TENSOR_NAME(_scale_of_block)(format, element) * TENSOR_NAME(_load8_unscaled)(format, element);
+    return apply_affine(format, TENSOR_NAME(_affine)(format, element), TENSOR_NAME(_load8_numbers)(format, element));
 }
 #endif
 
@@ -98,32 +137,42 @@ mat2x4 TENSOR_NAME(_load8)(const uint format, uint element) {
 #ifdef TENSOR_QUANTISED
     if (is_quantised(format)) return TENSOR_NAME(_load8_quantised)(format, element);
 #endif
-    if (format != FORMAT_F32) return expand_vector(format, TENSOR_NAME(_load8_halves)(element));
-    uint vector = base_bytes(TENSOR_BINDING) / 16 + element / 4;
-    return mat2x4(uintBitsToFloat(TENSOR_NAME(_vectors)[vector]), uintBitsToFloat(TENSOR_NAME(_vectors)[vector + 1]));
+    uvec4 low, high;
+    if (bytes_of_block(format) == 2) {
+        uvec4 halves = TENSOR_NAME(_load8_halves)(element);
+        low.xy = halves.xy;
+        high.xy = halves.zw;
+    } else {
+        uint vector = base_bytes(TENSOR_BINDING) / 16 + element / 4;
+        low = TENSOR_NAME(_vectors)[vector];
+        high = TENSOR_NAME(_vectors)[vector + 1];
+    }
+    return mat2x4(element_values(format, low), element_values(format, high));
 }
 #endif
 
 #ifdef TENSOR_WRITABLE
-// A 16-bit value that shares its word with another invocation's (or the caller's) is written by two atomics: each
-// touches its own half only, so the result does not depend on their order.
+// A value that shares its word with another invocation's (or the caller's) is written by two atomics: each touches its
+// own bits only, so the result does not depend on their order.
 void TENSOR_NAME(_store)(const uint format, uint element, float value) {
     uint base = base_bytes(TENSOR_BINDING);
-    if (format == FORMAT_F32) {
-        WORDS[base / 4 + element] = floatBitsToUint(value);
+    uint bits = element_bits(format, value);
+    const uint bytes = bytes_of_block(format);
+    if (bytes == 4) {
+        WORDS[base / 4 + element] = bits;
         return;
     }
-    uint byte_offset = base + 2 * element;
-    uint shift = (byte_offset & 2) * 8;
-    atomicAnd(WORDS[byte_offset / 4], 0xffff0000u >> shift);
-    atomicOr(WORDS[byte_offset / 4], half_bits_of(format, value) << shift);
+    uint at = base + bytes * element;
+    uint shift = (at & (4 - bytes)) * 8;
+    atomicAnd(WORDS[at / 4], ~(((1u << (8 * bytes)) - 1) << shift));
+    atomicOr(WORDS[at / 4], bits << shift);
 }
 
 // Two neighbours. pairs: the first element's offset is even, and both belong to this invocation.
 void TENSOR_NAME(_store2)(const uint format, const bool pairs, uint element, const uint stride, vec2 value) {
-    if (format != FORMAT_F32 && pairs && stride == 1) {
+    if (bytes_of_block(format) == 2 && pairs && stride == 1) {
         WORDS[base_bytes(TENSOR_BINDING) / 4 + element / 2] =
-            half_bits_of(format, value.x) | (half_bits_of(format, value.y) << 16);
+            element_bits(format, value.x) | (element_bits(format, value.y) << 16);
         return;
     }
     TENSOR_NAME(_store)(format, element, value.x);

@@ -21,21 +21,21 @@ uvec2 addressed_values(uint batch, uint kv_head) {
 const uint ADDRESSED_KEY_FORMAT = STAGED != 0 ? FORMAT_F32 : KEY_FORMAT;
 const uint ADDRESSED_VALUE_FORMAT = STAGED != 0 ? FORMAT_F32 : VALUE_FORMAT;
 
-// (outermost index, row) of a key at the addresses. Clamped, because some CPU drivers run code with every lane off: a
-// key is then any number, and loads through addresses are not checked.
-uvec2 addressed_row(uint batch, uint key) {
-    key = clamp(key, push.addressed_begin, push.addressed_end - 1);
-    if (STAGED != 0) return uvec2(batch, key - push.addressed_begin);
-    return key_row(batch, key);
+// (outermost index, row) of a slot at the addresses. Clamped, because some CPU drivers run code with every lane off: a
+// slot is then any number, and loads through addresses are not checked.
+uvec2 addressed_row(Row row, Slot slot) {
+    slot.number = clamp(slot.number, push.addressed_begin, push.addressed_end - 1);
+    if (STAGED != 0) return uvec2(row.batch, slot.number - push.addressed_begin);
+    return row_of_slot(row, slot);
 }
 
-uvec2 key_address(Row row, uint key) {
-    uvec2 at = addressed_row(row.batch, key);
+uvec2 key_address(Row row, Slot slot) {
+    uvec2 at = addressed_row(row, slot);
     return advance_address(addressed_keys(at.x, row.kv_head), at.y, KEY_ROW_BYTES);
 }
 
-uvec2 value_address(Row row, uint key) {
-    uvec2 at = addressed_row(row.batch, key);
+uvec2 value_address(Row row, Slot slot) {
+    uvec2 at = addressed_row(row, slot);
     return advance_address(addressed_values(at.x, row.kv_head), at.y, VALUE_ROW_BYTES);
 }
 

@@ -62,7 +62,8 @@ void read_ahead(const uint format, uvec2 address, const uint row_bytes, const ui
 }
 
 void score_step(uvec2 address, uvec2 values) {
-    float unscaled[STEP]; // sums of what is still to be scaled
+    float unscaled[STEP];  // sums of what is still to be scaled
+    float query_sum = 0.0; // of the same dims, what their minimum is multiplied by
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
         read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
@@ -71,21 +72,31 @@ void score_step(uvec2 address, uvec2 values) {
             load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) unscaled[k] =
             fma(q[d][c], keys[k][c], unscaled[k]);
+        if (has_minimum(ADDRESSED_KEY_FORMAT)) query_sum += dot(q[d], vec4(1));
         const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
         [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
-            s[k] = fma(load_uniform_scale(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d), unscaled[k], s[k]);
+            vec2 affine = load_uniform_affine(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
+            s[k] = fma(affine.x, unscaled[k], s[k]);
+            if (has_minimum(ADDRESSED_KEY_FORMAT)) s[k] = fma(affine.y, query_sum, s[k]);
             unscaled[k] = 0.0;
         }
+        if (ends_scale) query_sum = 0.0;
     }
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
 }
 
 void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
-    float weights[STEP]; // times the values' scales
+    float weights[STEP];  // times the values' scales
+    float minimums = 0.0; // of the values, weighted and added up
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
-        if (d % BLOCKS_OF_SCALE == 0) [[unroll]]
-            for (uint k = 0; k < STEP; ++k)
-                weights[k] = s[k] * load_uniform_scale(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+        if (d % BLOCKS_OF_SCALE == 0) {
+            minimums = 0.0;
+            [[unroll]] for (uint k = 0; k < STEP; ++k) {
+                vec2 affine = load_uniform_affine(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+                weights[k] = s[k] * affine.x;
+                if (has_minimum(ADDRESSED_VALUE_FORMAT)) minimums = fma(s[k], affine.y, minimums);
+            }
+        }
         read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
         vec4 values[STEP];
         [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
@@ -94,6 +105,7 @@ void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
         vec4 sum = weights[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
             fma(weights[k], values[k][c], sum[c]);
+        if (has_minimum(ADDRESSED_VALUE_FORMAT)) sum += minimums;
         sums[d] = fma(sums[d], vec4(rescale), sum);
     }
 }
@@ -118,27 +130,28 @@ void finish(Row row, uint part, KeyWalk walk) {
 // Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
 uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
 
-// The steps over the walk's keys.
+// The steps over the walk's keys. The last one begins before its tile, where it would end beyond the addresses.
 void attend_keys(KeyWalk walk, Row row) {
     uvec2 keys = addressed_keys(workgroup().z, workgroup().y);
     uvec2 values = addressed_values(workgroup().z, workgroup().y);
+    bool more = next_tile(walk, STEP);
     // a walk that ends before addressed_begin is empty, and loads all the same
-    uint key = next_seen_key(walk, max(walk.keys.begin, push.addressed_begin));
+    walk.slots.begin = max(walk.slots.begin, push.addressed_begin);
     // do-while, and no load under a branch: some CPU drivers run a for loop's body once more with every lane off, and
     // its unchecked loads with it
     do {
-        uint first = min(key, push.addressed_end - STEP);
-        uint index = first - push.addressed_begin;
+        KeyTile tile = tile_of_slots(walk, STEP);
+        Slot first = Slot(min(tile.first.number, push.addressed_end - STEP));
+        uint index = first.number - push.addressed_begin;
         score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
         transform_step(row, first);
-        bool masked = first < max(key, walk.full.begin) || first + STEP > min(walk.keys.end, walk.full.end) ||
-                      !blocks_of(walk.rows, first, first + STEP - 1).whole;
-        hide_step(masked, row, first, key, walk.keys.end);
+        hide_step(row, first, tile);
         float rescale = apply_softmax();
-        key = next_seen_key(walk, first + STEP);
-        uint next = min(key, push.addressed_end - STEP) - push.addressed_begin;
+        pass_tile(walk, STEP);
+        more = next_tile(walk, STEP);
+        uint next = min(walk.slots.begin, push.addressed_end - STEP) - push.addressed_begin;
         sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
-    } while (key < walk.keys.end);
+    } while (more);
     sums[0].x += float(ahead & (push.last_key >> 31)); // 0, which the compiler does not know: it keeps the loads
 }
 
@@ -148,7 +161,7 @@ void main() {
     uint index = from_both_ends(workgroup().x / parts(), row_tiles);
     RowTile rows = row_tile(index, WORKGROUP_SIZE);
     KeyWalk walk = begin_walk(rows, part, 1, 1);
-    if (is_empty(rows)) walk.keys.end = walk.keys.begin;
+    if (is_empty(rows)) walk.slots.end = walk.slots.begin;
     // invocations past the last row repeat it and write nothing: they never return, see attend_keys
     Row row = row_of_tile(rows, gl_LocalInvocationID.x);
     load_row(row, part);

@@ -88,8 +88,7 @@ void finish_row(SoftmaxState state, Row row, uint part) {
 void attend_row(Row row, uint part, KeyWalk walk) {
     load_query_row(row);
     SoftmaxState state = start_row(row, part);
-    for (uint key = walk.keys.begin; key < walk.keys.end; ++key)
-        attend_key(row, KeyTile(key, walk.keys.end, true, false), state);
+    for (; next_tile(walk, 1); pass_tile(walk, 1)) attend_key(row, tile_of_walk(walk, 1), state);
     finish_row(state, row, part);
 }
 

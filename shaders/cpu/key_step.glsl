@@ -1,41 +1,40 @@
-// What happens to the scores of a step's keys, for an invocation's row.
+// What happens to the scores of a step's keys, for an invocation's row. first: slot of the first one.
 #ifndef KEY_STEP_GLSL
 #define KEY_STEP_GLSL
 
-#include "attention/keys.glsl"
+#include "attention/key_walk.glsl"
 #include "attention/softmax.glsl"
-#include "attention/variant.glsl"
 
 float s[STEP]; // scores of a step's keys, then their weights
 SoftmaxState state;
 
-void transform_step(Row row, uint first_key) {
+void transform_step(Row row, Slot first) {
     if (!TRANSFORMS_SCORES) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, first_key + k);
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, key_of_slot(row, advance(first, k)));
 }
 
-// Keys before `begin` were attended by an earlier step. No branch: masks read what exists, whatever the key.
-void mask_step(Row row, uint first_key, uint begin, uint end) {
+// A step that begins before its tile holds slots that an earlier step attended. No branch: masks read what exists,
+// whatever the slot.
+void mask_step(Row row, Slot first, KeyTile tile) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) {
-        uint key = first_key + k, existing = min(key, parameters.kv_len - 1);
-        float score = key_exists(row.batch, existing) ? mask_score(s[k], row, existing) : HIDDEN;
-        s[k] = key < begin || key >= end ? HIDDEN : score;
+        Slot slot = advance(first, k);
+        float score = has_key(row, slot) ? mask_score(s[k], row, key_of_slot(row, slot)) : HIDDEN;
+        s[k] = slot.number < tile.first.number || slot.number >= tile.end ? HIDDEN : score;
     }
 }
 
 // Of keys that no mask hides, those that do not exist.
-void hide_missing_keys(uint batch, uint first_key) {
-    if (PAGE_SIZE == 0) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] =
-        key_exists(batch, min(first_key + k, parameters.kv_len - 1)) ? s[k] : HIDDEN;
+void hide_missing_keys(Row row, Slot first) {
+    if (LACKS_KEYS == 0) return;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = has_key(row, advance(first, k)) ? s[k] : HIDDEN;
 }
 
-// masked: whether a mask, `begin` or `end` hides any of the step's keys.
-void hide_step(bool masked, Row row, uint first_key, uint begin, uint end) {
-    if (masked)
-        mask_step(row, first_key, begin, end);
+// tile: as if each slot had a key.
+void hide_step(Row row, Slot first, KeyTile tile) {
+    if (tile.all_visible)
+        hide_missing_keys(row, first);
     else
-        hide_missing_keys(row.batch, first_key);
+        mask_step(row, first, tile);
 }
 
 // Scores become weights; returns the rescaling of what the row summed before.

@@ -24,7 +24,7 @@ float sums[ROWS * OUTPUTS];
 
 // `element` elements further on.
 uvec2 element_address(const uint format, uvec2 address, uint element) {
-    return advance_address(address, element, format == FORMAT_F32 ? 4 : 2);
+    return advance_address(address, element, bytes_of_block(format));
 }
 
 // Those behind the last repeat it, and are not stored.

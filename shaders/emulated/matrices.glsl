@@ -9,11 +9,13 @@
 #define SUMS float[16]
 #define ROUNDED_SUMS uint[16]
 #define ZEROS SUMS(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+#define ONES_OF_B MATRIX_B(ONES, ONES, ONES, ONES, ONES, ONES, ONES, ONES)
 #define ROUND_MATRIX(rounded, matrix) FOR_ELEMENTS(element_, matrix) rounded[element_] = rounded_bits(matrix[element_])
 #define FOR_ELEMENTS(i, matrix) for (uint i = 0; i < count_of(matrix); ++i)
 #define ADD_TO_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] += other[element_]
 #define SUBTRACT_FROM_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] -= other[element_]
 #define MULTIPLY_MATRIX(matrix, other) FOR_ELEMENTS(element_, matrix) matrix[element_] *= other[element_]
+const int ONES = int(ONE_BITS * 0x10001u);
 const int ROWS_IN_MEMORY = 0;
 const int COLUMNS_IN_MEMORY = 1;
 

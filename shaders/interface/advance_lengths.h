@@ -10,7 +10,6 @@ namespace vkattn::gpu {
 
 #define BINDING_ADVANCE_LENGTHS 0
 #define BINDING_ADVANCE_CU_SEQLENS 1
-#define ADVANCE_BINDINGS 2
 
 #define ADVANCE_CONSTANTS(X) X(0, HAS_CU_SEQLENS, 0)
 
@@ -24,8 +23,7 @@ struct AdvancePush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(AdvanceConstants, ADVANCE_CONSTANTS)
-static_assert(sizeof(AdvancePush) <= 128);
+VKATTN_INTERFACE(advance_lengths, Advance, ADVANCE_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

@@ -2,44 +2,17 @@
 #ifndef VKATTN_INTERFACE_ATTENTION_H
 #define VKATTN_INTERFACE_ATTENTION_H
 
-#include "common.h"
+#include "attention_tensors.h"
 
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
 
-#define BINDING_QUERY 0
-#define BINDING_KEY 1
-#define BINDING_VALUE 2
-#define BINDING_OUTPUT 3
-#define BINDING_LOG_SUM_EXP 4
-#define BINDING_ATTN_MASK 5
-#define BINDING_KEY_PADDING_MASK 6
-#define BINDING_KEY_LENGTHS 7
-#define BINDING_PAST_LENGTHS 8
-#define BINDING_ALIBI_SLOPES 9
-#define BINDING_SINKS 10
-#define BINDING_SCORES 11 /* unfused: scores, then weights; flash: the state of rows between dispatches */
-#define BINDING_ATTN_WEIGHTS 12
-#define BINDING_QK_MATMUL_OUTPUT 13
-#define BINDING_CU_SEQLENS_Q 14
-#define BINDING_CU_SEQLENS_K 15
-#define BINDING_BLOCK_TABLE 16
-#define BINDING_BLOCK_MASK 17
-#define ATTENTION_BINDINGS 18
-
-/* bits of FEATURES: code that a problem needs */
+/* Bits of features: code that a problem needs. 0 to 31 are in the constant FEATURES, which has() asks, 32 to 63 in
+ * MORE_FEATURES, which has_more() asks and no kernel yet. Those of tensors are in attention_tensors.h; 27 to 63 are free. */
 #define FEATURE_CAUSAL (1u << 0)
 #define FEATURE_WINDOW (1u << 1)
-#define FEATURE_KEY_LENGTHS (1u << 2)
-#define FEATURE_PAST_LENGTHS (1u << 3)
-#define FEATURE_KEY_PADDING (1u << 4)
-#define FEATURE_ALIBI (1u << 5)
 #define FEATURE_SOFTCAP (1u << 6)
-#define FEATURE_SINKS (1u << 7)
-#define FEATURE_LOG_SUM_EXP (1u << 8)
-#define FEATURE_ATTN_WEIGHTS (1u << 9)
-#define FEATURE_QK_MATMUL_OUTPUT (1u << 10)
 /* _PAIRS: element offsets of every vector of the tensor are even, so that two 16-bit values share one word */
 #define FEATURE_QUERY_PAIRS (1u << 11)
 #define FEATURE_KEY_PAIRS (1u << 12)
@@ -47,8 +20,6 @@ namespace vkattn::gpu {
 #define FEATURE_OUTPUT_PAIRS (1u << 14)
 #define FEATURE_SHORT_MASK (1u << 15) /* the mask ends before kv_len */
 #define FEATURE_KEYS_TO_LAST_QUERY (1u << 16)
-#define FEATURE_CU_SEQLENS_Q (1u << 17)
-#define FEATURE_CU_SEQLENS_K (1u << 18)
 #define FEATURE_BOTTOM_RIGHT (1u << 19) /* a sequence's offset is its number of keys less its number of queries */
 #define FEATURE_DROPOUT (1u << 20)
 #define FEATURE_SPLIT_KEYS (1u << 21) /* several dispatches in turn, each over a range of keys */
@@ -56,7 +27,6 @@ namespace vkattn::gpu {
  * elements, and is not quantised */
 #define FEATURE_KEY_ALIGNED (1u << 22)
 #define FEATURE_VALUE_ALIGNED (1u << 23)
-#define FEATURE_BLOCK_MASK (1u << 24)
 #define FEATURE_QUERY_ALIGNED (1u << 25)
 #define FEATURE_PARTS (1u << 26) /* each row's keys are split into parts, for merge_parts to join */
 
@@ -139,17 +109,14 @@ namespace vkattn::gpu {
     X(36, KEYS_OF_CHUNK, 32)                                                                                           \
     X(37, QUERY_STAGED, 0)                                                                                             \
     X(38, TAKES_TURNS, 0)                                                                                              \
-    X(39, VALUE_IN_KEY, 0)
+    X(39, VALUE_IN_KEY, 0)                                                                                             \
+    X(40, MORE_FEATURES, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
 struct AttentionParameters {
-    uvec4 query_strides;
-    uvec4 key_strides;
-    uvec4 value_strides;
-    uvec4 output_strides;
-    uvec4 mask_strides;
-    uvec4 block_strides;     /* of block_mask: batch, head, block of queries */
+#define VKATTN_STRIDES(binding, name, NAME, feature, Layout, type, Trial) uvec4 name##_strides;
+    STRIDED_ATTENTION_TENSORS(VKATTN_STRIDES)
     uvec4 addressed_strides; /* through addresses: batch and head of K, of V, in bytes */
     uint key_padding_stride; /* batch */
     uint q_len;
@@ -179,7 +146,7 @@ struct AttentionParameters {
 /* What changes from dispatch to dispatch. */
 struct AttentionPush {
     uint first_group[3];
-    uint bases[5];
+    uint bases[ATTENTION_BINDINGS / 4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint last_key;
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
@@ -190,9 +157,8 @@ struct AttentionPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(AttentionConstants, ATTENTION_CONSTANTS)
-static_assert(sizeof(AttentionParameters) == 208);
-static_assert(sizeof(AttentionPush) <= 128);
+VKATTN_INTERFACE(attention, Attention, ATTENTION_CONSTANTS)
+static_assert(sizeof(AttentionParameters) <= 512);
 } // namespace vkattn::gpu
 #endif
 

@@ -11,7 +11,6 @@ namespace vkattn::gpu {
 #define BINDING_EMBEDDING_TOKENS 0
 #define BINDING_EMBEDDING_WEIGHT 1
 #define BINDING_EMBEDDING_OUTPUT 2
-#define EMBEDDING_BINDINGS 3
 
 #define EMBEDDING_WORKGROUP_SIZE 64
 
@@ -31,8 +30,7 @@ struct EmbeddingPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(EmbeddingConstants, EMBEDDING_CONSTANTS)
-static_assert(sizeof(EmbeddingPush) <= 128);
+VKATTN_INTERFACE(embedding, Embedding, EMBEDDING_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

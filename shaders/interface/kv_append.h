@@ -15,7 +15,6 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_BLOCK_TABLE 4
 #define BINDING_APPEND_LENGTHS 5
 #define BINDING_APPEND_FREQUENCIES 6
-#define APPEND_BINDINGS 7
 
 /* cu_seqlens: each packed row goes where its sequence is; or rows of every sequence are read, those behind its end as if
  * they were its own (which costs nothing, and leaves no gaps) */
@@ -65,8 +64,7 @@ struct AppendPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(AppendConstants, APPEND_CONSTANTS)
-static_assert(sizeof(AppendPush) <= 128);
+VKATTN_INTERFACE(kv_append, Append, APPEND_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

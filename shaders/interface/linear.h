@@ -14,7 +14,6 @@ namespace vkattn::gpu {
 #define BINDING_LINEAR_OUTPUT 3
 #define BINDING_LINEAR_RESIDUAL 4
 #define BINDING_LINEAR_MULTIPLIER 5
-#define LINEAR_BINDINGS 6
 
 #define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
 #define LINEAR_WORKGROUP_SIZE 64
@@ -80,8 +79,7 @@ struct LinearPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(LinearConstants, LINEAR_CONSTANTS)
-static_assert(sizeof(LinearPush) <= 128);
+VKATTN_INTERFACE(linear, Linear, LINEAR_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

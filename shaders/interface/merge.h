@@ -12,7 +12,6 @@ namespace vkattn::gpu {
 #define BINDING_MERGE_PARTIAL_LOG_SUM_EXP 1
 #define BINDING_MERGE_OUTPUT 2
 #define BINDING_MERGE_LOG_SUM_EXP 3
-#define MERGE_BINDINGS 4
 
 #define MERGE_WORKGROUP_SIZE 32
 
@@ -37,8 +36,7 @@ struct MergePush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(MergeConstants, MERGE_CONSTANTS)
-static_assert(sizeof(MergePush) <= 128);
+VKATTN_INTERFACE(merge, Merge, MERGE_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

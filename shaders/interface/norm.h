@@ -12,7 +12,6 @@ namespace vkattn::gpu {
 #define BINDING_NORM_WEIGHT 1
 #define BINDING_NORM_BIAS 2
 #define BINDING_NORM_OUTPUT 3
-#define NORM_BINDINGS 4
 
 #define NORM_WORKGROUP_SIZE 64 /* a power of two */
 
@@ -34,8 +33,7 @@ struct NormPush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(NormConstants, NORM_CONSTANTS)
-static_assert(sizeof(NormPush) <= 128);
+VKATTN_INTERFACE(norm, Norm, NORM_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

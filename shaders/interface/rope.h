@@ -13,7 +13,6 @@ namespace vkattn::gpu {
 #define BINDING_ROPE_FREQUENCIES 2
 #define BINDING_ROPE_PAST_LENGTHS 3
 #define BINDING_ROPE_CU_SEQLENS 4
-#define ROPE_BINDINGS 5
 
 #define ROPE_CONSTANTS(X)                                                                                              \
     X(0, INTERLEAVED, 0)                                                                                               \
@@ -33,8 +32,7 @@ struct RopePush {
 };
 
 #ifdef __cplusplus
-VKATTN_CONSTANT_STRUCT(RopeConstants, ROPE_CONSTANTS)
-static_assert(sizeof(RopePush) <= 128);
+VKATTN_INTERFACE(rope, Rope, ROPE_CONSTANTS)
 } // namespace vkattn::gpu
 #endif
 

@@ -93,6 +93,22 @@ void score_chunk(uint chunk) {
     }
 }
 
+// What the minimums of a block's keys add: times the sum of the query's dims, which is its product with ones.
+void add_minimums(uint chunk, uint block, uint r, uint k) {
+    const uint steps = BLOCK_DIMS / MATRIX_K;
+    SUMS sum = ZEROS, minimums; // every row of them the same: a stride of 0
+    KEY_MATRIX ones = ONES_OF_B;
+    FOR_MATRICES(i, steps) {
+        QUERY_MATRIX query;
+        query_of_step(r, chunk * (DIMS_OF_CHUNK / MATRIX_K) + block * steps + i, query);
+        sum = coopMatMulAdd(query, ones, sum);
+    }
+    uint at = SCALES_OF_CHUNK + (block * KEYS_OF_TILE + key_of_tile(k)) / 4;
+    coopMatLoad(minimums, key_scales, at, 0, ROWS_IN_MEMORY);
+    MULTIPLY_MATRIX(sum, minimums);
+    ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
+}
+
 // Of quantised keys: block after block.
 void score_quantised_chunk(uint chunk) {
     const uint steps = BLOCK_DIMS / MATRIX_K;
@@ -109,6 +125,7 @@ void score_quantised_chunk(uint chunk) {
         coopMatLoad(scales, key_scales, (block * KEYS_OF_TILE + key_of_tile(k)) / 4, 0, ROWS_IN_MEMORY);
         MULTIPLY_MATRIX(sum, scales);
         ADD_TO_MATRIX(scores_of_tile[r * KEY_TILES + k], sum);
+        if (KEY_HAS_MINIMUM != 0) add_minimums(chunk, block, r, k);
     }
 }
 
@@ -311,11 +328,9 @@ void main() {
     start_rows();
     FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ZEROS;
     uint stagings = 1; // of values, so far, and one
-    for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS_OF_TILE) {
-        KeyTile tile = tile_of_walk(walk, key, KEYS_OF_TILE);
-        if (!tile.seen) continue;
+    for (; next_tile(walk, KEYS_OF_TILE); pass_tile(walk, KEYS_OF_TILE)) {
         hidden_zero = stagings >> 31;
-        attend_tile(tile, stagings);
+        attend_tile(tile_of_walk(walk, KEYS_OF_TILE), stagings);
         stagings += VALUE_CHUNKS;
     }
     hidden_zero = stagings >> 31;

@@ -61,7 +61,7 @@ uint lane() { return gl_LocalInvocationID.x; }
 uint column() { return lane() % COLUMNS; }
 uint group() { return lane() / COLUMNS; }
 uint dim_of(uint vector) { return 8 * (vector * COLUMNS + column()); }
-uint key_of(KeyTile tile, uint k) { return tile.first + k * GROUPS + group(); }
+Slot slot_of(KeyTile tile, uint k) { return advance(advance(tile.first, k * GROUPS), group()); }
 
 // The first element of a column's vector in query_tile. Columns read neighbours: the next element of a vector is COLUMNS on.
 uint query_at(uint vector, uint at_column) { return vector * ELEMENTS_OF_VECTOR * COLUMNS + at_column; }
@@ -89,23 +89,22 @@ vec4 query_block(const uint r, const uint i, const uint block) {
     return block_of(QUERY_FORMAT, query_tile[at], block % BLOCKS_OF_ELEMENT);
 }
 
-// In place of keys past the walk's end the last one stands: its score and weight say that it is hidden.
 void load_keys(KeyTile tile) {
     [[unroll]] for (uint k = 0; k < KEYS; ++k) {
-        uint key = min(key_of(tile, k), tile.end - 1);
+        Slot slot = slot_to_load(tile, slot_of(tile, k));
         [[unroll]] for (uint i = 0; i < KEY_VECTORS; ++i) keys[k * KEY_VECTORS + i] =
-            load_key(key, dim_of(i), PADDED_HEAD_DIM);
+            load_key(slot, dim_of(i), PADDED_HEAD_DIM);
     }
 }
 
 void load_values(KeyTile tile) {
     [[unroll]] for (uint k = 0; k < KEYS; ++k) {
-        uint key = min(key_of(tile, k), tile.end - 1);
+        Slot slot = slot_to_load(tile, slot_of(tile, k));
         [[unroll]] for (uint i = 0; i < VALUE_VECTORS; ++i) {
             if (VALUE_IN_KEY != 0)
                 values[k * VALUE_VECTORS + i] = keys[k * KEY_VECTORS + i];
             else
-                values[k * VALUE_VECTORS + i] = load_value(key, dim_of(i), PADDED_V_HEAD_DIM);
+                values[k * VALUE_VECTORS + i] = load_value(slot, dim_of(i), PADDED_V_HEAD_DIM);
         }
     }
 }
@@ -127,7 +126,7 @@ void score_keys() {
 bool needs_finish(KeyTile tile) { return TRANSFORMS_SCORES || !tile.all_visible; }
 
 float finish_score(float score, uint i, KeyTile tile) {
-    return score_key(score, row_of_tile(rows, i / KEYS), key_of(tile, i % KEYS), tile);
+    return score_key(score, row_of_tile(rows, i / KEYS), slot_of(tile, i % KEYS), tile);
 }
 
 // Adds up the columns' parts: afterwards every column has the scores.
@@ -183,8 +182,10 @@ void apply_softmax() {
 void drop_weights(KeyTile tile) {
     if (!has(FEATURE_DROPOUT)) return;
     barrier(); // score_tile's last readers are done
-    [[dont_unroll]] for (uint i = column(); i < SCORES; i += COLUMNS) score_tile[group() * SCORES + i] =
-        dropout_factor(row_of_tile(rows, i / KEYS), key_of(tile, i % KEYS));
+    [[dont_unroll]] for (uint i = column(); i < SCORES; i += COLUMNS) {
+        Row row = row_of_tile(rows, i / KEYS);
+        score_tile[group() * SCORES + i] = dropout_factor(row, key_of_slot(row, slot_of(tile, i % KEYS)));
+    }
     barrier();
     [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] *= score_tile[group() * SCORES + i];
 }
@@ -285,9 +286,7 @@ void main() {
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, TILE_KEYS, TILE_KEYS);
     start_rows();
-    [[dont_unroll]] for (uint key = walk.keys.begin; key < walk.keys.end; key += TILE_KEYS) {
-        KeyTile tile = tile_of_walk(walk, key, TILE_KEYS);
-        if (tile.seen) attend_tile(tile);
-    }
+    [[dont_unroll]] for (; next_tile(walk, TILE_KEYS); pass_tile(walk, TILE_KEYS))
+        attend_tile(tile_of_walk(walk, TILE_KEYS));
     leave_rows(part);
 }

@@ -82,6 +82,9 @@ void put_weight(const uint r, const uint k, float weight) {
     weight_tile[at.x][at.y] = weight;
 }
 
+// The slot of this column's key `k`.
+Slot own_slot(KeyTile tile, uint k) { return advance(advance(tile.first, column()), k * COLUMNS); }
+
 // In shared memory, where a loop finds each score by its index: unrolled, the masks would stand there for each.
 void finish_scores(KeyTile tile) {
     if (tile.all_visible && !TRANSFORMS_SCORES) return;
@@ -89,8 +92,8 @@ void finish_scores(KeyTile tile) {
     [[unroll]] for (uint i = 0; i < ROWS * count; ++i) put_weight(i / count, i % count, scores_of_rows[i]);
     [[dont_unroll]] for (uint i = 0; i < ROWS * count; ++i) {
         uvec2 at = weight_at(i / count, i % count);
-        uint key = tile.first + column() + i % count * COLUMNS;
-        weight_tile[at.x][at.y] = score_key(weight_tile[at.x][at.y], row_of_tile(rows, tile_row(i / count)), key, tile);
+        Row row = row_of_tile(rows, tile_row(i / count));
+        weight_tile[at.x][at.y] = score_key(weight_tile[at.x][at.y], row, own_slot(tile, i % count), tile);
     }
     [[unroll]] for (uint i = 0; i < ROWS * count; ++i) {
         uvec2 at = weight_at(i / count, i % count);
@@ -145,7 +148,8 @@ void drop_weights(KeyTile tile) {
     [[dont_unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {
         uint r = i / KEYS_OF_INVOCATION, k = i % KEYS_OF_INVOCATION;
         uvec2 at = weight_at(r, k);
-        weight_tile[at.x][at.y] *= dropout_factor(row_of_tile(rows, tile_row(r)), tile.first + column() + k * COLUMNS);
+        Row row = row_of_tile(rows, tile_row(r));
+        weight_tile[at.x][at.y] *= dropout_factor(row, key_of_slot(row, own_slot(tile, k)));
     }
 }
 
@@ -262,9 +266,6 @@ void main() {
     KeyWalk walk = begin_walk(rows, part, KEYS, KEYS);
     start_rows(part);
     if (QUERY_STAGED != 0) stage_query(0);
-    [[dont_unroll]] for (uint key = walk.keys.begin; key < walk.keys.end; key += KEYS) {
-        KeyTile tile = tile_of_walk(walk, key, KEYS);
-        if (tile.seen) attend_tile(tile);
-    }
+    [[dont_unroll]] for (; next_tile(walk, KEYS); pass_tile(walk, KEYS)) attend_tile(tile_of_walk(walk, KEYS));
     finish_rows(part);
 }

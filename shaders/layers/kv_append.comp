@@ -19,8 +19,7 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH AppendPush
 #define CU_SEQLENS_BINDING BINDING_APPEND_CU_SEQLENS
-#include "common/quantise.glsl"
-#include "common/quantised.glsl"
+#include "formats/encode.glsl"
 #include "layers/packed.glsl"
 #include "layers/rotation.glsl"
 
@@ -78,29 +77,28 @@ void store_half(uint byte_offset, uint bits) {
     atomicOr(cache_words[byte_offset / 4], bits << shift);
 }
 
-// A block is an odd number of halves: all but its first or last lie in words of its own.
-void store_block(const uint format, uint byte_offset, QuantisedBlock block) {
-    const uint words = (bytes_of_quantised_block(format) - 2) / 4;
+// A block is whole halves: all but its first and last lie in words of its own.
+void store_block(const uint format, uint byte_offset, EncodedBlock block) {
+    const uint halves = bytes_of_block(format) / 2;
     uint word = byte_offset / 4;
-    if ((byte_offset & 2) != 0) {
-        store_half(byte_offset, block.scale);
-        for (uint i = 0; i < words; ++i) cache_words[word + 1 + i] = block.words[i];
-        return;
+    bool shifted = (byte_offset & 2) != 0;
+    if (shifted) {
+        store_half(byte_offset, block.words[0] & 0xffffu);
+        for (uint i = 1; 2 * i < halves; ++i)
+            cache_words[word + i] = (block.words[i - 1] >> 16) | (block.words[i] << 16);
+    } else {
+        for (uint i = 0; i < halves / 2; ++i) cache_words[word + i] = block.words[i];
     }
-    uint carried = block.scale;
-    for (uint i = 0; i < words; ++i) {
-        cache_words[word + i] = carried | (block.words[i] << 16);
-        carried = block.words[i] >> 16;
-    }
-    store_half(byte_offset + 4 * words, carried);
+    uint last = block.words[(halves - 1) / 2];
+    if (shifted == (halves % 2 == 0)) store_half(byte_offset + 2 * (halves - 1), shifted ? last >> 16 : last);
 }
 
 void append_block(AppendedRow row, uint dim) {
     float values[QUANTISED_BLOCK];
     for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_element(row, dim + i);
     uint to = row.cache + dim * push.cache_strides[3];
-    store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + quantised_block(CACHE_FORMAT, to),
-                quantise(CACHE_FORMAT, values));
+    store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + block_of_element(CACHE_FORMAT, to),
+                encode_block(CACHE_FORMAT, values));
 }
 
 void append_four(AppendedRow row, uint dim) {

@@ -87,6 +87,26 @@ TEST_CASE("names and versions are never NULL") {
                                                std::to_string(VKATTN_VERSION_PATCH));
 }
 
+TEST_CASE("types are listed with what they are stored in, as many as there is room for") {
+    const std::vector<vkattn_type_info> types = vkattn::enumerate_types();
+    REQUIRE(types.size() >= VKATTN_TYPE_Q4_0);
+    for (std::size_t i = 0; i < types.size(); ++i) CHECK(types[i].type == static_cast<vkattn_type>(i + 1));
+    const vkattn_type_info &f16 = types[VKATTN_TYPE_F16 - 1], &i32 = types[VKATTN_TYPE_I32 - 1],
+                           &q4_0 = types[VKATTN_TYPE_Q4_0 - 1];
+    CHECK(std::string(f16.name) == "f16");
+    CHECK((f16.kind == VKATTN_TYPE_KIND_FLOAT && f16.block_bytes == 2 && f16.weight == 1 && f16.key_value == 1));
+    CHECK((i32.kind == VKATTN_TYPE_KIND_INTEGER && i32.block_elements == 1 && i32.block_bytes == 4 && i32.cache == 0));
+    CHECK(std::string(q4_0.name) == "q4_0");
+    CHECK((q4_0.kind == VKATTN_TYPE_KIND_QUANTISED && q4_0.block_elements == 32 && q4_0.block_bytes == 18));
+    CHECK((q4_0.number_bits == 4 && q4_0.has_minimum == 0 && q4_0.cache == 1 && q4_0.weight == 0));
+    std::uint32_t count = 1;
+    vkattn_type_info two[2]{};
+    CHECK(vkattn_enumerate_types(&count, two, sizeof two[0]) == VKATTN_SUCCESS);
+    CHECK(count == types.size());
+    CHECK((two[0].type == VKATTN_TYPE_F32 && two[1].type == VKATTN_TYPE_NONE));
+    CHECK(vkattn_enumerate_types(nullptr, nullptr, 0) == VKATTN_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_CASE("a thread that has not failed has no message") {
     std::string message = "none yet";
     std::thread([&] { message = vkattn_last_error(); }).join();

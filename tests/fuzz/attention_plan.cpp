@@ -15,15 +15,15 @@ namespace {
 
 using namespace vkattn;
 
+constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
 vkattn_attention_desc some_description(FuzzedDataProvider &data) {
-    constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                       VKATTN_TYPE_Q4_0};
     const std::uint64_t batch = some_size(data), kv_heads = some_size(data), group = data.ConsumeIntegralInRange(1, 32);
     const std::uint64_t q_len = some_size(data), kv_len = some_size(data);
     const std::uint64_t size = data.ConsumeIntegralInRange(1, 600),
                         v_size = data.ConsumeBool() ? size : some_size(data);
-    const vkattn_type type = kStored[data.ConsumeIntegralInRange(0, 2)];
-    const vkattn_type key_type = data.PickValueInArray(kStored), value_type = data.PickValueInArray(kStored);
+    const vkattn_type type = data.PickValueInArray(kFloats);
+    const vkattn_type key_type = some_cached_type(data), value_type = some_cached_type(data);
     vkattn_attention_desc desc{};
     const bool packed_q = data.ConsumeBool(), packed_k = data.ConsumeBool(), paged = data.ConsumeBool();
     const std::uint64_t pages = some_size(data), page = std::uint64_t{1} << data.ConsumeIntegralInRange(0, 9);
@@ -124,12 +124,14 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     return caps;
 }
 
-AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
-    AttentionTile tile;
+KernelTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold it
+    KernelTile tile;
     if (data.ConsumeBool()) return tile;
-    for (std::uint32_t *member : {&tile.kernel, &tile.rows, &tile.keys, &tile.columns, &tile.staging,
-                                  &tile.shared_bytes, &tile.dim_subgroups, &tile.matrix_shape, &tile.parts})
-        *member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
+    const auto fill = [&](std::uint32_t &member) {
+        member = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 64u) : data.ConsumeIntegral<std::uint32_t>();
+    };
+    for (std::uint32_t *member : {&tile.kernel, &tile.parts, &tile.matrix_shape}) fill(*member);
+    for (std::uint32_t &knob : tile.knobs) fill(knob);
     return tile;
 }
 
@@ -138,10 +140,10 @@ AttentionTile some_tile(FuzzedDataProvider &data) { // as a saved file may hold 
 
 std::uint64_t up(std::uint64_t value, std::uint64_t step) { return (value + step - 1) / step * step; }
 
-std::uint64_t shared_bytes_of_tiles(Module module, const gpu::AttentionConstants &c) {
+std::uint64_t shared_bytes_of_tiles(const Shader &shader, const gpu::AttentionConstants &c) {
     const std::uint64_t rows = c.WORKGROUP_SIZE / c.COLUMNS * c.ROWS, keys = c.COLUMNS * c.KEYS_OF_INVOCATION;
-    const std::uint64_t dims = module == Module::kFlashWideHalves ? 8 : 4;
-    const std::uint64_t bytes = module == Module::kFlashHalves ? 8 : 16;
+    const std::uint64_t dims = &shader == &shaders::flash_wide_halves ? 8 : 4;
+    const std::uint64_t bytes = &shader == &shaders::flash_halves ? 8 : 16;
     const std::uint64_t query_dims = c.QUERY_STAGED != 0 ? up(c.HEAD_DIM, c.DIMS_OF_CHUNK) : c.DIMS_OF_CHUNK;
     const std::uint64_t query = rows * (query_dims / dims + 1), key = keys * (c.DIMS_OF_CHUNK / dims + 1);
     const std::uint64_t value = c.KEYS_OF_CHUNK * (up(c.V_HEAD_DIM, dims * c.COLUMNS) / dims + 1);
@@ -162,14 +164,16 @@ std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c) {
         weights = std::max(weights, strip);
     else if (subgroups * strip > (c.TAKES_TURNS != 0 ? both : keys))
         strips = subgroups * strip;
-    const bool quantised = c.KEY_FORMAT == FORMAT_Q8_0 || c.KEY_FORMAT == FORMAT_Q4_0;
-    const std::uint64_t scales = quantised ? std::max(c.DIMS_OF_CHUNK / 32, 1u) * c.KEYS_OF_TILE : 1;
+    const auto key_type = static_cast<vkattn_type>(c.KEY_FORMAT);
+    const std::uint64_t affine = has_minimum(key_type) ? 2 : 1;
+    const std::uint64_t scales =
+        is_quantised(key_type) ? std::max(c.DIMS_OF_CHUNK / 32, 1u) * c.KEYS_OF_TILE * affine : 1;
     const std::uint64_t floats = scales + 3 * rows + (c.DIM_SUBGROUPS > 1 ? rows * c.DIM_SUBGROUPS : 1);
     return 16 * (both + query + subgroups / c.DIM_SUBGROUPS * weights + strips) + 4 * (floats + 2);
 }
 
-std::uint64_t shared_bytes_of_decode(Module module, const gpu::AttentionConstants &c) {
-    const bool halves = module == Module::kDecodeHalves || module == Module::kDecodeHalvesSubgroups;
+std::uint64_t shared_bytes_of_decode(const Shader &shader, const gpu::AttentionConstants &c) {
+    const bool halves = &shader == &shaders::decode_halves || &shader == &shaders::decode_halves_subgroups;
     const std::uint64_t groups = c.WORKGROUP_SIZE / c.COLUMNS, scores = groups * c.ROWS * c.KEYS_OF_INVOCATION;
     const std::uint64_t key_dims = up(c.HEAD_DIM, 8 * c.COLUMNS), value_dims = up(c.V_HEAD_DIM, 8 * c.COLUMNS);
     const std::uint64_t query = c.QUERY_STAGED != 0 ? c.ROWS * key_dims * (halves ? 2 : 4) : 16;
@@ -185,16 +189,16 @@ void expect_within_limits(const AttentionChoice &choice, const DeviceCaps &caps)
     }
     if (kernel == VKATTN_KERNEL_UNFUSED) return;
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
-    const Module module = shape.dispatches[0].module;
-    const bool tiles = module == Module::kFlash || module == Module::kFlashHalves || module == Module::kFlashWideHalves;
+    const Shader &shader = *shape.dispatches[0].shader;
+    const bool tiles = are_variants(shader, shaders::flash);
     const bool matrices = kernel == VKATTN_KERNEL_COOPMAT;
     expect(c.WORKGROUP_SIZE > 0, "a workgroup has invocations");
-    if (tiles) expect(shared_bytes_of_tiles(module, c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
+    if (tiles) expect(shared_bytes_of_tiles(shader, c) <= caps.max_shared_memory_bytes, "tiles fit into shared memory");
     if (matrices)
         expect(shared_bytes_of_matrices(c) <= caps.max_shared_memory_bytes, "matrices fit into shared memory");
-    const bool few_rows = module >= Module::kDecode && module <= Module::kDecodeHalvesSubgroups;
+    const bool few_rows = are_variants(shader, shaders::decode);
     if (few_rows)
-        expect(shared_bytes_of_decode(module, c) <= caps.max_shared_memory_bytes, "rows fit into shared memory");
+        expect(shared_bytes_of_decode(shader, c) <= caps.max_shared_memory_bytes, "rows fit into shared memory");
     if (tiles) expect(c.WORKGROUP_SIZE % c.COLUMNS == 0 && c.ROWS > 0, "a tile has whole rows");
     if (tiles) expect(c.COLUMNS * c.KEYS_OF_INVOCATION % c.KEYS_OF_CHUNK == 0, "a tile has whole chunks of keys");
 }

@@ -158,11 +158,9 @@ vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
     const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data);
     const std::uint64_t size = data.ConsumeBool() ? 64 : some_size(data), capacity = some_size(data);
     const bool packed = data.ConsumeBool(), paged = data.ConsumeBool();
-    constexpr vkattn_type kStored[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                       VKATTN_TYPE_Q4_0};
     vkattn_kv_append_desc desc{};
     desc.source = some_tensor(data, data.PickValueInArray(kFloats), {packed ? 1 : batch, heads, len, size});
-    desc.cache = some_tensor(data, data.PickValueInArray(kStored),
+    desc.cache = some_tensor(data, some_cached_type(data),
                              {paged ? some_size(data) : batch, heads,
                               paged ? std::uint64_t{1} << data.ConsumeIntegralInRange(0, 12) : capacity, size});
     if (packed) desc.cu_seqlens = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});

@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     if (size < 24) return 0;
     // magic, identity, checksum, and the sizes of four parts, the first three of which the input says
     std::uint64_t header[7] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0};
-    std::memcpy(&header[0], "vkattn06", 8);
+    std::memcpy(&header[0], "vkattn07", 8);
     const std::span<const std::byte> content = given.subspan(24);
     std::memcpy(&header[3], data, 24);
     header[6] = content.size() - header[3] - header[4] - header[5];

@@ -8,8 +8,15 @@
 #include <cstdint>
 #include <initializer_list>
 
-constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16,  VKATTN_TYPE_BF16, VKATTN_TYPE_BOOL,
-                                  VKATTN_TYPE_I32, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0, VKATTN_TYPE_NONE};
+// Any type, and none.
+inline vkattn_type some_type(FuzzedDataProvider &data) {
+    return static_cast<vkattn_type>(data.ConsumeIntegralInRange<std::size_t>(0, vkattn::stored_types().size()));
+}
+
+inline vkattn_type some_cached_type(FuzzedDataProvider &data) {
+    const vkattn_type type = some_type(data);
+    return vkattn::is_cached(type) ? type : VKATTN_TYPE_F16;
+}
 
 inline std::uint64_t some_size(FuzzedDataProvider &data) {
     switch (data.ConsumeIntegralInRange(0, 3)) {
@@ -26,8 +33,7 @@ inline std::uint64_t some_size(FuzzedDataProvider &data) {
 
 inline vkattn_tensor some_tensor(FuzzedDataProvider &data, vkattn_type type,
                                  std::initializer_list<std::uint64_t> shape) {
-    vkattn_tensor tensor =
-        vkattn::contiguous(data.ConsumeProbability<float>() < 0.9f ? type : data.PickValueInArray(kTypes), shape);
+    vkattn_tensor tensor = vkattn::contiguous(data.ConsumeProbability<float>() < 0.9f ? type : some_type(data), shape);
     if (data.ConsumeBool()) return tensor;
     for (std::uint32_t dim = 0; dim < tensor.rank; ++dim)
         if (data.ConsumeBool()) tensor.strides[dim] = some_size(data) - 1;

@@ -13,8 +13,7 @@ using namespace vkattn_test;
 
 namespace {
 
-constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                  VKATTN_TYPE_Q4_0};
+const std::vector<vkattn_type> kTypes = cached_types();
 
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
                          vkattn_type values, std::uint32_t pages = 0) {

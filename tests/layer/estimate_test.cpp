@@ -1,4 +1,6 @@
 // The estimator's arithmetic, against figures worked out by hand and published ones; no device is needed.
+#include "runtime/layers/estimate.hpp"
+
 #include <vkattn/estimate.h>
 
 #include <doctest/doctest.h>
@@ -294,6 +296,18 @@ TEST_CASE("a configuration that no layer could have is refused with the reason")
     check_refused(config, {}, "ffn_dim: 0");
     config.kind = static_cast<vkattn_layer_kind>(40);
     check_refused(config, {}, "kind: 40");
+}
+
+TEST_CASE("quantised weights are counted by the blocks of their rows, vectors beside them in f32") {
+    const vkattn_layer_config mha = named("mha", 64, 4); // four matrices of 64 x 64
+    CHECK(vkattn::weight_bytes(mha, false, VKATTN_TYPE_F16) == 4 * 64 * 64 * 2);
+    CHECK(vkattn::weight_bytes(mha, false, VKATTN_TYPE_Q8_0) == 4 * 64 * 2 * 34);
+    CHECK(vkattn::weight_bytes(mha, true, VKATTN_TYPE_Q4_0) == 4 * 64 * 2 * 18 + 4 * 64 * 4);
+    vkattn_layer_config mla = deepseek_v3();
+    const std::uint64_t wkv_b = 128 * (128 + 128) * 512; // which the absorbed form reads by columns
+    const std::uint64_t absorbed = vkattn::weight_bytes(mla, false, VKATTN_TYPE_Q8_0);
+    mla.mla_form = VKATTN_MLA_NAIVE;
+    CHECK(absorbed - vkattn::weight_bytes(mla, false, VKATTN_TYPE_Q8_0) == wkv_b * 4 - wkv_b / 32 * 34);
 }
 
 TEST_CASE("types and sizes that cannot be are refused with the reason") {

@@ -338,6 +338,41 @@ TEST_CASE_FIXTURE(DeviceTest, "strided activations") {
     check_layer(p, results, VKATTN_KERNEL_FLASH);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a weight that a layer reads by columns cannot be of blocks, and is named with why") {
+    vkattn_layer_config mla{};
+    mla.kind = VKATTN_LAYER_MLA;
+    mla.embed_dim = 64;
+    mla.num_heads = 2;
+    mla.kv_lora_rank = mla.qk_nope_head_dim = mla.v_head_dim = 32;
+    mla.qk_rope_head_dim = 16;
+    mla.rope_theta = 10000.0f;
+    const std::vector<std::uint8_t> bytes(128 * 34);
+    const auto message_of = [&](const vkattn_layer_config &config, const char *name, std::uint64_t rows,
+                                std::uint64_t columns) {
+        const vkattn_weight weight =
+            vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_Q8_0, {rows, columns}), bytes.data());
+        vkattn_layer layer = nullptr;
+        CHECK(vkattn_layer_create(test_device().context().get(), &config, &weight, 1, &layer) ==
+              VKATTN_ERROR_INVALID_ARGUMENT);
+        return std::string(vkattn_last_error());
+    };
+    const std::string by_columns = " has type Q8_0, expected F32, F16 or BF16, since this layer reads it by columns";
+    const auto says = [](const std::string &message, const std::string &part) {
+        return message.find(part) != std::string::npos;
+    };
+    mla.mla_form = VKATTN_MLA_ABSORB;
+    CHECK(says(message_of(mla, "wkv_b.weight", 128, 32), "wkv_b.weight" + by_columns));
+    mla.mla_form = VKATTN_MLA_NAIVE;
+    const std::string naive = message_of(mla, "wkv_b.weight", 128, 32);
+    CHECK((says(naive, "wkv_b.weight has type Q8_0, expected F32, F16 or BF16;") && !says(naive, "by columns")));
+    vkattn_layer_config compressed{};
+    compressed.kind = VKATTN_LAYER_COMPRESSED_KV;
+    compressed.embed_dim = 64;
+    compressed.num_heads = 2;
+    compressed.latent_dim = 32;
+    CHECK(says(message_of(compressed, "decompress_matrix", 32, 64), "decompress_matrix" + by_columns));
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "missing, unknown and misshapen weights are named in one message") {
     LayerProblem p = self_attention({}, 1, 4);
     p.weights.erase("k_proj.weight");

@@ -203,12 +203,13 @@ TEST_CASE_FIXTURE(DeviceTest, "16-bit storage at the head sizes of models") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "quantised K and V, each by itself and with every other type") {
-    for (const Types &types : std::to_array<Types>({{kF32, kQ8, kQ8, kF32},
-                                                    {kF16, kQ4, kQ4, kF16},
-                                                    {kF32, kQ8, kQ4, kF32},
-                                                    {kF32, kQ4, kF16, kBF16},
-                                                    {kBF16, kF32, kQ8, kF32},
-                                                    {kF32, kBF16, kQ4, kF32}})) {
+    std::vector<Types> all = {
+        {kF32, kQ8, kQ4, kF32}, {kF32, kQ4, kF16, kBF16}, {kBF16, kF32, kQ8, kF32}, {kF32, kBF16, kQ4, kF32}};
+    for (const vkattn_type type : quantised_types()) {
+        all.push_back({kF32, type, type, kF32});
+        all.push_back({kF16, type, type, kF16});
+    }
+    for (const Types &types : all) {
         check_sizes({2, 4, 2, 7, 41, 64, 64}, types);
         check_sizes({1, 3, 1, 1, 300, 128, 64}, types);
         check_sizes({1, 2, 2, 33, 35, 32, 96}, types);

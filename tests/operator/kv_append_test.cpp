@@ -11,8 +11,7 @@ using namespace vkattn_test;
 
 namespace {
 
-constexpr vkattn_type kCacheTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                       VKATTN_TYPE_Q4_0};
+const std::vector<vkattn_type> kCacheTypes = cached_types();
 
 struct Sizes {
     std::uint64_t batch, heads, positions, head_dim, capacity;
@@ -113,7 +112,7 @@ TEST_CASE_FIXTURE(DeviceTest, "quantised blocks of zeros, ties, subnormal scales
         source.set(128 + i, static_cast<float>(static_cast<int>(i) - 127)); // whole and half steps
         source.set(160 + i, 1000.0f * wave - 2000.0f);
     }
-    for (const vkattn_type to : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0}) {
+    for (const vkattn_type to : quantised_types()) {
         CAPTURE(type_name(to));
         check_append(source, s, cache_of(to, s), std::vector<std::int32_t>(1, 0), false);
     }
@@ -173,7 +172,7 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong appends are named") {
 
 TEST_CASE_FIXTURE(DeviceTest, "a NaN makes the scale of its quantised block NaN, and leaves the other blocks alone") {
     std::mt19937 random(9);
-    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0})
+    for (const vkattn_type type : quantised_types())
         for (const vkattn_type from : {VKATTN_TYPE_F32, VKATTN_TYPE_F16})
             for (const std::uint64_t at : {0, 17, 31}) {
                 CAPTURE(type_name(type));

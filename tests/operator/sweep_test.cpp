@@ -97,7 +97,7 @@ const std::vector<std::function<void(AttentionDraw &)>> &reductions() {
 
 tools::HostTensor stored(const HostTensor &tensor) {
     if (tensor.type() == VKATTN_TYPE_BOOL || tensor.type() == VKATTN_TYPE_I32) {
-        const auto bytes = std::as_bytes(tensor.bytes()).first(tensor.elements() * type_bytes(tensor.type()));
+        const auto bytes = std::as_bytes(tensor.bytes()).first(type_bytes(tensor.type(), tensor.elements()));
         return {tensor.type() == VKATTN_TYPE_BOOL ? tools::Dtype::kBool : tools::Dtype::kI32,
                 tensor.shape(),
                 {bytes.begin(), bytes.end()}};

@@ -5,6 +5,7 @@
 #include "spirv_shared_memory.hpp"
 
 #include "runtime/kernels/choose.hpp"
+#include "runtime/kernels/flash.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
@@ -119,12 +120,11 @@ void check_subgroups(const vkattn::gpu::AttentionConstants &c, const vkattn::Dev
 }
 
 void check_dispatch(const vkattn::AttentionShape::Dispatch &dispatch, const vkattn::DeviceCaps &caps) {
-    INFO("module ", std::string(vkattn::module_name(dispatch.module)));
+    INFO("shader ", std::string(dispatch.shader->name));
     CHECK(dispatch.constants.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
-    REQUIRE(vkattn::module_is_built(dispatch.module));
-    if (vkattn::module_layout(dispatch.module).full_subgroups) check_subgroups(dispatch.constants, caps);
-    CHECK(shared_memory_bytes(vkattn::module_code(dispatch.module), words_of(dispatch.constants)) <=
-          caps.max_shared_memory_bytes);
+    REQUIRE(vkattn::is_built(*dispatch.shader));
+    if (dispatch.shader->full_subgroups) check_subgroups(dispatch.constants, caps);
+    CHECK(shared_memory_bytes(dispatch.shader->code, words_of(dispatch.constants)) <= caps.max_shared_memory_bytes);
 }
 
 void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::DeviceCaps &caps) {
@@ -137,7 +137,7 @@ void check_matrices(const vkattn::gpu::AttentionConstants &c, const vkattn::Devi
 
 void check_choice(const vkattn::AttentionChoice &choice, const vkattn::DeviceCaps &caps) {
     const vkattn_kernel kernel = choice.kernel->kernel;
-    CHECK(vkattn::can_run(kernel, caps));
+    CHECK(std::string(choice.kernel->missing(caps)) == "");
     if (kernel == VKATTN_KERNEL_ADDRESSES) CHECK(caps.buffers_have_addresses == 1);
     if (kernel == VKATTN_KERNEL_COOPMAT) check_matrices(choice.shape.dispatches[0].constants, caps);
     for (const vkattn::AttentionShape::Dispatch &dispatch : choice.shape.dispatches)
@@ -167,7 +167,7 @@ std::size_t check_choices(const vkattn::DeviceCaps &caps) {
 // Whether this build has the kernels that the device could run.
 bool has_kernels_of(const ZooDevice &device) {
     const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
-    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::module_is_built(vkattn::Module::kCoopmat);
+    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::is_built(vkattn::shaders::coopmat);
 }
 
 // A line for each problem, below the device's.
@@ -177,9 +177,9 @@ std::string choices_on(const ZooDevice &device) {
     for (const Problem &problem : problems()) {
         const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
         const vkattn::AttentionChoice choice = vkattn::choose_attention(checked, device.caps);
-        const std::string tile = vkattn::tile_text(choice);
-        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.kernel->kernel)
-              << (tile.empty() ? "" : ", ") << tile << "\n";
+        const std::string tile = vkattn::tile_text(*choice.kernel, choice.shape);
+        lines << "    " << problem.name << ": " << vkattn_kernel_name(choice.name) << (tile.empty() ? "" : ", ") << tile
+              << "\n";
     }
     return lines.str();
 }
@@ -223,10 +223,10 @@ TEST_SUITE_BEGIN("device_zoo");
 
 TEST_CASE("shared memory is counted as a module declares it") {
     const vkattn::gpu::AttentionConstants constants{}; // 32 invocations: four rows, 32 keys, whole heads of 64 dims
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kFlash), words_of(constants)) ==
+    CHECK(shared_memory_bytes(vkattn::shaders::flash.code, words_of(constants)) ==
           17 * (4 * 16 + 32 * 16) + 4 * 32 * 4);
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kMergeParts), words_of(constants)) == 32 * (8 + 16));
-    CHECK(shared_memory_bytes(vkattn::module_code(vkattn::Module::kLinear), {}) == 2 * 32 * 9 * 16);
+    CHECK(shared_memory_bytes(vkattn::shaders::merge_parts.code, words_of(constants)) == 32 * (8 + 16));
+    CHECK(shared_memory_bytes(vkattn::shaders::linear.code, {}) == 2 * 32 * 9 * 16);
 }
 
 TEST_CASE("drivers of AMD and NVIDIA tell the number of cores, and all that tell subgroup sizes tell sensible ones") {
@@ -253,8 +253,8 @@ TEST_CASE("kernels are judged from a device's facts as they were on the device")
             const bool supported = kernel.second;
             INFO("kernel ", name);
             const auto rows = vkattn::attention_kernels();
-            const auto row =
-                std::ranges::find_if(rows, [&](const auto *each) { return vkattn_kernel_name(each->kernel) == name; });
+            const auto row = std::ranges::find_if(
+                rows, [&](const auto *each) { return each->name == name || each->latent_name == name; });
             REQUIRE(row != rows.end());
             const std::string reason = (*row)->missing(device.caps);
             const bool left_out = reason.starts_with("built by");
@@ -282,7 +282,8 @@ TEST_CASE("the self-test can judge every shader and path that a plan takes, also
                     vkattn_attention_desc desc = describe(problem);
                     desc.kernel = static_cast<vkattn_kernel>(kernel);
                     vkattn::AttentionProblem checked = vkattn::check_attention(desc);
-                    checked.tile = {.kernel = static_cast<std::uint32_t>(kernel), .staging = staging};
+                    checked.tile.kernel = static_cast<std::uint32_t>(kernel);
+                    checked.tile.knobs[vkattn::kStagingKnob] = staging;
                     INFO(problem.name, ", kernel ", kernel);
                     try {
                         check_judgeable(vkattn::choose_attention(checked, device.caps), checked, device.caps, judged);
@@ -292,11 +293,11 @@ TEST_CASE("the self-test can judge every shader and path that a plan takes, also
                 }
         CHECK(judged.size() > 10);
         for (const auto *row : vkattn::attention_kernels()) // what no problem above comes to
-            for (const vkattn::Module module : row->modules) {
+            for (const vkattn::Shader *shader : row->shaders) {
                 const auto tested = vkattn::tested_shaders(device.caps);
-                const bool is_tested = std::ranges::find(tested, module, &vkattn::TestedShader::module) != tested.end();
-                const bool is_lacking = row->missing(device.caps)[0] != '\0' || !vkattn::module_is_built(module);
-                CHECK((is_tested || is_lacking || vkattn::multiplies_matrices(module)));
+                const bool is_tested = std::ranges::find(tested, shader, &vkattn::TestedShader::object) != tested.end();
+                const bool is_lacking = row->missing(device.caps)[0] != '\0' || !vkattn::is_built(*shader);
+                CHECK((is_tested || is_lacking || shader->matrices != VKATTN_TYPE_NONE));
             }
     }
 }
@@ -306,10 +307,11 @@ TEST_CASE("each type and each path of each shader can be asked for together") {
     std::size_t tried = 0;
     for (const ZooDevice &device : device_zoo())
         for (const TestedShader &shader : tested_shaders(device.caps))
-            for (const CodePaths type : {kPathF32, kPathF16, kPathBf16, kPathQ8, kPathQ4})
+            for (const StoredType &stored : stored_types())
                 for (const CodePaths others :
                      {CodePaths{0}, kPathLatent, kPathLargeHeads, kPathPages, kPathParts, kPathStretches,
                       kPathLatent | kPathLargeHeads, kPathLatent | kPathPages | kPathParts}) {
+                    const CodePaths type = path_of(stored.info.type);
                     INFO("device ", device.name, ", ", shader_name(shader, device.caps), ", ",
                          path_names(type | others));
                     CHECK_NOTHROW(tried += attention_trial(shader, type | others, device.caps).has_value() ? 1 : 0);
@@ -365,9 +367,9 @@ TEST_CASE("without control of their sizes, no kernel counts on subgroups that ha
         check_choices(caps);
         if (!device.kernels.at("coopmat") || !has_kernels_of(device)) continue;
         const bool one_size = caps.min_subgroup_size == caps.max_subgroup_size;
-        CHECK(vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps) == one_size);
+        CHECK((std::string(vkattn::kCoopmat.missing(caps)) == "") == one_size);
         caps.features.full_subgroups = false;
-        CHECK(!vkattn::can_run(VKATTN_KERNEL_COOPMAT, caps));
+        CHECK(std::string(vkattn::kCoopmat.missing(caps)) != "");
         ++tried;
     }
     if (tried == 0) skip("no coopmat in this build");

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <map>
 #include <set>
 
 using namespace vkattn_test;
@@ -52,11 +53,9 @@ vkattn::LinearProblem any_problem(Random &random) {
     problem.push.output_strides[3] = 1;
     problem.input.type = problem.weight.type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16});
     problem.output.type = VKATTN_TYPE_F32;
-    problem.tile.shader = random.any({0u, 1u, 2u, 3u, 4u, 5u, 0xffffffffu});
-    for (std::uint32_t vkattn::LinearTile::*member :
-         {&vkattn::LinearTile::rows, &vkattn::LinearTile::blocks, &vkattn::LinearTile::matrix_shape,
-          &vkattn::LinearTile::subgroups, &vkattn::LinearTile::matrices})
-        problem.tile.*member = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
+    problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 0xffffffffu});
+    problem.tile.matrix_shape = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
+    for (std::uint32_t &knob : problem.tile.knobs) knob = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
     return problem;
 }
 
@@ -66,17 +65,12 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     const vkattn::gpu::LinearConstants &c = choice.constants;
     const std::uint64_t x = choice.groups[0], y = choice.groups[1];
     const std::uint64_t row_tiles = (problem.push.rows + c.ROWS - 1) / c.ROWS; // side by side in linear_vector's grid
-    switch (choice.shader) {
-    case vkattn::LinearShader::kVector:
-        return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
-    case vkattn::LinearShader::kAddresses:
+    if (choice.kernel == &vkattn::kLinearVector) return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
+    if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
-    case vkattn::LinearShader::kTiles:
-        return {y * LINEAR_TILE, x * LINEAR_TILE};
-    default:
-        return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
-                x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
-    }
+    if (choice.kernel == &vkattn::kLinearTiles) return {y * LINEAR_TILE, x * LINEAR_TILE};
+    return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
+            x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
 }
 
 // As linear_coopmat.comp declares its shared memory.
@@ -103,32 +97,45 @@ void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCa
 
 TEST_SUITE_BEGIN("linear_planner");
 
+TEST_CASE("device addresses are read of weights of floats alone") {
+    std::size_t addressed = 0;
+    for (unsigned seed = 0; seed < 2000; ++seed) {
+        INFO("seed ", seed);
+        Random random(seed);
+        const vkattn::DeviceCaps caps = any_device(random);
+        vkattn::LinearProblem problem = any_problem(random);
+        addressed += vkattn::choose_linear(problem, caps).kernel == &vkattn::kLinearAddresses ? 1 : 0;
+        problem.weight.type = VKATTN_TYPE_Q8_0;
+        CHECK(vkattn::choose_linear(problem, caps).kernel != &vkattn::kLinearAddresses);
+    }
+    CHECK(addressed > 10);
+}
+
 TEST_CASE("every choice covers the layer within the device's limits, whatever the tile says") {
-    std::size_t by_shader[5] = {}, tuned = 0;
+    std::map<const vkattn::LinearKernel *, std::size_t> chosen;
+    std::size_t tuned = 0;
     for (unsigned seed = 0; seed < 20000; ++seed) {
         INFO("seed " << seed);
         Random random(seed);
         const vkattn::DeviceCaps caps = any_device(random);
         const vkattn::LinearProblem problem = any_problem(random);
         const vkattn::LinearChoice choice = vkattn::choose_linear(problem, caps);
-        ++by_shader[static_cast<std::size_t>(choice.shader)];
+        ++chosen[choice.kernel];
         tuned += choice.reason.find("tuning") != std::string::npos ? 1 : 0;
         const auto [rows, outputs] = covered(problem, choice);
         CHECK(rows >= problem.push.rows);
         CHECK(outputs >= problem.push.out_features);
         const vkattn::Grid part = vkattn::grid_of_dispatch(choice.groups, 0, caps);
         for (int axis = 0; axis < 3; ++axis) CHECK(part[axis] <= caps.max_workgroup_count[axis]);
-        if (choice.shader == vkattn::LinearShader::kMatrices) check_matrices(problem, caps, choice.constants);
-        if (choice.shader != vkattn::LinearShader::kAddresses) continue;
+        if (choice.kernel == &vkattn::kLinearCoopmat) check_matrices(problem, caps, choice.constants);
+        if (choice.kernel != &vkattn::kLinearAddresses) continue;
         CHECK(caps.buffers_have_addresses == 1);
         CHECK(choice.constants.BLOCKS > 0);
         CHECK(problem.push.in_features % (vkattn::kLinearBlock * choice.constants.BLOCKS) == 0);
         CHECK(std::has_single_bit(choice.constants.ROWS));
     }
-    for (std::size_t shader = 1; shader < 5; ++shader) {
-        const bool built = shader != 4 || vkattn::module_is_built(vkattn::Module::kLinearCoopmat);
-        CHECK((by_shader[shader] > 100) == built);
-    }
+    for (const vkattn::LinearKernel *kernel : vkattn::linear_kernels())
+        CHECK((chosen[kernel] > 100) == vkattn::is_built(*kernel->shaders.front()));
     CHECK(tuned > 1000);
 }
 
@@ -146,12 +153,12 @@ TEST_CASE("Intel's matrices have subgroups as wide as they are") {
         if (device.caps.vendor_id != kIntel) continue;
         INFO("device ", device.name);
         const vkattn::LinearChoice choice = vkattn::choose_linear(problem, device.caps);
-        if (choice.shader != vkattn::LinearShader::kMatrices) continue;
+        if (choice.kernel != &vkattn::kLinearCoopmat) continue;
         with_matrices.insert(device.name);
         CHECK(choice.constants.MATRIX_N == 16);
         CHECK(choice.constants.SUBGROUP_SIZE == 16);
     }
-    if (vkattn::module_is_built(vkattn::Module::kLinearCoopmat))
+    if (vkattn::is_built(vkattn::shaders::linear_coopmat))
         CHECK(with_matrices == std::set<std::string>{"intel-bmg", "intel-lnl"});
 }
 

@@ -28,8 +28,8 @@ vkattn_context_info test_context() {
 // The SPIR-V specification's numbers.
 enum : std::uint32_t { kOpCapability = 17, kFloat16 = 9, kBfloat16 = 5116 };
 
-bool declares(Module module, std::uint32_t capability) {
-    const std::span<const std::uint32_t> code = module_code(module);
+bool declares(const Shader &shader, std::uint32_t capability) {
+    const std::span<const std::uint32_t> code = shader.code;
     for (std::size_t at = 5; at < code.size() && (code[at] & 0xffffu) == kOpCapability; at += code[at] >> 16)
         if (code[at + 1] == capability) return true;
     return false;
@@ -49,7 +49,7 @@ void plan_decode(Context &context, std::uint64_t kv_len) {
 constexpr BindingSet kBindingsOfMerge = 1u << BINDING_OUTPUT | 1u << BINDING_SCORES;
 
 const Pipeline &merge_pipeline(Context &context, const gpu::AttentionConstants &constants) {
-    return context.pipelines().get(Module::kMergeParts, kBindingsOfMerge,
+    return context.pipelines().get(shaders::merge_parts, kBindingsOfMerge,
                                    {reinterpret_cast<const std::uint32_t *>(&constants), sizeof constants / 4});
 }
 
@@ -71,14 +71,10 @@ TEST_CASE("a growing context compiles nothing new") {
 }
 
 TEST_CASE("16-bit floats are declared by those modules alone that are chosen where they are enabled") {
-    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i) {
-        const auto module = static_cast<Module>(i);
-        INFO("module ", std::string(module_name(module)));
-        const bool of_f16 =
-            module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kLinearCoopmat;
-        const bool of_bf16 = module == Module::kCoopmatBf16 || module == Module::kLinearCoopmatBf16;
-        CHECK((of_f16 || !declares(module, kFloat16)));
-        CHECK((of_bf16 || !declares(module, kBfloat16)));
+    for (const Shader *shader : shaders::table()) {
+        INFO("shader ", std::string(shader->name));
+        CHECK((shader->matrices == VKATTN_TYPE_F16 || !declares(*shader, kFloat16)));
+        CHECK((shader->matrices == VKATTN_TYPE_BF16 || !declares(*shader, kBfloat16)));
     }
 }
 
@@ -87,7 +83,7 @@ TEST_CASE("a constant that a module does not read makes no new pipeline") {
     gpu::AttentionConstants constants;
     constants.FEATURES = FEATURE_PARTS;
     const Pipeline &merge = merge_pipeline(context, constants);
-    constants.KEY_FORMAT = FORMAT_Q4_0;
+    constants.KEY_FORMAT = VKATTN_TYPE_Q4_0;
     constants.HEAD_DIM = 96;
     constants.KEY_ROW_BYTES = 36;
     CHECK(&merge_pipeline(context, constants) == &merge);
@@ -98,30 +94,43 @@ TEST_CASE("a constant that a module does not read makes no new pipeline") {
 
 TEST_CASE("a pipeline binds what the call binds of what its module declares") {
     Context context(test_context());
-    const Pipeline &merge = context.pipelines().get(Module::kMergeParts, kBindingsOfMerge | 1u << BINDING_QUERY, {});
+    const Pipeline &merge = context.pipelines().get(shaders::merge_parts, kBindingsOfMerge | 1u << BINDING_QUERY, {});
     CHECK(merge.bindings == kBindingsOfMerge);
 }
 
 TEST_CASE("used bindings are numbered in their order, the others share one that is written") {
-    const std::span<const std::uint32_t> code = module_code(Module::kMergeParts);
+    const std::span<const std::uint32_t> code = shaders::merge_parts.code;
     const BindingSet declared = binding_set(code);
     for (const std::uint32_t binding : {BINDING_OUTPUT, BINDING_SCORES, BINDING_SINKS, ATTENTION_BINDINGS})
         CHECK((declared >> binding & 1) == 1);
     CHECK((declared >> BINDING_QUERY & 1) == 0);
-    const std::vector<std::uint32_t> renumbered = renumber_bindings(code, kBindingsOfMerge, ATTENTION_BINDINGS);
+    const std::vector<std::uint32_t> renumbered = renumber_bindings(code, kBindingsOfMerge);
     CHECK(binding_set(renumbered) == 0b111); // the two, and the uniform block
     CHECK(renumbered.size() == code.size());
-    CHECK(binding_set(renumber_bindings(code, declared, ATTENTION_BINDINGS)) == (1u << std::popcount(declared)) - 1);
+    CHECK(binding_set(renumber_bindings(code, declared & ~(BindingSet{1} << ATTENTION_BINDINGS))) ==
+          (1u << std::popcount(declared)) - 1);
 }
 
 TEST_CASE("the specialisation constants of a module are those that its code names") {
-    const std::vector<std::uint32_t> ids = specialisation_ids(module_code(Module::kMergeParts));
+    const std::vector<std::uint32_t> ids = specialisation_ids(shaders::merge_parts.code);
     using Index = gpu::AttentionConstants::Index;
     const auto reads = [&](Index index) { return std::ranges::binary_search(ids, static_cast<std::uint32_t>(index)); };
     CHECK(std::ranges::adjacent_find(ids) == ids.end());
     CHECK(reads(Index::V_HEAD_DIM));
     CHECK(reads(Index::WORKGROUP_SIZE));
-    CHECK(specialisation_ids(module_code(Module::kAdvanceLengths)) == std::vector<std::uint32_t>{0});
+    CHECK(specialisation_ids(shaders::advance_lengths.code) == std::vector<std::uint32_t>{0});
+}
+
+TEST_CASE("each constant that a shader reads has a name in its interface, but for the device's own") {
+    REQUIRE(std::ranges::find(shaders::table(), &shaders::merge_parts) != shaders::table().end());
+    for (const Shader *shader : shaders::table()) {
+        INFO("shader ", std::string(shader->name));
+        for (const std::uint32_t id : specialisation_ids(shader->code))
+            CHECK((id < shader->constants.size() || id == CONSTANT_UNPACKS_HALVES));
+        const bool attends = shader->constants.data() == shaders::flash.constants.data();
+        if (attends && is_built(*shader)) CHECK(uniform_binding(shader->code) == ATTENTION_BINDINGS);
+        if (!attends) CHECK(uniform_binding(shader->code) == std::nullopt);
+    }
 }
 
 TEST_CASE("a packed append has invocations for its rows, whatever the number of sequences") {

@@ -87,8 +87,7 @@ struct OperatorDraw {
     HostTensor tensor(Shape shape) { return {type(), std::move(shape)}; }
 
     vkattn_kv_append_desc append() {
-        const vkattn_type cache_type =
-            random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0});
+        const vkattn_type cache_type = random.any(cached_types());
         const std::uint64_t batch = random.up_to(3), heads = random.up_to(8), len = random.up_to(40);
         const std::uint64_t size = is_quantised(cache_type) ? 32 * random.up_to(8) : random.up_to(256);
         vkattn_kv_append_desc desc{};

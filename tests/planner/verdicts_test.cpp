@@ -47,7 +47,7 @@ AttentionProblem problem_of(vkattn_type query, vkattn_type stored, const Sizes &
 const Sizes kDecodeSizes{}, kPrefillSizes{.q_len = 512, .kv_len = 512};
 
 std::string shader_of(const AttentionChoice &choice) {
-    return shader_name(choice.shape.dispatches[0].module, choice.shape.dispatches[0].constants);
+    return shader_name(*choice.shape.dispatches[0].shader, choice.shape.dispatches[0].constants);
 }
 
 std::string shader_on(const DeviceCaps &caps, vkattn_type query, vkattn_type stored, const Sizes &sizes) {
@@ -104,7 +104,7 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     rule_out(caps, "flash", kPathF16);
     CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash_wide_halves");
     CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // flash alone takes q8_0, and f16 is off there
-    rule_out(caps, "qk_scores", kPathQ8);
+    rule_out(caps, "qk_scores", path_of(q8));
     try {
         choose_attention(problem_of(f16, q8, kPrefillSizes), caps);
         FAIL("accepted");
@@ -119,7 +119,7 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
 
 TEST_CASE("where merge_parts is off, keys are not split") {
     DeviceCaps caps = zoo_device("amd-navi31");
-    if (!module_is_built(Module::kCoopmat)) {
+    if (!is_built(shaders::coopmat)) {
         skip("no coopmat in this build");
         return;
     }
@@ -136,7 +136,7 @@ TEST_CASE("where merge_parts is off, keys are not split") {
 
 TEST_CASE("a matrix shape that is off in attention serves linear layers, and the other way round") {
     DeviceCaps caps = zoo_device("amd-navi31");
-    if (!module_is_built(Module::kCoopmat)) {
+    if (!is_built(shaders::coopmat)) {
         skip("no coopmat in this build");
         return;
     }
@@ -151,14 +151,14 @@ TEST_CASE("a matrix shape that is off in attention serves linear layers, and the
     linear.push.weight_strides[1] = linear.push.output_strides[3] = 1;
     const std::string attention = shader_on(caps, f16, f16, kPrefillSizes);
     REQUIRE(attention.starts_with("coopmat, 16x16x16"));
-    REQUIRE(choose_linear(linear, caps).module == Module::kLinearCoopmat);
+    REQUIRE(choose_linear(linear, caps).shader == &shaders::linear_coopmat);
     DeviceCaps other = caps;
     rule_out(caps, attention, kPathF16);
     CHECK(choose_attention(problem_of(f16, f16, kPrefillSizes), caps).kernel == &kFlash);
-    CHECK(choose_linear(linear, caps).module == Module::kLinearCoopmat);
+    CHECK(choose_linear(linear, caps).shader == &shaders::linear_coopmat);
     rule_out(other, "linear_coopmat, 16x16x16", kPathF16);
     CHECK(shader_on(other, f16, f16, kPrefillSizes) == attention);
-    CHECK(choose_linear(linear, other).module == Module::kLinear);
+    CHECK(choose_linear(linear, other).shader == &shaders::linear);
     rule_out(other, "linear", kPathF16);
     CHECK_THROWS_AS(choose_linear(linear, other), Error);
 }
@@ -181,15 +181,15 @@ TEST_CASE("coopmat2 is on no list, and asking for it says what to ask for") {
 TEST_CASE("verdicts are kept by shader and path, and what has failed stays off") {
     Verdicts verdicts;
     verdicts.pass("decode", kPathF32 | kPathParts);
-    verdicts.fail("decode", kPathQ8, "self-test: decode, q8_0: wrong numbers");
-    verdicts.pass("decode", kPathQ8);
+    verdicts.fail("decode", path_of(q8), "self-test: decode, q8_0: wrong numbers");
+    verdicts.pass("decode", path_of(q8));
     verdicts.fail("flash", kPathF32, "self-test: flash, f32: the device was lost");
     Verdicts later;
     later.load(verdicts.save());
     for (const Verdicts *each : {&verdicts, &later}) {
         const ShaderVerdict decode = each->find("decode");
         CHECK(decode.passed == (kPathF32 | kPathParts));
-        CHECK(decode.failed == kPathQ8);
+        CHECK(decode.failed == path_of(q8));
         CHECK(decode.reason == "self-test: decode, q8_0: wrong numbers");
         CHECK(each->find("flash").reason == "self-test: flash, f32: the device was lost");
         CHECK(each->find("merge_parts").passed == 0);
@@ -203,7 +203,7 @@ TEST_CASE("verdicts are kept by shader and path, and what has failed stays off")
         later.pass("decode", paths);
     });
     later.test_before_use("decode", kPathF32);
-    later.test_before_use("decode", kPathF32 | kPathQ8 | kPathPages); // it is off anyway
+    later.test_before_use("decode", kPathF32 | path_of(q8) | kPathPages); // it is off anyway
     CHECK(tests == 0);
     for (int time = 0; time < 2; ++time) later.test_before_use("decode", kPathF32 | kPathPages);
     CHECK(tests == 1);

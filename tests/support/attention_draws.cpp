@@ -25,7 +25,7 @@ void draw_compiled(AttentionDraw &d, Random &random) {
     d.value = random.one_in(2) ? d.key : type();
     d.output = type();
     const auto quantise = [&](vkattn_type &stored, std::uint64_t dims) {
-        if (dims % 32 == 0 && random.one_in(5)) stored = random.any({VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0});
+        if (dims % 32 == 0 && random.one_in(5)) stored = random.any(quantised_types());
     };
     quantise(d.key, d.head_dim);
     quantise(d.value, d.v_head_dim);

@@ -2,8 +2,8 @@
 
 #ifdef VKATTN_STATIC
 
+#include "runtime/kernels/kernel.hpp"
 #include "runtime/vulkan/functions.hpp"
-#include "runtime/vulkan/modules.hpp"
 #include "shaders/interface/attention.h"
 #include "shaders/interface/linear.h"
 
@@ -23,7 +23,8 @@
 namespace vkattn_test {
 namespace {
 
-using vkattn::Module;
+using vkattn::Shader;
+namespace shaders = vkattn::shaders;
 
 struct State {
     std::mutex mutex;
@@ -32,7 +33,7 @@ struct State {
     PFN_vkGetDeviceProcAddr device_function = nullptr;
     PFN_vkCmdBindPipeline bind_pipeline = nullptr; // of the device that asked last
     PFN_vkQueueSubmit queue_submit = nullptr;
-    std::map<std::pair<VkDevice, VkShaderModule>, Module> modules;
+    std::map<std::pair<VkDevice, VkShaderModule>, const Shader *> modules;
     std::set<VkPipeline> deadly; // they lose the device
     bool is_lost = false;
 };
@@ -42,14 +43,16 @@ State &state() {
     return instance;
 }
 
-// The specialisation constants of a pipeline, by the names that the module gives them.
+// The specialisation constants of a pipeline, by the names that the shader gives them.
 class Constants {
   public:
-    Constants(Module module, const VkSpecializationInfo &info)
-        : names_(vkattn::module_constants(module)), entries_(info.pMapEntries, info.pMapEntries + info.mapEntryCount),
+    Constants(const Shader &shader, const VkSpecializationInfo &info)
+        : names_(shader.constants), entries_(info.pMapEntries, info.pMapEntries + info.mapEntryCount),
           values_(info.dataSize / sizeof(std::uint32_t)) {
         std::memcpy(values_.data(), info.pData, info.dataSize);
     }
+
+    bool has(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
     std::uint32_t &operator[](std::string_view name) {
         const auto id = static_cast<std::uint32_t>(std::ranges::find(names_, name) - names_.begin());
@@ -70,28 +73,13 @@ class Constants {
 
 bool has_key_parts(Constants &constants) { return (constants["FEATURES"] & FEATURE_PARTS) != 0; }
 
-bool is_flash(Module module) {
-    return module == Module::kFlash || module == Module::kFlashHalves || module == Module::kFlashWideHalves;
-}
-
-bool is_decode(Module module) { return module >= Module::kDecode && module <= Module::kDecodeHalvesSubgroups; }
-
-bool is_of_kernel(vkattn_kernel kernel, Module module, Constants &constants) {
-    switch (kernel) {
-    case VKATTN_KERNEL_UNFUSED:
-        return module == Module::kMaskedSoftmax;
-    case VKATTN_KERNEL_FLASH:
-        return is_flash(module);
-    case VKATTN_KERNEL_DECODE:
-    case VKATTN_KERNEL_LATENT_DECODE:
-        return is_decode(module) || (is_flash(module) && has_key_parts(constants));
-    case VKATTN_KERNEL_COOPMAT:
-        return module == Module::kCoopmat || module == Module::kCoopmatRolled || module == Module::kCoopmatBf16;
-    case VKATTN_KERNEL_ADDRESSES:
-        return module == Module::kFlashAddresses;
-    default:
-        return false;
-    }
+// Of the shaders of its row; what several rows take is named by itself.
+bool is_of_kernel(vkattn_kernel kernel, const Shader &shader, Constants &constants) {
+    const vkattn::AttentionKernel *row = vkattn::kernel_named(kernel);
+    if (row == nullptr || std::ranges::find(row->shaders, &shader) == row->shaders.end()) return false;
+    if (kernel == VKATTN_KERNEL_UNFUSED) return &shader == &shaders::masked_softmax;
+    if (are_variants(shader, shaders::flash)) return kernel == VKATTN_KERNEL_FLASH || has_key_parts(constants);
+    return &shader != &shaders::merge_parts;
 }
 
 bool is_of_shape(const vkattn_matrix_shape &shape, Constants &constants) {
@@ -112,22 +100,22 @@ void change_format(Constants &constants, const char *name) {
 }
 
 // A softcap of 0 makes all scores alike; ReLU drops what is negative; the others read or write another type.
-void corrupt(Module module, Constants &constants) {
-    if (module >= Module::kLinear && module <= Module::kLinearCoopmatBf16)
+void corrupt(const Shader &shader, Constants &constants) {
+    if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
-    else if (module == Module::kKvAppend)
+    else if (&shader == &shaders::kv_append)
         change_format(constants, "CACHE_FORMAT");
-    else if (module == Module::kQkScores)
+    else if (&shader == &shaders::qk_scores)
         change_format(constants, "KEY_FORMAT");
-    else if (module == Module::kMergeParts || module == Module::kWeightedValues)
+    else if (&shader == &shaders::merge_parts || &shader == &shaders::weighted_values)
         change_format(constants, "OUTPUT_FORMAT");
     else
         constants["FEATURES"] |= FEATURE_SOFTCAP;
 }
 
-bool is_meant(const Corruption &corruption, Module module, Constants &constants) {
-    if (is_of_kernel(corruption.kernel, module, constants)) return is_of_shape(corruption.shape, constants);
-    const std::string name = " " + std::string(vkattn::module_name(module)) + " ";
+bool is_meant(const Corruption &corruption, const Shader &shader, Constants &constants) {
+    if (is_of_kernel(corruption.kernel, shader, constants)) return is_of_shape(corruption.shape, constants);
+    const std::string name = " " + std::string(shader.name) + " ";
     if ((" " + std::string(corruption.shaders) + " ").find(name) == std::string::npos) return false;
     if (corruption.key_type != VKATTN_TYPE_NONE &&
         constants["KEY_FORMAT"] != static_cast<std::uint32_t>(corruption.key_type))
@@ -141,11 +129,9 @@ Function next(VkDevice device, const char *name) {
 }
 
 // Whatever numbers its bindings have been given.
-bool is_code_of(Module module, std::span<const std::uint32_t> code) {
-    const std::span<const std::uint32_t> own = vkattn::module_code(module);
-    const auto unnumbered = [](std::span<const std::uint32_t> words) {
-        return vkattn::renumber_bindings(words, 0, UINT32_MAX);
-    };
+bool is_code_of(const Shader &shader, std::span<const std::uint32_t> code) {
+    const std::span<const std::uint32_t> own = shader.code;
+    const auto unnumbered = [](std::span<const std::uint32_t> words) { return vkattn::renumber_bindings(words, 0); };
     return code.size() == own.size() && unnumbered(code) == unnumbered(own);
 }
 
@@ -155,9 +141,9 @@ VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkSha
         next<PFN_vkCreateShaderModule>(device, "vkCreateShaderModule")(device, info, allocator, made);
     if (result != VK_SUCCESS) return result;
     const std::lock_guard lock(state().mutex);
-    for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(Module::kCount); ++i)
-        if (is_code_of(static_cast<Module>(i), {info->pCode, info->codeSize / sizeof(std::uint32_t)}))
-            state().modules[{device, *made}] = static_cast<Module>(i);
+    for (const Shader *shader : shaders::table())
+        if (is_code_of(*shader, {info->pCode, info->codeSize / sizeof(std::uint32_t)}))
+            state().modules[{device, *made}] = shader;
     return result;
 }
 
@@ -166,19 +152,19 @@ VKAPI_ATTR VkResult VKAPI_CALL create_compute_pipelines(VkDevice device, VkPipel
                                                         const VkAllocationCallbacks *allocator, VkPipeline *made) {
     const auto create = next<PFN_vkCreateComputePipelines>(device, "vkCreateComputePipelines");
     std::optional<Corruption> corruption;
-    std::optional<Module> module;
+    const Shader *shader = nullptr;
     {
         const std::lock_guard lock(state().mutex);
         corruption = state().corruption;
         const auto found = state().modules.find({device, infos->stage.module});
-        if (found != state().modules.end()) module = found->second;
+        if (found != state().modules.end()) shader = found->second;
     }
     // the library makes one at a time
-    if (count != 1 || !corruption.has_value() || !module.has_value() || vkattn::module_constants(*module).empty())
+    if (count != 1 || !corruption.has_value() || shader == nullptr || shader->constants.empty())
         return create(device, cache, count, infos, allocator, made);
-    Constants constants(*module, *infos->stage.pSpecializationInfo);
-    const bool meant = is_meant(*corruption, *module, constants);
-    if (meant && !corruption->loses_device) corrupt(*module, constants);
+    Constants constants(*shader, *infos->stage.pSpecializationInfo);
+    const bool meant = is_meant(*corruption, *shader, constants);
+    if (meant && !corruption->loses_device) corrupt(*shader, constants);
     const VkSpecializationInfo specialisation = constants.info();
     VkComputePipelineCreateInfo info = *infos;
     info.stage.pSpecializationInfo = &specialisation;

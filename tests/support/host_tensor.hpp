@@ -1,7 +1,7 @@
 // A strided tensor in host memory, laid out exactly as a device buffer region will be.
 #pragma once
 
-#include <vkattn/vkattn.h>
+#include <vkattn/vkattn.hpp>
 
 #include <bit>
 #include <cmath>
@@ -22,42 +22,35 @@ inline constexpr std::uint8_t kGapByte = 0xa5;
 // All ones is a NaN in every floating-point type.
 inline constexpr std::uint8_t kPoisonByte = 0xff;
 
-inline std::size_t type_bytes(vkattn_type type) {
-    switch (type) {
-    case VKATTN_TYPE_F32:
-    case VKATTN_TYPE_I32:
-        return 4;
-    case VKATTN_TYPE_F16:
-    case VKATTN_TYPE_BF16:
-        return 2;
-    case VKATTN_TYPE_BOOL:
-        return 1;
-    default:
-        return 0;
-    }
+// The row of the library's table; all zeros of VKATTN_TYPE_NONE.
+inline const vkattn_type_info &type_info(vkattn_type type) {
+    static const std::vector<vkattn_type_info> types = vkattn::enumerate_types();
+    static const vkattn_type_info none{};
+    return type == VKATTN_TYPE_NONE ? none : types.at(static_cast<std::size_t>(type) - 1);
 }
 
-inline bool is_quantised(vkattn_type type) { return type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_0; }
+inline bool is_quantised(vkattn_type type) { return type_info(type).kind == VKATTN_TYPE_KIND_QUANTISED; }
 
-inline std::string type_name(vkattn_type type) {
-    switch (type) {
-    case VKATTN_TYPE_F32:
-        return "f32";
-    case VKATTN_TYPE_F16:
-        return "f16";
-    case VKATTN_TYPE_BF16:
-        return "bf16";
-    case VKATTN_TYPE_BOOL:
-        return "bool";
-    case VKATTN_TYPE_I32:
-        return "i32";
-    case VKATTN_TYPE_Q8_0:
-        return "q8_0";
-    case VKATTN_TYPE_Q4_0:
-        return "q4_0";
-    default:
-        return "none";
-    }
+// Bytes of so many elements: of a quantised type whole blocks.
+inline std::size_t type_bytes(vkattn_type type, std::size_t elements) {
+    const vkattn_type_info &info = type_info(type);
+    return info.block_elements == 0 ? 0 : elements / info.block_elements * info.block_bytes;
+}
+
+inline std::string type_name(vkattn_type type) { return type == VKATTN_TYPE_NONE ? "none" : type_info(type).name; }
+
+// What rows are appended in, and the quantised ones among them.
+inline std::vector<vkattn_type> cached_types() {
+    std::vector<vkattn_type> types;
+    for (const vkattn_type_info &info : vkattn::enumerate_types())
+        if (info.cache != 0) types.push_back(info.type);
+    return types;
+}
+
+inline std::vector<vkattn_type> quantised_types() {
+    std::vector<vkattn_type> types = cached_types();
+    std::erase_if(types, [](vkattn_type type) { return !is_quantised(type); });
+    return types;
 }
 
 // Rounds to nearest, ties to even (the default rounding mode of nearbyint).
@@ -121,8 +114,7 @@ class HostTensor {
             if (size == 0) return; // no bytes
         std::uint64_t last = offset;
         for (std::size_t d = 0; d < shape_.size(); ++d) last += (shape_[d] - 1) * strides_[d];
-        const std::uint64_t bytes =
-            is_quantised(type) ? (last + 1) / kBlockElements * block_bytes() : (last + 1) * type_bytes(type);
+        const std::uint64_t bytes = type_bytes(type, last + 1);
         bytes_.assign((bytes + 3) / 4 * 4, kPoisonByte);
     }
 
@@ -186,11 +178,7 @@ class HostTensor {
 
     // Quantises a block of 32 elements, the first of which is `index`.
     void set_block(std::uint64_t index, std::span<const float, kBlockElements> values) {
-        std::uint8_t *block = bytes_.data() + block_of(index);
-        if (view_.type == VKATTN_TYPE_Q8_0)
-            encode_q8_0(values, block);
-        else
-            encode_q4_0(values, block);
+        codec_of(view_.type).encode(values, bytes_.data() + byte_of(index));
     }
 
     std::vector<double> values() const {
@@ -209,7 +197,7 @@ class HostTensor {
     void poison_as_output() {
         std::fill(bytes_.begin(), bytes_.end(), kGapByte);
         for (std::uint64_t i = 0; i < elements(); ++i) {
-            std::memset(bytes_.data() + byte_of(i), kPoisonByte, type_bytes(view_.type));
+            std::memset(bytes_.data() + byte_of(i), kPoisonByte, type_bytes(view_.type, 1));
         }
     }
 
@@ -217,7 +205,7 @@ class HostTensor {
     std::uint64_t damaged_gap_bytes() const {
         std::vector<bool> covered(bytes_.size(), false);
         for (std::uint64_t i = 0; i < elements(); ++i) {
-            for (std::size_t k = 0; k < type_bytes(view_.type); ++k) covered[byte_of(i) + k] = true;
+            for (std::size_t k = 0; k < type_bytes(view_.type, 1); ++k) covered[byte_of(i) + k] = true;
         }
         std::uint64_t damaged = 0;
         for (std::size_t i = 0; i < bytes_.size(); ++i) damaged += !covered[i] && bytes_[i] != kGapByte ? 1u : 0u;
@@ -246,16 +234,10 @@ class HostTensor {
         return element;
     }
 
-    std::size_t byte_of(std::uint64_t index) const { return element_of(index) * type_bytes(view_.type); }
-
-    std::size_t block_bytes() const { return view_.type == VKATTN_TYPE_Q8_0 ? kQ8Bytes : kQ4Bytes; }
-
-    std::size_t block_of(std::uint64_t index) const { return element_of(index) / kBlockElements * block_bytes(); }
+    std::size_t byte_of(std::uint64_t index) const { return type_bytes(view_.type, element_of(index)); }
 
     float decode(std::uint64_t index) const {
-        const std::uint8_t *block = bytes_.data() + block_of(index);
-        const std::size_t i = element_of(index) % kBlockElements;
-        return view_.type == VKATTN_TYPE_Q8_0 ? decode_q8_0(block, i) : decode_q4_0(block, i);
+        return codec_of(view_.type).decode(bytes_.data() + byte_of(index), element_of(index) % kBlockElements);
     }
 
     vkattn_tensor view_{};

@@ -6,12 +6,11 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <stdexcept>
 
 namespace vkattn_test {
 
 inline constexpr std::size_t kBlockElements = 32;
-inline constexpr std::size_t kQ8Bytes = 34;
-inline constexpr std::size_t kQ4Bytes = 18;
 
 // Of a block whose scale is not a number, or infinite, its values say nothing more.
 inline float finite(float value) { return std::isfinite(value) ? value : 0.0f; }
@@ -59,6 +58,24 @@ inline float decode_q8_0(const std::uint8_t *block, std::size_t i) {
 inline float decode_q4_0(const std::uint8_t *block, std::size_t i) {
     const unsigned byte = block[2 + i % 16];
     return block_scale(block) * (static_cast<float>(i < 16 ? byte & 15u : byte >> 4) - 8.0f);
+}
+
+struct BlockCodec {
+    vkattn_type type;
+    void (*encode)(std::span<const float, kBlockElements> values, std::uint8_t *block);
+    float (*decode)(const std::uint8_t *block, std::size_t i);
+};
+
+inline constexpr BlockCodec kBlockCodecs[] = {
+    {VKATTN_TYPE_Q8_0, encode_q8_0, decode_q8_0},
+    {VKATTN_TYPE_Q4_0, encode_q4_0, decode_q4_0},
+};
+
+// Throws std::out_of_range of a type that has none.
+inline const BlockCodec &codec_of(vkattn_type type) {
+    for (const BlockCodec &codec : kBlockCodecs)
+        if (codec.type == type) return codec;
+    throw std::out_of_range("no codec of the type in tests/support/quantised.hpp");
 }
 
 } // namespace vkattn_test

@@ -29,6 +29,10 @@ class Random {
     T any(std::initializer_list<T> values) {
         return values.begin()[up_to(values.size()) - 1];
     }
+    template <typename T>
+    T any(const std::vector<T> &values) {
+        return values[up_to(values.size()) - 1];
+    }
 
   private:
     std::mt19937 engine_;

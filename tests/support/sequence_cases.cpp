@@ -33,9 +33,7 @@ HostTensor cu_seqlens(const SequencesCase &c, std::uint64_t SequenceLengths::*me
 // Bytes of row `row` of a contiguous tensor.
 std::span<std::uint8_t> row_of(HostTensor &tensor, std::uint64_t row) {
     const std::uint64_t size = tensor.shape().back();
-    const std::uint64_t bytes = is_quantised(tensor.type())
-                                    ? size / kBlockElements * (tensor.type() == VKATTN_TYPE_Q8_0 ? kQ8Bytes : kQ4Bytes)
-                                    : size * type_bytes(tensor.type());
+    const std::uint64_t bytes = type_bytes(tensor.type(), size);
     return tensor.bytes().subspan(row * bytes, bytes);
 }
 

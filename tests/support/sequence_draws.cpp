@@ -21,7 +21,7 @@ void draw_compiled(SequencesCase &c, Random &random) {
     c.page = random.any<std::uint64_t>({8, 16, 64, 256});
     c.query_type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16});
     const auto stored = [&](std::uint64_t dims) {
-        if (dims % 32 == 0 && random.one_in(4)) return random.any({VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_0});
+        if (dims % 32 == 0 && random.one_in(4)) return random.any(quantised_types());
         return random.one_in(2) ? c.query_type : random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16});
     };
     c.key_type = stored(c.head_dim);

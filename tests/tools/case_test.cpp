@@ -70,6 +70,29 @@ TEST_CASE_FIXTURE(DeviceTest, "every reference case has PyTorch's answer") {
     CHECK(checked >= 40);
 }
 
+TEST_CASE_FIXTURE(DeviceTest,
+                  "a case's K and V are stored in the types that it names, as the reference quantiser rounds") {
+    std::mt19937 random(7);
+    const HostTensor values = normal_tensor(VKATTN_TYPE_F32, {1, 1, 1, 64}, random);
+    const auto as_case = [](const HostTensor &tensor) {
+        return tools::tensor_of(tools::Dtype::kF32, tensor.shape(), tensor.values());
+    };
+    for (const vkattn_type type : quantised_types()) {
+        CAPTURE(type_name(type));
+        HostTensor expected(type, {1, 1, 1, 64});
+        const std::vector<float> floats = values.floats();
+        for (std::size_t i = 0; i < floats.size(); i += kBlockElements)
+            expected.set_block(i, std::span<const float, kBlockElements>(&floats[i], kBlockElements));
+        tools::CaseFile file;
+        file.op = "attention";
+        file.attention.k_dtype = file.attention.v_dtype = type;
+        for (const char *name : {"q", "k", "v"}) file.tensors[name] = as_case(values);
+        const std::vector<std::string> wanted = {"output"}; // the one key's value
+        const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
+        CHECK(tools::values_of(result.outputs.at("output")) == expected.values());
+    }
+}
+
 // [B,H,L,D] as packed rows [B*L,H,D].
 tools::HostTensor packed(const tools::HostTensor &tensor) {
     const std::uint64_t batch = tensor.shape[0], heads = tensor.shape[1], len = tensor.shape[2], size = tensor.shape[3];

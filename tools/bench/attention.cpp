@@ -1,6 +1,6 @@
 #include "tools/bench/attention.hpp"
 
-#include "tools/tensors/quantise.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -45,16 +45,12 @@ double bytes_once(const vkattn_attention_desc &desc) {
     return bytes;
 }
 
-// Random values, quantised on the device as an append quantises them.
 void fill_quantised(const Context &context, const RandomValues &random, const vkattn_tensor &layout, Buffer &buffer) {
-    vkattn_kv_append_desc desc{};
-    desc.source = desc.cache = layout;
-    desc.source.type = VKATTN_TYPE_F32;
-    const std::uint64_t bytes = vkattn_tensor_bytes(&desc.source);
-    Buffer values = context.buffer(bytes);
-    random.fill(values, Dtype::kF32, bytes);
-    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, buffer)};
-    context.kv_append_plan(desc).run(bindings);
+    vkattn_tensor unquantised = layout;
+    unquantised.type = VKATTN_TYPE_F32;
+    Buffer values = context.buffer(unquantised);
+    random.fill(values, Dtype::kF32, vkattn_tensor_bytes(&unquantised));
+    quantise(context, layout, values, buffer);
 }
 
 // Every page once, in an order that no memory likes.

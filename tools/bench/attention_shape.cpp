@@ -1,6 +1,7 @@
 #include "tools/bench/attention_shape.hpp"
 
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -27,24 +28,10 @@ std::vector<AttentionShape> shapes_of(const ShapeOptions &options) {
     return shapes;
 }
 
-NamedType type_named(const char *option, const std::string &name) {
-    if (name == "f32") return {Dtype::kF32, VKATTN_TYPE_F32};
-    if (name == "f16") return {Dtype::kF16, VKATTN_TYPE_F16};
-    if (name == "bf16") return {Dtype::kBf16, VKATTN_TYPE_BF16};
-    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16 or bf16");
+NamedType named_type(const char *option, const std::string &name, bool (*is_one)(vkattn_type)) {
+    const vkattn_type type = type_named(option, name, is_one);
+    return {dtype_of(type), type};
 }
-
-namespace {
-
-// The same for K and V, which may be q8_0 or q4_0 too; dtype is then that of the values before.
-NamedType kv_type_named(const char *option, const std::string &name) {
-    if (name == "q8_0") return {Dtype::kF32, VKATTN_TYPE_Q8_0};
-    if (name == "q4_0") return {Dtype::kF32, VKATTN_TYPE_Q4_0};
-    if (name == "f32" || name == "f16" || name == "bf16") return type_named(option, name);
-    throw InputError(std::string(option) + " " + name, "no such type, expected f32, f16, bf16, q8_0 or q4_0");
-}
-
-} // namespace
 
 std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len) {
     return (len + shape.block_size - 1) / shape.block_size;
@@ -68,8 +55,9 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
     const std::uint32_t kv_heads = shape.kv_heads != 0 ? shape.kv_heads : shape.heads;
     const std::uint32_t v_head_dim = shape.v_head_dim != 0 ? shape.v_head_dim : shape.head_dim;
     ShapedProblem problem;
-    problem.query_type = type_named("--dtype", shape.dtype);
-    problem.kv_type = shape.kv_dtype.empty() ? problem.query_type : kv_type_named("--kv-dtype", shape.kv_dtype);
+    problem.query_type = named_type("--dtype", shape.dtype, is_float);
+    problem.kv_type =
+        shape.kv_dtype.empty() ? problem.query_type : named_type("--kv-dtype", shape.kv_dtype, is_key_value);
     vkattn_attention_desc &desc = problem.desc;
     std::uint32_t entries = shape.batch, rows = shape.kv_len;
     if (shape.page_size != 0) {

@@ -44,8 +44,8 @@ struct NamedType {
     vkattn_type type;
 };
 
-// Returns the type that an option names: f32, f16 or bf16. Throws InputError, naming the option.
-NamedType type_named(const char *option, const std::string &name);
+// Returns the type that an option names, of those of which a question is true. Throws InputError, naming the option.
+NamedType named_type(const char *option, const std::string &name, bool (*is_one)(vkattn_type));
 
 // A shape as the library takes it.
 struct ShapedProblem {

@@ -1,13 +1,15 @@
 #include "tools/bench/linear_shape.hpp"
 
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 namespace vkattn::tools {
 
 ShapedLinear problem_of(const LinearShape &shape) {
     ShapedLinear shaped;
-    shaped.type = type_named("--dtype", shape.dtype);
-    shaped.weight_type = shape.weight_dtype.empty() ? shaped.type : type_named("--weight-dtype", shape.weight_dtype);
+    shaped.type = named_type("--dtype", shape.dtype, is_float);
+    shaped.weight_type =
+        shape.weight_dtype.empty() ? shaped.type : named_type("--weight-dtype", shape.weight_dtype, is_weight);
     shaped.desc.input = tensor(shaped.type.type, {1, shape.rows, shape.in_features});
     shaped.desc.weight = tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
     shaped.desc.output = tensor(shaped.type.type, {1, shape.rows, shape.out_features});

@@ -1,7 +1,7 @@
 // Op "attention": tensors of ONNX Attention's names and shapes to vkattn_attention_desc.
 #include "tools/cases/case_problem.hpp"
 #include "tools/io/input_error.hpp"
-#include "tools/tensors/quantise.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,30 +11,29 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 14> kInputs{"q",
-                                                   "k",
-                                                   "v",
-                                                   "attn_mask",
-                                                   "block_mask",
-                                                   "key_padding_mask",
-                                                   "nonpad_kv_seqlen",
-                                                   "past_key",
-                                                   "past_value",
-                                                   "alibi_slopes",
-                                                   "sinks",
-                                                   "cu_seqlens_q",
-                                                   "cu_seqlens_k",
-                                                   "block_table"};
+constexpr std::string_view kInputs[] = {"q",
+                                        "k",
+                                        "v",
+                                        "attn_mask",
+                                        "block_mask",
+                                        "key_padding_mask",
+                                        "nonpad_kv_seqlen",
+                                        "past_key",
+                                        "past_value",
+                                        "alibi_slopes",
+                                        "sinks",
+                                        "cu_seqlens_q",
+                                        "cu_seqlens_k",
+                                        "block_table"};
 constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
                                                    "present_key", "present_value", "qk_matmul_output"};
 
 void check_inputs(const ProblemBuilder &builder) {
-    for (const auto &[name, tensor] : builder.input().tensors) {
-        if (std::ranges::find(kInputs, std::string_view(name)) == kInputs.end())
-            builder.fail("unknown tensor " + quote_name(name) +
-                         ", expected q k v attn_mask block_mask key_padding_mask nonpad_kv_seqlen past_key "
-                         "past_value alibi_slopes sinks cu_seqlens_q cu_seqlens_k block_table or expected.*");
-    }
+    std::string known;
+    for (const std::string_view name : kInputs) known += std::string(name) + " ";
+    for (const auto &[name, tensor] : builder.input().tensors)
+        if (std::ranges::find(kInputs, std::string_view(name)) == std::end(kInputs))
+            builder.fail("unknown tensor " + quote_name(name) + ", expected " + known + "or expected.*");
 }
 
 // A tensor as [B,H,L,D], whatever its storage: 3-D ones are [B,L,H*D], and packed ones [total,H,D].
@@ -117,26 +116,17 @@ struct SideNames {
     std::string present;
 };
 
-Dtype dtype_of(vkattn_type type) {
-    if (type == VKATTN_TYPE_F16) return Dtype::kF16;
-    return type == VKATTN_TYPE_BF16 ? Dtype::kBf16 : Dtype::kF32;
-}
-
 // Converts the side to its storage type.
 void store_as(ProblemBuilder &builder, const SideNames &names, vkattn_type type, HeadsView &side) {
-    const std::vector<double> values = values_of(*side.tensor);
     side.layout.type = type;
-    if (!is_quantised(type)) {
-        side.tensor = &builder.keep(tensor_of(dtype_of(type), side.tensor->shape, values));
-        return;
-    }
+    side.tensor = &builder.keep(tensor_of(dtype_of(type), side.tensor->shape, values_of(*side.tensor)));
+    if (!is_quantised(type)) return;
     if (builder.wants(names.present))
-        builder.fail("output '" + names.present +
-                     "' of a quantised type, expected k_dtype and v_dtype f32, f16 or bf16");
+        builder.fail("output '" + names.present + "' of a quantised type, expected k_dtype and v_dtype " +
+                     type_names(is_float, " or "));
     if (side.layout.shape[3] % 32 != 0)
         builder.fail("tensor '" + names.fresh + "' has head size " + std::to_string(side.layout.shape[3]) +
                      ", expected a multiple of 32 for a quantised type");
-    side.tensor = &builder.keep({Dtype::kU8, side.tensor->shape, quantise(type, values)});
 }
 
 // Makes K or V of the problem: past in front, in the storage type asked for.

@@ -36,13 +36,10 @@ void read_dropout(ConfigReader &config, CaseFile &read) {
 
 std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key) {
     vkattn_type type = VKATTN_TYPE_NONE;
-    config.read_choice<vkattn_type>(key,
-                                    {{"f32", VKATTN_TYPE_F32},
-                                     {"f16", VKATTN_TYPE_F16},
-                                     {"bf16", VKATTN_TYPE_BF16},
-                                     {"q8_0", VKATTN_TYPE_Q8_0},
-                                     {"q4_0", VKATTN_TYPE_Q4_0}},
-                                    type);
+    std::vector<std::pair<std::string_view, vkattn_type>> choices;
+    for (const vkattn_type_info &info : enumerate_types())
+        if (info.key_value != 0) choices.emplace_back(info.name, info.type);
+    config.read_choice(key, choices, type);
     return type == VKATTN_TYPE_NONE ? std::nullopt : std::optional(type);
 }
 

@@ -4,7 +4,7 @@
 #include "tools/cases/rope_factors.hpp"
 #include "tools/tensors/safetensors.hpp"
 
-#include <vkattn/vkattn.h>
+#include <vkattn/vkattn.hpp>
 
 #include <cstdint>
 #include <filesystem>

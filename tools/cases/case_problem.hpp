@@ -14,7 +14,8 @@
 
 namespace vkattn::tools {
 
-// bytes belong to the case or to Problem::converted.
+// bytes belong to the case or to Problem::converted; for a quantised layout they are f32 values, which are quantised on the
+// device.
 struct ProblemInput {
     vkattn_role role;
     vkattn_tensor layout;

@@ -3,6 +3,7 @@
 #include "tools/cases/case_problem.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +43,13 @@ BufferMap make_buffers(const Context &context, const Problem &problem) {
     BufferMap buffers;
     for (const ProblemInput &input : problem.inputs) {
         Buffer &buffer = buffers.emplace(input.role, context.buffer(input.layout)).first->second;
-        buffer.write(input.bytes);
+        if (!is_quantised(input.layout.type) || input.bytes.empty()) {
+            buffer.write(input.bytes);
+            continue;
+        }
+        Buffer values = context.buffer(input.bytes.size());
+        values.write(input.bytes);
+        quantise(context, input.layout, values, buffer);
     }
     for (const ProblemOutput &output : problem.outputs)
         if (!buffers.contains(output.role)) buffers.emplace(output.role, context.buffer(output.layout));

@@ -2,7 +2,7 @@
 
 #include "tools/cases/case_problem.hpp"
 #include "tools/io/input_error.hpp"
-#include "tools/tensors/quantise.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -27,7 +27,7 @@ class ConfigReader {
 
     // Reads one of the names, as the value beside it.
     template <typename Value>
-    void read_choice(const char *key, std::initializer_list<std::pair<std::string_view, Value>> choices, Value &out) {
+    void read_choice(const char *key, const std::vector<std::pair<std::string_view, Value>> &choices, Value &out) {
         const nlohmann::json *found = find(key);
         if (found == nullptr) return;
         std::string expected;

@@ -6,6 +6,7 @@
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
 #include "tools/io/text.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <nlohmann/json.hpp>
 #include <vkattn/estimate.h>
@@ -155,7 +156,7 @@ Statistics measure_step(const Step &step, const BenchOptions &options, bool &by_
 
 VariantResult measure_variant(const Context &context, const std::string &name, const BenchOptions &options,
                               vkattn_kernel kernel, Progress &progress) {
-    const NamedType type = type_named("--dtype", options.shape.dtype);
+    const NamedType type = named_type("--dtype", options.shape.dtype, is_float);
     const vkattn_layer_config config = config_of(name, options);
     VariantResult result;
     result.name = name;
@@ -219,7 +220,7 @@ void print_table(const std::vector<VariantResult> &results, const vkattn_device_
 // Fails, naming it, unless every one of options.variants is one that can be measured.
 void check_variants(const BenchOptions &options) {
     for (const std::string &name : options.variants) config_of(name, options);
-    type_named("--dtype", options.shape.dtype);
+    named_type("--dtype", options.shape.dtype, is_float);
 }
 
 std::vector<VariantResult> measure_variants(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {

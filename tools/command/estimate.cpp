@@ -4,11 +4,11 @@
 #include "tools/estimate/report.hpp"
 #include "tools/estimate/workspace.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -16,28 +16,14 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<vkattn_type, 5> kTypes{VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                            VKATTN_TYPE_Q4_0};
-constexpr std::size_t kWeightTypes = 3; // the first ones
-
-vkattn_type type_named(const std::string &option, const std::string &name, std::size_t choices) {
-    if (name.empty()) return VKATTN_TYPE_NONE;
-    std::string expected;
-    for (const vkattn_type type : std::span(kTypes).first(choices)) {
-        if (estimate_type_name(type) == name) return type;
-        expected += (expected.empty() ? "" : " or ") + estimate_type_name(type);
-    }
-    throw InputError(option, quote_name(name) + " is not a type it can have, expected " + expected);
-}
-
 vkattn_estimate_info use_of(const EstimateOptions &options) {
     if (options.batch == 0) throw InputError("--batch", "is 0, expected at least 1");
     vkattn_estimate_info use{};
     use.batch = options.batch;
     use.context_len = parse_tokens("--context", options.context);
     use.prefill_len = options.prefill.empty() ? use.context_len : parse_tokens("--prefill", options.prefill);
-    use.weight_type = type_named("--dtype", options.dtype, kWeightTypes);
-    use.cache_type = type_named("--kv-dtype", options.kv_dtype, kTypes.size());
+    if (!options.dtype.empty()) use.weight_type = type_named("--dtype", options.dtype, is_weight);
+    if (!options.kv_dtype.empty()) use.cache_type = type_named("--kv-dtype", options.kv_dtype, is_key_value);
     use.memory_bytes = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
     use.num_layers = options.num_layers;
     use.with_biases = options.with_biases ? 1 : 0;
@@ -126,9 +112,10 @@ void add_use(CLI::App &command, EstimateOptions &options) {
     command.add_option("--batch", options.batch, "Sequences at once; default 1");
     command.add_option("--context", options.context, "Tokens of each sequence in the cache, such as 32k; default 4k");
     command.add_option("--prefill", options.prefill, "Tokens of each prompt; default: the context");
-    command.add_option("--dtype", options.dtype, "Type of the weights: f32, f16, bf16; default: the file's, else f16");
+    command.add_option("--dtype", options.dtype,
+                       "Type of the weights: " + type_names(is_weight) + "; default: the file's, else f16");
     command.add_option("--kv-dtype", options.kv_dtype,
-                       "Type of the cache: f32, f16, bf16, q8_0, q4_0; default: the weights'");
+                       "Type of the cache: " + type_names(is_key_value) + "; default: the weights'");
     command.add_option("--memory", options.memory, "Memory for weights and cache, such as 2GiB: says what fits");
     command.add_flag("--bidirectional", options.bidirectional, "Prefill without a causal mask");
 }

@@ -4,6 +4,7 @@
 #include "tools/command/help.hpp"
 #include "tools/devices/device_traits.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -182,7 +183,8 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     add_size(command, "--head-dim", shape.head_dim, "Head size of Q and K; default 128");
     command.add_flag("--value-in-key", shape.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
     add_size(command, "--v-head-dim", shape.v_head_dim, "Head size of V; default: --head-dim");
-    command.add_option("--dtype", shape.dtype, "Type of Q and the output: f32, f16, bf16")->capture_default_str();
+    command.add_option("--dtype", shape.dtype, "Type of Q and the output: " + type_names(is_float))
+        ->capture_default_str();
     command.add_option("--kv-dtype", shape.kv_dtype, "Type of K and V; default: --dtype");
     add_size(command, "--block-mask", shape.block_size,
              "Hide blocks of so many queries and keys, all but --visible-blocks of them");

@@ -2,6 +2,7 @@
 
 #include "tools/io/csv.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -182,9 +183,8 @@ class Table {
 
 void add_sizes(Table &table, std::span<const Estimate> estimates) {
     table.add("layers", [](const Estimate &e) { return std::to_string(e.info.num_layers); });
-    table.add("weights, cache in", [](const Estimate &e) {
-        return estimate_type_name(e.info.weight_type) + ", " + estimate_type_name(e.info.cache_type);
-    });
+    table.add("weights, cache in",
+              [](const Estimate &e) { return type_name(e.info.weight_type) + ", " + type_name(e.info.cache_type); });
     table.add("parameters" + counted(estimates),
               [](const Estimate &e) { return format_value(static_cast<double>(e.result.parameters), Unit::kCount); });
     table.add("weights" + counted(estimates), [](const Estimate &e) { return bytes_text(e.result.weight_bytes); });
@@ -256,8 +256,8 @@ Json to_json(const Estimate &estimate) {
               {"batch", info.batch},
               {"prefill_len", info.prefill_len},
               {"context_len", info.context_len},
-              {"weight_type", estimate_type_name(info.weight_type)},
-              {"cache_type", estimate_type_name(info.cache_type)},
+              {"weight_type", type_name(info.weight_type)},
+              {"cache_type", type_name(info.cache_type)},
               {"with_biases", info.with_biases != 0},
               {"causal", info.causal != 0},
               {"counted", counts_feed_forward(estimate) ? "attention and feed-forward" : "attention"},
@@ -287,23 +287,6 @@ std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const 
     std::vector<Estimate> estimates;
     for (const EstimateModel &model : models) estimates.push_back(estimate_one(model, use));
     return estimates;
-}
-
-std::string estimate_type_name(vkattn_type type) {
-    switch (type) {
-    case VKATTN_TYPE_F32:
-        return "f32";
-    case VKATTN_TYPE_F16:
-        return "f16";
-    case VKATTN_TYPE_BF16:
-        return "bf16";
-    case VKATTN_TYPE_Q8_0:
-        return "q8_0";
-    case VKATTN_TYPE_Q4_0:
-        return "q4_0";
-    default:
-        return "none";
-    }
 }
 
 std::vector<std::string> verdict(std::span<const Estimate> estimates) {

@@ -26,9 +26,6 @@ std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const 
 // Says which fit the memory, which serves the most sequences and why: one sentence a line. Needs memory_bytes.
 std::vector<std::string> verdict(std::span<const Estimate> estimates);
 
-// The types' names on the command line: f32 f16 bf16 q8_0 q4_0.
-std::string estimate_type_name(vkattn_type type);
-
 void print_table(std::ostream &out, std::span<const Estimate> estimates);
 void print_json(std::ostream &out, std::span<const Estimate> estimates);
 void print_csv(std::ostream &out, std::span<const Estimate> estimates);

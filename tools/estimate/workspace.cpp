@@ -1,13 +1,10 @@
 #include "tools/estimate/workspace.hpp"
 
 #include "tools/io/input_error.hpp"
+#include "tools/tensors/stored_types.hpp"
 
 namespace vkattn::tools {
 namespace {
-
-bool is_float(vkattn_type type) {
-    return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16;
-}
 
 // The in-place cache of a call, of so many tokens in all.
 void add_cache(const Estimate &estimate, std::uint64_t tokens, vkattn_layer_call &call) {

@@ -88,32 +88,33 @@ bool needs_slow_way(KeyTile tile, uint number) {
 }
 
 // A score less its row's reference, with all that is done to it. What is not changed keeps its digits.
-float finish_score(float relative, float reference, Row row, uint key, KeyTile tile) {
-    float score = relative + reference, finished = score_key(score, row, key, tile);
+float finish_score(float relative, float reference, Row row, Slot slot, KeyTile tile) {
+    float score = relative + reference, finished = score_key(score, row, slot, tile);
     return finished == score ? relative : finished - reference;
 }
 
-// Of four neighbouring keys. The code of most masks stands there once: each score comes first in its turn.
-vec4 finish_block(vec4 relative, uint tile_row, uint key, KeyTile tile) {
+// Of four neighbouring slots. The code of most masks stands there once: each score comes first in its turn.
+vec4 finish_block(vec4 relative, uint tile_row, Slot slot, KeyTile tile) {
     Row row = row_of_tile(rows, tile_row);
     float reference = OF_ROW(row_references, tile_row);
-    if (MASKS_BY_RANGE) {
-        [[unroll]] for (uint i = 0; i < 4; ++i) relative[i] = finish_score(relative[i], reference, row, key + i, tile);
+    if (MASKS_BY_RANGE && LACKS_KEYS == 0) {
+        [[unroll]] for (uint i = 0; i < 4; ++i) relative[i] =
+            finish_score(relative[i], reference, row, advance(slot, i), tile);
         return relative;
     }
     [[dont_unroll]] for (uint i = 0; i < 4; ++i) relative =
-        vec4(relative.yzw, finish_score(relative.x, reference, row, key + i, tile));
+        vec4(relative.yzw, finish_score(relative.x, reference, row, advance(slot, i), tile));
     return relative;
 }
 
 // In shared memory, where an invocation finds the scores of its own rows.
-void finish_strip(KeyTile tile, uint first_key, inout float maxima[ROWS_OF_LANE]) {
+void finish_strip(KeyTile tile, Slot first, inout float maxima[ROWS_OF_LANE]) {
     [[unroll]] for (uint turn = 0; turn < TURNS_OF_ROW; ++turn) [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         uint block = lane_of_row() + turn * LANES_OF_ROW, at = strip() + lane_row(r) * STRIP_PITCH + block;
         if (!is_block_of_row(block)) continue;
         vec4 scores = uintBitsToFloat(tiles[at]);
         if (!tile.all_visible || TRANSFORMS_SCORES) {
-            scores = finish_block(scores, subgroup_row() + lane_row(r), first_key + 4 * block, tile);
+            scores = finish_block(scores, subgroup_row() + lane_row(r), advance(first, 4 * block), tile);
             tiles[at] = floatBitsToUint(scores);
         }
         maxima[r] = max(maxima[r], max(max(scores.x, scores.y), max(scores.z, scores.w)));
@@ -137,7 +138,7 @@ void finish_scores(KeyTile tile, inout float maxima[ROWS_OF_LANE]) {
     [[dont_unroll]] for (uint current = 0; current < KEY_TILES; ++current) {
         FOR_MATRICES(k, KEY_TILES) if (k == current) store_scores(k);
         subgroupBarrier();
-        finish_strip(tile, tile.first + key_of_tile(current), maxima);
+        finish_strip(tile, advance(tile.first, key_of_tile(current)), maxima);
         subgroupBarrier();
         FOR_MATRICES(k, KEY_TILES) if (k == current) load_scores(k);
         subgroupBarrier(); // the strip's last readers are done
@@ -217,10 +218,11 @@ void drop_weights(KeyTile tile) {
     subgroupBarrier();
     for (uint i = lane(); i < SUBGROUP_ROWS * pairs; i += SUBGROUP_SIZE) {
         Row row = row_of_tile(rows, subgroup_row() + i / pairs);
-        uint column = key_of_tile(0) + i % pairs * 2, key = tile.first + column;
+        uint column = key_of_tile(0) + i % pairs * 2;
         uint at = weights_of_rows() + i / pairs * WEIGHT_PITCH + column / 8;
-        uint kept =
-            (dropout_factor(row, key) != 0.0 ? 0xffffu : 0) | (dropout_factor(row, key + 1) != 0.0 ? 0xffff0000u : 0);
+        Slot even = advance(tile.first, column), odd = advance(even, 1);
+        uint kept = (dropout_factor(row, key_of_slot(row, even)) != 0.0 ? 0xffffu : 0) |
+                    (dropout_factor(row, key_of_slot(row, odd)) != 0.0 ? 0xffff0000u : 0);
         tiles[at][column / 2 % 4] &= kept;
     }
 }

@@ -22,12 +22,12 @@ uvec4 load_query_whole(Row row, uint dim) {
     return is_past_head(dim) ? uvec4(0) : query_load8_halves(query_element(row) + dim);
 }
 
-uvec4 load_key_whole(Row row, uint key, uint dim) {
-    return is_past_head(dim) ? uvec4(0) : key_load8_halves(key_element(row, key) + dim);
+uvec4 load_key_whole(Row row, Slot slot, uint dim) {
+    return is_past_head(dim) ? uvec4(0) : key_load8_halves(key_element(row, slot) + dim);
 }
 
-uvec4 load_value_whole(Row row, uint key, uint dim) {
-    return is_past_value(dim) ? uvec4(0) : value_load8_halves(value_element(row, key) + dim);
+uvec4 load_value_whole(Row row, Slot slot, uint dim) {
+    return is_past_value(dim) ? uvec4(0) : value_load8_halves(value_element(row, slot) + dim);
 }
 
 bool keys_are_whole() { return KEY_FORMAT == MATRIX_FORMAT && has(FEATURE_KEY_ALIGNED); }
@@ -38,15 +38,15 @@ uvec4 load_query_elements(Row row, uint dim) {
     return has(FEATURE_QUERY_ALIGNED) ? load_query_whole(row, dim) : pack_vector(load_query_vector(row, dim));
 }
 
-uvec4 load_key_elements(Row row, uint key, uint dim) {
+uvec4 load_key_elements(Row row, Slot slot, uint dim) {
     if (is_past_head(dim)) return uvec4(0);
-    if (is_quantised(KEY_FORMAT)) return pack_vector(key_load8_unscaled(KEY_FORMAT, key_element(row, key) + dim));
-    return keys_are_whole() ? load_key_whole(row, key, dim) : pack_vector(load_key_vector(row, key, dim));
+    if (is_quantised(KEY_FORMAT)) return pack_vector(key_load8_numbers(KEY_FORMAT, key_element(row, slot) + dim));
+    return keys_are_whole() ? load_key_whole(row, slot, dim) : pack_vector(load_key_vector(row, slot, dim));
 }
 
-uvec4 load_value_elements(Row row, uint key, uint dim) {
+uvec4 load_value_elements(Row row, Slot slot, uint dim) {
     if (is_past_value(dim)) return uvec4(0);
-    return values_are_whole() ? load_value_whole(row, key, dim) : pack_vector(load_value_vector(row, key, dim));
+    return values_are_whole() ? load_value_whole(row, slot, dim) : pack_vector(load_value_vector(row, slot, dim));
 }
 
 void stage_query() {
@@ -55,9 +55,6 @@ void stage_query() {
         tiles[QUERY_TILE + i / vectors * QUERY_PITCH + i % vectors] =
             load_query_elements(row_of_tile(rows, i / vectors), i % vectors * 8);
 }
-
-// Keys past the end are the last one: what lies behind it is not read, and what is multiplied is masked.
-uint key_to_load(KeyTile tile, uint key) { return min(key, tile.end - 1); }
 
 const uint KEY_VECTORS = DIMS_OF_CHUNK / 8; // of a key
 const uint KEY_ITEMS = KEYS_OF_TILE * KEY_VECTORS;
@@ -77,7 +74,7 @@ KeyItem key_item_of_turn(uint turn) {
     return KeyItem(item.key + turn * (WORKGROUP_SIZE / KEY_VECTORS), item.vector);
 }
 
-uint key_of_item(KeyTile tile, KeyItem item) { return key_to_load(tile, tile.first + item.key); }
+Slot slot_of_item(KeyTile tile, KeyItem item) { return slot_to_load(tile, advance(tile.first, item.key)); }
 uint dim_of_item(uint chunk, KeyItem item) { return chunk * DIMS_OF_CHUNK + item.vector * 8; }
 void store_key_item(KeyItem item, uvec4 elements) { tiles[item.key * KEY_PITCH + item.vector] = elements; }
 
@@ -88,25 +85,30 @@ void stage_keys_at_once(KeyTile tile, uint chunk) {
     uvec4 elements[KEY_TURNS > 0 ? KEY_TURNS : 1];
     [[unroll]] for (uint turn = 0; turn < KEY_TURNS; ++turn) {
         KeyItem item = key_item_of_turn(turn);
-        elements[turn] = load_key_whole(row_of_tile(rows, 0), key_of_item(tile, item), dim_of_item(chunk, item));
+        elements[turn] = load_key_whole(row_of_tile(rows, 0), slot_of_item(tile, item), dim_of_item(chunk, item));
     }
     [[unroll]] for (uint turn = 0; turn < KEY_TURNS; ++turn) store_key_item(key_item_of_turn(turn), elements[turn]);
 }
 
 // Of quantised keys, whole numbers are multiplied, and their sum over the dims of a block with the block's scale: rounded to
-// 16 bits, the products of the two would make large scores inexact.
+// 16 bits, the products of the two would make large scores inexact. A minimum is multiplied by the sum of the query's dims.
 const uint BLOCK_DIMS = DIMS_OF_CHUNK < QUANTISED_BLOCK ? DIMS_OF_CHUNK : QUANTISED_BLOCK; // of a chunk
 const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
-const uint KEY_IS_QUANTISED = uint(KEY_FORMAT == FORMAT_Q8_0) + uint(KEY_FORMAT == FORMAT_Q4_0);
-shared vec4
-    key_scales[BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4 * KEY_IS_QUANTISED + 1 - KEY_IS_QUANTISED]; // block after block
+#define IS_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +uint(KEY_FORMAT == FORMAT_##NAME)
+#define MINIMUM_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +KIND *uint(KEY_FORMAT == FORMAT_##NAME)
+const uint KEY_IS_QUANTISED = 0u BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
+const uint KEY_HAS_MINIMUM = 0u BLOCK_TYPES(MINIMUM_OF_KEY);
+const uint SCALES_OF_CHUNK = BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4; // block after block, four keys in each
+shared vec4 key_scales[SCALES_OF_CHUNK * (KEY_IS_QUANTISED + KEY_HAS_MINIMUM) + 1 - KEY_IS_QUANTISED]; // then minimums
 
 void stage_scales(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
-        uint key = key_to_load(tile, tile.first + i % KEYS_OF_TILE);
+        Slot slot = slot_to_load(tile, advance(tile.first, i % KEYS_OF_TILE));
         uint dim = chunk * DIMS_OF_CHUNK + i / KEYS_OF_TILE * BLOCK_DIMS;
-        key_scales[i / 4][i % 4] =
-            is_past_head(dim) ? 0.0 : key_scale_of_block(KEY_FORMAT, key_element(row_of_tile(rows, 0), key) + dim);
+        vec2 affine =
+            is_past_head(dim) ? vec2(0) : key_affine(KEY_FORMAT, key_element(row_of_tile(rows, 0), slot) + dim);
+        key_scales[i / 4][i % 4] = affine.x;
+        if (KEY_HAS_MINIMUM != 0) key_scales[SCALES_OF_CHUNK + i / 4][i % 4] = affine.y;
     }
 }
 
@@ -118,12 +120,12 @@ void stage_keys(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = first + invocation(); i < KEY_ITEMS; i += WORKGROUP_SIZE) {
         KeyItem item = key_item(i);
         store_key_item(item,
-                       load_key_elements(row_of_tile(rows, 0), key_of_item(tile, item), dim_of_item(chunk, item)));
+                       load_key_elements(row_of_tile(rows, 0), slot_of_item(tile, item), dim_of_item(chunk, item)));
     }
 }
 
 // Not 0: a key of a tile may be hidden from some of its rows and not from others.
-const uint HIDES_KEYS = HIDES_FROM_SOME_ROWS | PAGE_SIZE;
+const uint HIDES_KEYS = HIDES_FROM_SOME_ROWS | LACKS_KEYS;
 
 // Which part of which values is staged, as which staging.
 struct ValueStaging {
@@ -156,8 +158,8 @@ bool has_value_item(uint turn) {
     return (turn + 1) * WORKGROUP_SIZE <= VALUE_ITEMS || turn * WORKGROUP_SIZE + invocation() < VALUE_ITEMS;
 }
 
-uint key_of_item(KeyTile tile, ValueStaging staging, ValueItem item) {
-    return tile.first + staging.chunk * KEYS_OF_CHUNK + 2 * item.pair;
+Slot slot_of_item(KeyTile tile, ValueStaging staging, ValueItem item) {
+    return Slot(tile.first.number + staging.chunk * KEYS_OF_CHUNK + 2 * item.pair);
 }
 
 // Of an item.
@@ -165,8 +167,8 @@ struct TwoKeys {
     uvec4 even, odd;
 };
 
-uvec4 restrict_elements(KeyTile tile, ValueStaging staging, uint key, uvec4 elements) {
-    if (key >= tile.end) elements = uvec4(0); // the last key once more, that others see
+uvec4 restrict_elements(KeyTile tile, ValueStaging staging, Slot slot, uvec4 elements) {
+    if (slot.number >= tile.end) elements = uvec4(0); // the last key once more, that others see
     if (HIDES_KEYS == 0) return elements;
     if (!are_finite(elements)) atomicMax(last_special, staging.number);
     return part_of_elements(elements, staging.part);
@@ -174,9 +176,9 @@ uvec4 restrict_elements(KeyTile tile, ValueStaging staging, uint key, uvec4 elem
 
 // In a tile of which some row does not see some key.
 TwoKeys restrict_item(KeyTile tile, ValueStaging staging, ValueItem item, TwoKeys keys) {
-    uint key = key_of_item(tile, staging, item);
-    return TwoKeys(restrict_elements(tile, staging, key, keys.even),
-                   restrict_elements(tile, staging, key + 1, keys.odd));
+    Slot slot = slot_of_item(tile, staging, item);
+    return TwoKeys(restrict_elements(tile, staging, slot, keys.even),
+                   restrict_elements(tile, staging, advance(slot, 1), keys.odd));
 }
 
 // A word of each dim's row.
@@ -196,10 +198,10 @@ uint dim_of_item(ValueItem item) {
 }
 
 TwoKeys load_whole_item(KeyTile tile, ValueStaging staging, ValueItem item) {
-    uint key = key_of_item(tile, staging, item);
+    Slot slot = slot_of_item(tile, staging, item);
     Row row = row_of_tile(rows, 0);
-    return TwoKeys(load_value_whole(row, key_to_load(tile, key), dim_of_item(item)),
-                   load_value_whole(row, key_to_load(tile, key + 1), dim_of_item(item)));
+    return TwoKeys(load_value_whole(row, slot_to_load(tile, slot), dim_of_item(item)),
+                   load_value_whole(row, slot_to_load(tile, advance(slot, 1)), dim_of_item(item)));
 }
 
 bool stages_values_at_once() { return values_are_whole() && 2 * VALUE_TURNS <= MOST_LOADS; }
@@ -216,11 +218,11 @@ void stage_values_at_once(KeyTile tile, ValueStaging staging) {
 }
 
 TwoKeys load_item(KeyTile tile, ValueStaging staging, ValueItem item) {
-    uint key = key_of_item(tile, staging, item);
+    Slot slot = slot_of_item(tile, staging, item);
     TwoKeys keys = TwoKeys(uvec4(0), uvec4(0));
     [[dont_unroll]] for (uint odd = 0; odd < 2; ++odd) { // once in the code
         keys.even = keys.odd;
-        keys.odd = load_value_elements(row_of_tile(rows, 0), key_to_load(tile, key + odd), dim_of_item(item));
+        keys.odd = load_value_elements(row_of_tile(rows, 0), slot_to_load(tile, advance(slot, odd)), dim_of_item(item));
     }
     return keys;
 }

@@ -26,15 +26,15 @@ const uint BLOCKS_OF_ELEMENT = ELEMENT_DIMS / 4;
 #if defined(STAGED_HALVES) || defined(STAGED_WIDE_HALVES)
 #define VECTOR uvec4
 #define LOAD_QUERY(row, dim) load_query_halves(row, dim)
-#define LOAD_KEY(row, key, dim) load_key_halves(row, key, dim)
-#define LOAD_VALUE(row, key, dim) load_value_halves(row, key, dim)
+#define LOAD_KEY(row, slot, dim) load_key_halves(row, slot, dim)
+#define LOAD_VALUE(row, slot, dim) load_value_halves(row, slot, dim)
 // The scale comes after the product: what is stored is exact.
 float scale_score(float product) { return product * parameters.scale_log2; }
 #else
 #define VECTOR mat2x4
 #define LOAD_QUERY(row, dim) (parameters.scale_log2 * load_query_vector(row, dim))
-#define LOAD_KEY(row, key, dim) load_key_vector(row, key, dim)
-#define LOAD_VALUE(row, key, dim) load_value_vector(row, key, dim)
+#define LOAD_KEY(row, slot, dim) load_key_vector(row, slot, dim)
+#define LOAD_VALUE(row, slot, dim) load_value_vector(row, slot, dim)
 float scale_score(float product) { return product; }
 #endif
 
@@ -54,13 +54,13 @@ VECTOR load_query(uint row, uint dim, const uint padded) {
     return zeros_past_end(vector, dim, HEAD_DIM, padded);
 }
 
-VECTOR load_key(uint key, uint dim, const uint padded) {
-    VECTOR vector = LOAD_KEY(row_of_tile(rows, 0), key, dim_within(dim, HEAD_DIM, padded));
+VECTOR load_key(Slot slot, uint dim, const uint padded) {
+    VECTOR vector = LOAD_KEY(row_of_tile(rows, 0), slot, dim_within(dim, HEAD_DIM, padded));
     return zeros_past_end(vector, dim, HEAD_DIM, padded);
 }
 
-VECTOR load_value(uint key, uint dim, const uint padded) {
-    VECTOR vector = LOAD_VALUE(row_of_tile(rows, 0), key, dim_within(dim, V_HEAD_DIM, padded));
+VECTOR load_value(Slot slot, uint dim, const uint padded) {
+    VECTOR vector = LOAD_VALUE(row_of_tile(rows, 0), slot, dim_within(dim, V_HEAD_DIM, padded));
     return zeros_past_end(vector, dim, V_HEAD_DIM, padded);
 }
 

@@ -81,16 +81,15 @@ void stage_query(uint chunk) {
           load_query(row, chunk * DIMS_OF_CHUNK + 8 * vector, PADDED_HEAD_DIM))
 }
 
-// In place of keys past the walk's end the last one stands: its score and weight say that it is hidden.
 void stage_keys(KeyTile tile, uint chunk) {
     STAGE(kv_tile, KEYS, DIMS_OF_CHUNK / 8, KEY_PITCH,
-          load_key(min(tile.first + row, tile.end - 1), chunk * DIMS_OF_CHUNK + 8 * vector, PADDED_HEAD_DIM))
+          load_key(slot_to_load(tile, advance(tile.first, row)), chunk * DIMS_OF_CHUNK + 8 * vector, PADDED_HEAD_DIM))
 }
 
 void stage_values(KeyTile tile, uint chunk) {
-    STAGE(
-        kv_tile, KEYS_OF_CHUNK, VALUE_ELEMENTS * COLUMNS / ELEMENTS_OF_VECTOR, VALUE_PITCH,
-        load_value(min(tile.first + key_at(chunk * KEYS_OF_CHUNK + row), tile.end - 1), 8 * vector, PADDED_V_HEAD_DIM))
+    STAGE(kv_tile, KEYS_OF_CHUNK, VALUE_ELEMENTS * COLUMNS / ELEMENTS_OF_VECTOR, VALUE_PITCH,
+          load_value(slot_to_load(tile, advance(tile.first, key_at(chunk * KEYS_OF_CHUNK + row))), 8 * vector,
+                     PADDED_V_HEAD_DIM))
 }
 
 #endif

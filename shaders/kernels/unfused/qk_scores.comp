@@ -25,10 +25,10 @@ float query_dot_key(uint query, uint key) {
 }
 
 void main() {
-    uint key = workgroup().x * WORKGROUP_SIZE + gl_LocalInvocationID.x;
-    if (key >= parameters.kv_len) return;
+    Slot slot = Slot(workgroup().x * WORKGROUP_SIZE + gl_LocalInvocationID.x);
+    if (slot.number >= all_slots()) return;
     uint query_heads = parameters.kv_heads * GROUP;
     Row row = row_of_head(workgroup().z / query_heads, workgroup().z % query_heads, workgroup().y);
-    scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * parameters.kv_len + key] =
-        parameters.scale_log2 * query_dot_key(query_element(row), key_element(row, key));
+    scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * all_slots() + slot.number] =
+        parameters.scale_log2 * query_dot_key(query_element(row), key_element(row, slot));
 }

@@ -12,12 +12,12 @@ layout(local_size_x_id = 0) in;
 #include "attention/output.glsl"
 #include "attention/scores.glsl"
 
-// weight * value of one key; 0 where the key is hidden, even if its value is not a number, and beyond the last key
-vec2 weighted_pair(Row row, uint weights, uint key, uint dim, bool second) {
-    if (key >= parameters.kv_len) return vec2(0);
-    float weight = scores[weights + key];
+// weight * value of a slot's key; 0 where the key is hidden, even if its value is not a number, and beyond the last slot
+vec2 weighted_pair(Row row, uint weights, Slot slot, uint dim, bool second) {
+    if (slot.number >= all_slots()) return vec2(0);
+    float weight = scores[weights + slot.number];
     if (weight == 0.0) return vec2(0);
-    uint element = value_element(row, key) + dim * VALUE_DIM_STRIDE;
+    uint element = value_element(row, slot) + dim * VALUE_DIM_STRIDE;
     return weight *
            vec2(value_load(VALUE_FORMAT, element), second ? value_load(VALUE_FORMAT, element + VALUE_DIM_STRIDE) : 0.0);
 }
@@ -30,13 +30,13 @@ void main() {
     uint dim = pair % pairs_of_row * 2;
     bool second = dim + 1 < V_HEAD_DIM;
     Row row = row_of_head(workgroup().z, workgroup().y, position);
-    uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * parameters.kv_len;
+    uint weights = base_bytes(BINDING_SCORES) / 4 + row_index(row) * all_slots();
 
     vec2 sum = vec2(0);
     // several keys an iteration: some drivers bound the iterations of a shader's loops
-    for (uint key = 0; key < parameters.kv_len; key += KEYS_OF_UNFUSED_ITERATION)
+    for (Slot slot = Slot(0); slot.number < all_slots(); slot = advance(slot, KEYS_OF_UNFUSED_ITERATION))
         [[unroll]] for (uint i = 0; i < KEYS_OF_UNFUSED_ITERATION; ++i) sum +=
-            weighted_pair(row, weights, key + i, dim, second);
+            weighted_pair(row, weights, advance(slot, i), dim, second);
     uint element = output_element(row) + dim * OUTPUT_DIM_STRIDE;
     if (second)
         store_output_pair(element, sum);

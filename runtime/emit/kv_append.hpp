@@ -11,7 +11,7 @@ struct Rotation {
 };
 
 // Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
-// BF16, Q8_0 and Q4_0 for both.
+// BF16 and quantised types for both.
 struct RowsToAppend {
     View source;
     View cache;

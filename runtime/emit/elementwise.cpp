@@ -1,4 +1,4 @@
-#include "runtime/kernels/elementwise.hpp"
+#include "runtime/emit/elementwise.hpp"
 
 #include "runtime/device/grid.hpp"
 #include "shaders/interface/common.h"

@@ -1,9 +1,10 @@
-#include "runtime/kernels/kv_append.hpp"
+#include "runtime/emit/kv_append.hpp"
 
-#include "runtime/kernels/elementwise.hpp"
+#include "runtime/emit/elementwise.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/rounding.hpp"
 #include "shaders/interface/kv_append.h"
+#include "vkattn_shaders/table.hpp"
 
 namespace vkattn {
 namespace {
@@ -61,7 +62,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
         is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK
         : constants.IN_BLOCKS != 0           ? 4
                                              : 2;
-    Step &step = builder.add_step(Module::kKvAppend, constants, push);
+    Step &step = builder.add_step(shaders::kv_append, constants, push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.gathers) grid.shape[0] = rows.batch;
     const uint64_t tokens = constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions;

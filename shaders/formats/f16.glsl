@@ -1,9 +1,29 @@
-// f32 to 16-bit storage, rounded to nearest even on every device: packHalf2x16 leaves the rounding to the driver.
-#ifndef ROUND_GLSL
-#define ROUND_GLSL
+// f16.
+#ifndef F16_GLSL
+#define F16_GLSL
 
 #include "interface/common.h"
 
+layout(constant_id = CONSTANT_UNPACKS_HALVES) const uint UNPACKS_HALVES = 1;
+
+float unpack_half(uint bits) {
+    uint magnitude = bits & 0x7fffu;
+    float value = uintBitsToFloat((magnitude << 13) + 0x38000000u);
+    if (magnitude < 0x400u) value = float(magnitude) / 16777216.0;
+    if (magnitude >= 0x7c00u) value = uintBitsToFloat((magnitude << 13) | 0x7f800000u);
+    return (bits & 0x8000u) != 0 ? -value : value;
+}
+
+vec2 unpack_halves(uint word) {
+    if (UNPACKS_HALVES != 0) return unpackHalf2x16(word);
+    return vec2(unpack_half(word & 0xffffu), unpack_half(word >> 16));
+}
+
+float f16_value(uint bits) { return unpack_halves(bits).x; }
+
+vec4 f16_values(uvec4 words) { return vec4(unpack_halves(words.x), unpack_halves(words.y)); }
+
+// Rounded to nearest even on every device: packHalf2x16 leaves the rounding to the driver.
 uint f16_bits(float value) {
     uint bits = floatBitsToUint(value);
     uint sign_bit = (bits >> 16) & 0x8000u;
@@ -22,13 +42,5 @@ uint f16_bits(float value) {
     uint rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return sign_bit | ((rounded - 0x38000000u) >> 13);
 }
-
-uint bf16_bits(float value) {
-    uint bits = floatBitsToUint(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;
-    return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-}
-
-uint half_bits_of(const uint format, float value) { return format == FORMAT_F16 ? f16_bits(value) : bf16_bits(value); }
 
 #endif

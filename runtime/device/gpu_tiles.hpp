@@ -1,0 +1,50 @@
+#pragma once
+
+#include "runtime/device/device_caps.hpp"
+
+namespace vkattn {
+
+// How a kind of GPU likes kernels to divide their work: by its class and its other facts, for no kernel knows a GPU. Found by
+// what compilers make of the shaders (scripts/gpu-lab search; its evidence is bench/results/gpu-lab/tiles).
+
+// How flash stages K, V and Q of 16 bits in shared memory; others are staged as f32.
+enum class Staging : uint32_t { kF32, kHalves, kWideHalves };
+
+struct FlashLayout {
+    Staging staging;
+    uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
+    uint32_t rows, keys;   // of an invocation
+    uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
+};
+// halves: K, V and Q are of 16 bits.
+FlashLayout flash_layout(const DeviceCaps &caps, bool halves, uint32_t v_head_dim);
+
+struct DecodeLayout {
+    bool subgroups;           // sums go through them
+    uint32_t keys_of_one_row; // of a group at a time, where K and V are read as 16-bit values
+    uint32_t keys_of_rows;    // the same of more rows
+    uint32_t keys_of_others;  // of other types, which take more registers
+    bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
+    uint32_t latent_rows = 8; // of a KV head's latents, up to which the shader is faster than flash, which stages them
+    uint32_t registers = 96;  // numbers that an invocation holds, at most
+    uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
+    uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
+};
+DecodeLayout decode_layout(const DeviceCaps &caps);
+
+struct MatrixLayout {
+    uint32_t subgroup_size; // to ask for
+    uint32_t row_subgroups, dim_subgroups, keys;
+    uint32_t chunk_dims; // of K, where it does not come whole: at most
+    uint32_t query_dims; // that registers hold: at most
+};
+// coopmat's, for heads of so many dims; of linear_coopmat the subgroups alone, which are those of the smallest heads.
+MatrixLayout matrix_layout(const DeviceCaps &caps, const vkattn_matrix_shape &shape, uint32_t dims);
+
+// Matrices of a subgroup of linear_coopmat beside which an invocation has room for loads ahead.
+uint32_t matrices_beside_loads(const DeviceCaps &caps);
+
+// Invocations of merge_parts that share a block's parts, at most.
+uint32_t most_merge_columns(const DeviceCaps &caps);
+
+} // namespace vkattn

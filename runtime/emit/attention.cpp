@@ -1,0 +1,123 @@
+#include "runtime/emit/attention.hpp"
+
+#include "runtime/emit/kv_append.hpp"
+#include "runtime/problem/attention_tensors.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace vkattn {
+namespace {
+
+// A tensor of the workspace; absent where it is.
+View reserve(PlanBuilder &builder, const vkattn_tensor &tensor) {
+    View view{tensor, {}};
+    if (present(view)) view.source = builder.reserve_workspace(extent_bytes(tensor));
+    return view;
+}
+
+// Where a dispatch that reads its keys through device addresses finds them: in K and V themselves, or in copies made before it.
+class AddressedKeys {
+  public:
+    explicit AddressedKeys(const AttentionCall &call)
+        : call_(call), step_(call.shape.dispatches[0].constants.STEP),
+          staged_key_(reserve(call.builder, call.shape.staged_key)),
+          staged_value_(reserve(call.builder, call.shape.staged_value)) {}
+
+    void prepare(gpu::AttentionPush &push) {
+        if (!call_.shape.addressed) return;
+        push.addressed_begin = 0;
+        push.addressed_end = call_.problem.kv_len;
+        key_ = {call_.problem.key, call_.sources[BINDING_KEY]};
+        value_ = {call_.problem.value, call_.sources[BINDING_VALUE]};
+        if (!present(staged_key_)) return;
+        push.addressed_end = push.last_key;
+        push.addressed_begin = std::min(push.first_key, push.last_key - step_);
+        copy(push);
+    }
+
+    void complete(Step &step) {
+        if (!call_.shape.addressed) return;
+        constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
+        constexpr uint32_t kValueWord = offsetof(gpu::AttentionPush, value_address) / sizeof(uint32_t);
+        pass_address(call_.builder, step.addresses[0], kKeyWord, key_);
+        pass_address(call_.builder, step.addresses[1], kValueWord, value_);
+    }
+
+  private:
+    void copy(const gpu::AttentionPush &push) {
+        RowsToAppend rows{.source = key_, .cache = staged_key_};
+        rows.cu_seqlens = {call_.problem.cu_seqlens_k, call_.sources[BINDING_CU_SEQLENS_K]};
+        rows.block_table = {call_.problem.block_table, call_.sources[BINDING_BLOCK_TABLE]};
+        rows.gathers = true;
+        limit_to_lengths(rows);
+        rows.first = push.addressed_begin;
+        rows.batch = call_.problem.batch;
+        rows.positions = push.addressed_end - push.addressed_begin;
+        add_kv_append(call_.builder, rows);
+        key_ = staged_key_;
+        if (present(staged_value_)) {
+            rows.source = value_;
+            rows.cache = staged_value_;
+            add_kv_append(call_.builder, rows);
+        }
+        value_ = present(staged_value_) ? staged_value_ : staged_key_;
+        call_.builder.barrier();
+    }
+
+    // What is copied of a sequence's keys: those it has, and what the last step of one that has fewer loads beyond them.
+    void limit_to_lengths(RowsToAppend &rows) const {
+        const AttentionProblem &problem = call_.problem;
+        rows.beyond = step_;
+        if (present(problem.key_lengths)) {
+            rows.lengths = {problem.key_lengths, call_.sources[BINDING_KEY_LENGTHS]};
+        } else if (present(problem.past_lengths) && problem.keys_to_last_query) {
+            rows.lengths = {problem.past_lengths, call_.sources[BINDING_PAST_LENGTHS]};
+            rows.beyond += problem.q_len;
+        }
+    }
+
+    const AttentionCall &call_;
+    uint32_t step_; // keys
+    View staged_key_, staged_value_;
+    View key_, value_; // of the current stretch
+};
+
+} // namespace
+
+Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
+                   UniformSlot parameters, const View &scores) {
+    Step &step = call.builder.add_step(*dispatch.shader, dispatch.constants, push);
+    step.groups = dispatch.groups;
+    step.flops = dispatch.flops;
+    step.uniforms = parameters;
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        bind(call.builder, step, tensor.binding, {call.problem.*tensor.member, call.sources[tensor.binding]});
+    bind(call.builder, step, BINDING_SCORES, scores);
+    return step;
+}
+
+void emit_attention(const AttentionCall &call) {
+    const AttentionShape &shape = call.shape;
+    AddressedKeys keys(call);
+    const UniformSlot parameters = call.builder.keep_uniforms(shape.parameters);
+    const View scores = reserve(call.builder, shape.scores);
+    for (uint64_t first = 0; first < call.problem.kv_len; first += shape.keys_per_dispatch) {
+        if (first > 0) call.builder.barrier();
+        gpu::AttentionPush push{};
+        push.first_key = static_cast<uint32_t>(first);
+        push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + shape.keys_per_dispatch, call.problem.kv_len));
+        keys.prepare(push);
+        Step &step = add_dispatch(call, shape.dispatches[0], push, parameters, scores);
+        if (shape.parts > 1) // the merge writes them, and others may meanwhile
+            for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
+        keys.complete(step);
+    }
+    for (const AttentionShape::Dispatch &dispatch : std::span(shape.dispatches).subspan(1)) {
+        if (dispatch.groups[0] == 0) continue;
+        call.builder.barrier();
+        add_dispatch(call, dispatch, {}, parameters, scores);
+    }
+}
+
+} // namespace vkattn

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vkattn/vkattn.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace vkattn {
+
+// A SPIR-V module, and what the host knows of it. One for each line of the variant table in shaders/CMakeLists.txt stands in
+// vkattn_shaders/table.hpp. It outlives the pipelines made of it, and is the same shader where it has the same address.
+struct Shader {
+    const char *name;                       // no other's: verdicts and saved states go by it
+    const char *source;                     // in the folder shaders; its variants have the same
+    std::span<const uint32_t> code;         // the SPIR-V; empty where it was not built
+    std::span<const char *const> constants; // the names of the specialisation constants, in the order of their ids
+    uint32_t push_bytes;
+    bool full_subgroups; // of as many invocations as the constant SUBGROUP_SIZE says
+    vkattn_type
+        matrices; // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
+};
+
+// Whether the build's GLSL compiler knew the extensions of the shader, and the build takes shaders of its kind.
+inline bool is_built(const Shader &shader) { return !shader.code.empty(); }
+
+// Whether both are made of the same source: they differ by their #defines.
+inline bool are_variants(const Shader &a, const Shader &b) { return std::string_view(a.source) == b.source; }
+
+// The ids of the specialisation constants that a module reads, in order.
+std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);
+
+// Of storage buffers, a bit for each binding number.
+using BindingSet = uint64_t;
+
+// The binding numbers that a module declares, its uniform block's among them.
+BindingSet binding_set(std::span<const uint32_t> code);
+
+// The binding number of the module's uniform block; nothing where it has none.
+std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code);
+
+// The module with the bindings of `used` numbered 0, 1, 2 ... in their order. The others, which no invocation reaches, share
+// the number of one that is written: some are declared writable, and nobody must take them to write what others read.
+// The uniform block's number becomes the one after those of `used`.
+std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used);
+
+} // namespace vkattn

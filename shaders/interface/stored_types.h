@@ -1,0 +1,51 @@
+/* The types that tensors are stored in, a row each, read by GLSL and by C++; shaders/formats has the code of each.
+ *
+ * ROW(NAME, name, number, elements, bytes, KIND, width, USES):
+ *   number            vkattn_type's
+ *   elements, bytes   of a block: what is stored together
+ *   KIND              FLOAT, INTEGER or BOOLEAN; of quantised blocks SCALED: an element is scale * number, or
+ *                     AFFINE: scale * number + minimum
+ *   width             bits of an element's number; ggml's order: the f16 scale, the f16 minimum, the fifth bits of 32 numbers,
+ *                     then signed bytes, or half bytes: the low ones are the first half of the numbers. The numbers of
+ *                     SCALED half bytes are above zero by half their range.
+ *   USES              NONE; CACHED: K and V have the type, and rows are appended in it; WEIGHT; ANY: both */
+#ifndef VKATTN_INTERFACE_STORED_TYPES_H
+#define VKATTN_INTERFACE_STORED_TYPES_H
+
+/* clang-format off */
+#define FLOAT_TYPES(ROW)                              \
+    ROW(F32,  f32,  1, 1,  4,  FLOAT,   32, ANY)      \
+    ROW(F16,  f16,  2, 1,  2,  FLOAT,   16, ANY)      \
+    ROW(BF16, bf16, 3, 1,  2,  FLOAT,   16, ANY)
+#define OTHER_TYPES(ROW)                              \
+    ROW(BOOL, bool, 4, 1,  1,  BOOLEAN, 8,  NONE)     \
+    ROW(I32,  i32,  5, 1,  4,  INTEGER, 32, NONE)
+#define CACHED_BLOCK_TYPES(ROW)                       \
+    ROW(Q8_0, q8_0, 6, 32, 34, SCALED,  8,  CACHED)   \
+    ROW(Q4_0, q4_0, 7, 32, 18, SCALED,  4,  CACHED)
+#define BLOCK_TYPES(ROW) CACHED_BLOCK_TYPES(ROW)
+#define STORED_TYPES(ROW) FLOAT_TYPES(ROW) OTHER_TYPES(ROW) BLOCK_TYPES(ROW)
+/* clang-format on */
+
+/* The elements of every block of CACHED_BLOCK_TYPES. */
+#define QUANTISED_BLOCK 32u
+
+#ifndef __cplusplus
+#define FORMAT_NONE 0u
+#define FORMAT_CONSTANT(NAME, name, number, elements, bytes, KIND, width, USES) const uint FORMAT_##NAME = number;
+STORED_TYPES(FORMAT_CONSTANT)
+#define SCALED 0u /* as KIND: the number of minimums */
+#define AFFINE 1u
+#endif
+
+#endif
+
+/* The code of each type: of elements, or of blocks where BLOCK or ENCODES_BLOCKS is defined. */
+#ifdef INCLUDES_FORMATS
+#undef INCLUDES_FORMATS
+#include "formats/bf16.glsl"
+#include "formats/f16.glsl"
+#include "formats/f32.glsl"
+#include "formats/q4_0.glsl"
+#include "formats/q8_0.glsl"
+#endif
