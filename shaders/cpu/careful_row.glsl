@@ -88,7 +88,8 @@ void finish_row(SoftmaxState state, Row row, uint part) {
 void attend_row(Row row, uint part, KeyWalk walk) {
     load_query_row(row);
     SoftmaxState state = start_row(row, part);
-    for (; next_tile(walk, 1); pass_tile(walk, 1)) attend_key(row, tile_of_walk(walk, 1), state);
+    for (; next_tile(walk, 1); pass_tile(walk, 1))
+        attend_key(row, KeyTile(Slot(walk.slots.begin), walk.slots.end, false), state);
     finish_row(state, row, part);
 }
 
