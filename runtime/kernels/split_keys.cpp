@@ -18,6 +18,15 @@ uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
+// Invocations that share a block's parts: as many loads are under way at the same time. Where the rows' own invocations fill
+// the device, sharing gains nothing and costs the joining of what was shared.
+uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks) {
+    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
+    const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
+    if (rows * blocks >= caps.traits.parallel_workgroups * kInvocations) return 1;
+    return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
+}
+
 // Dims of a key and its value, in those of heads of 128.
 double dims_of_usual_heads(const AttentionProblem &problem) {
     constexpr double kUsual = 2 * 128;
@@ -85,8 +94,7 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
     if (workgroups.few_rows != 0) {
         const double of_idle_device =
             std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / workgroups.cost_of_part);
-        const double idle = workgroups.few_rows > 2 ? filling / 2 : filling; // more rows are more registers
-        parts = std::max(parts, std::min(of_idle_device, idle));
+        parts = std::max(parts, std::min(of_idle_device, filling));
     }
     return problem.kv_len / std::max(std::min(parts, filling), 1.0);
 }
@@ -113,9 +121,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
-    const uint32_t blocks = blocks_of_merge(problem),
-                   columns = std::bit_floor(
-                       std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
+    const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(problem, caps, blocks);
     shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},
