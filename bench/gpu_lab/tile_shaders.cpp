@@ -29,7 +29,8 @@ const AttentionKernel &row_named(const std::string &name) {
 
 KernelTile tile_of(const Json &json) {
     if (json.empty()) return {};
-    const AttentionKernel &row = row_named(json.at("kernel"));
+    const std::string kernel = json.at("kernel");
+    const AttentionKernel &row = row_named(kernel);
     KernelTile tile{.kernel = static_cast<uint32_t>(row.kernel)};
     for (const auto &[name, value] : json.items()) {
         const auto knob = std::ranges::find_if(row.knobs, [&](const Knob &each) { return each.name == name; });

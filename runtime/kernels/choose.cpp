@@ -38,7 +38,7 @@ AttentionChoice insisted_choice(const AttentionKernel &kernel, const AttentionPr
     if (const std::string_view missing = kernel.missing(caps); !missing.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, name, " on ", caps.name, ": ", missing);
     if (!answer.obstacle.empty()) fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", name, ": ", answer.obstacle);
-    return {&kernel, problem.kernel, std::move(answer.shape), text(name, " was asked for")};
+    return {&kernel, problem.kernel, answer.shape, text(name, " was asked for")};
 }
 
 // What tuning found, where it can still be followed.
@@ -50,7 +50,7 @@ std::optional<AttentionChoice> tuned_choice(const AttentionProblem &problem, con
     if (!answer.obstacle.empty()) return std::nullopt;
     const vkattn_kernel name = name_of(*kernel, problem);
     const char *why = asked != nullptr ? " was asked for" : ": the fastest that tuning found for such problems";
-    return AttentionChoice{kernel, name, std::move(answer.shape), text(vkattn_kernel_name(name), why)};
+    return AttentionChoice{kernel, name, answer.shape, text(vkattn_kernel_name(name), why)};
 }
 
 // The reason leaves out what no plan on this device would take.
@@ -61,7 +61,7 @@ AttentionChoice best_choice(const AttentionProblem &problem, const DeviceCaps &c
         const vkattn_kernel kernel = name_of(*option.kernel, problem);
         const char *name = vkattn_kernel_name(kernel);
         if (option.obstacle.empty())
-            return {option.kernel, kernel, std::move(option.shape), text(name, ": ", option.kernel->merit, better)};
+            return {option.kernel, kernel, option.shape, text(name, ": ", option.kernel->merit, better)};
         if (std::string_view(option.kernel->missing(caps)).empty())
             better.append("; not ").append(name).append(": ").append(option.obstacle);
     }

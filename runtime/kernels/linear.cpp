@@ -85,8 +85,8 @@ LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const D
     return answer;
 }
 
-LinearChoice choice_of(const LinearKernel &kernel, LinearAnswer &&answer, const char *why) {
-    return {std::move(answer.shape), &kernel, text(kernel.name, ": ", why)};
+LinearChoice choice_of(const LinearKernel &kernel, const LinearAnswer &answer, const char *why) {
+    return {answer.shape, &kernel, text(kernel.name, ": ", why)};
 }
 
 // What tuning found, if it can still be followed.
@@ -95,7 +95,7 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
     const LinearKernel &kernel = *kKernels[problem.tile.kernel - 1];
     LinearAnswer answer = ask(kernel, problem, caps);
     if (!answer.obstacle.empty()) return std::nullopt;
-    return choice_of(kernel, std::move(answer), "the fastest that tuning found for such layers");
+    return choice_of(kernel, answer, "the fastest that tuning found for such layers");
 }
 
 } // namespace
@@ -186,7 +186,7 @@ LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps)
         answer = std::move(each);
     }
     if (best == nullptr) fail(VKATTN_ERROR_UNSUPPORTED, "linear on ", caps.name, ": no shader serves: ", off);
-    return choice_of(*best, std::move(answer), best->merit);
+    return choice_of(*best, answer, best->merit);
 }
 
 std::string words(const LinearChoice &choice) { return choice.kernel->name + choice.kernel->describe(choice); }

@@ -69,7 +69,8 @@ std::string type_names(bool (*is_one)(vkattn_type)) {
     for (size_t i = std::size(kTypes); i-- > 0;) {
         if (!is_one(kTypes[i].info.type)) continue;
         const bool last = names.empty(), second = names.find(' ') == std::string::npos;
-        names = kTypes[i].name + (last ? "" : (second ? " or " : ", ") + names);
+        if (!last) names.insert(0, second ? " or " : ", ");
+        names.insert(0, kTypes[i].name);
     }
     return names;
 }

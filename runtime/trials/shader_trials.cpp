@@ -6,7 +6,7 @@
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
-#include <ranges>
+#include <span>
 
 namespace vkattn {
 namespace {
@@ -159,7 +159,8 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
         }
     };
     for (const AttentionKernel *kernel : attention_kernels()) add(*kernel);
-    for (const LinearKernel *kernel : linear_kernels() | std::views::reverse) add(*kernel); // the plainest first
+    const std::span kernels = linear_kernels();
+    for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) add(**kernel); // the plainest first
     return all;
 }
 

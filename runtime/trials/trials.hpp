@@ -4,7 +4,6 @@
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -151,8 +150,8 @@ template <class... Parts>
 std::vector<std::byte> code_of(const Parts &...parts) {
     std::vector<std::byte> code;
     const auto append = [&](const auto &part) {
-        code.resize(code.size() + sizeof part);
-        std::memcpy(&code.back() + 1 - sizeof part, &part, sizeof part);
+        const auto bytes = std::as_bytes(std::span(&part, 1));
+        code.insert(code.end(), bytes.begin(), bytes.end());
     };
     (append(parts), ...);
     return code;
