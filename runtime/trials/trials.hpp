@@ -4,6 +4,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -151,7 +152,8 @@ std::vector<std::byte> code_of(const Parts &...parts) {
     std::vector<std::byte> code;
     const auto append = [&](const auto &part) {
         const auto bytes = std::as_bytes(std::span(&part, 1));
-        code.insert(code.end(), bytes.begin(), bytes.end());
+        code.resize(code.size() + bytes.size());
+        std::memcpy(code.data() + code.size() - bytes.size(), bytes.data(), bytes.size());
     };
     (append(parts), ...);
     return code;
