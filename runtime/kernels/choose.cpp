@@ -30,10 +30,10 @@ void require_possible(const AttentionProblem &problem) {
              "elements of key's rows, or another kernel");
 }
 
-// What the caller insists on.
-AttentionChoice insisted_choice(const AttentionKernel &kernel, const AttentionProblem &problem,
-                                const DeviceCaps &caps) {
-    AttentionAnswer answer = ask(kernel, problem, caps);
+// The kernel that was requested.
+AttentionChoice requested_choice(const AttentionKernel &kernel, const AttentionProblem &problem,
+                                 const DeviceCaps &caps) {
+    const AttentionAnswer answer = ask(kernel, problem, caps);
     const char *name = vkattn_kernel_name(problem.kernel);
     if (const std::string_view missing = kernel.missing(caps); !missing.empty())
         fail(VKATTN_ERROR_UNSUPPORTED, name, " on ", caps.name, ": ", missing);
@@ -46,7 +46,7 @@ std::optional<AttentionChoice> tuned_choice(const AttentionProblem &problem, con
     const AttentionKernel *kernel = kernel_named(problem.tile.kernel), *asked = kernel_named(problem.kernel);
     if (kernel == nullptr || kernel->knobs.empty() || problem.batch_invariant) return std::nullopt;
     if (asked != nullptr && asked != kernel) return std::nullopt;
-    AttentionAnswer answer = ask(*kernel, problem, caps);
+    const AttentionAnswer answer = ask(*kernel, problem, caps);
     if (!answer.obstacle.empty()) return std::nullopt;
     const vkattn_kernel name = name_of(*kernel, problem);
     const char *why = asked != nullptr ? " was asked for" : ": the fastest that tuning found for such problems";
@@ -55,9 +55,9 @@ std::optional<AttentionChoice> tuned_choice(const AttentionProblem &problem, con
 
 // The reason leaves out what no plan on this device would take.
 AttentionChoice best_choice(const AttentionProblem &problem, const DeviceCaps &caps) {
-    std::vector<KernelOption> options = options_for(problem, caps);
+    const std::vector<KernelOption> options = options_for(problem, caps);
     std::string better;
-    for (KernelOption &option : options) {
+    for (const KernelOption &option : options) {
         const vkattn_kernel kernel = name_of(*option.kernel, problem);
         const char *name = vkattn_kernel_name(kernel);
         if (option.obstacle.empty())
@@ -86,7 +86,7 @@ AttentionChoice choose_attention(const AttentionProblem &problem, const DeviceCa
     AttentionProblem untuned = problem;
     untuned.tile = {};
     const AttentionKernel *asked = kernel_named(problem.kernel);
-    return asked != nullptr ? insisted_choice(*asked, untuned, caps) : best_choice(untuned, caps);
+    return asked != nullptr ? requested_choice(*asked, untuned, caps) : best_choice(untuned, caps);
 }
 
 std::string tile_text(const AttentionKernel &kernel, const AttentionShape &shape) {

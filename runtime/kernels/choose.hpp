@@ -23,7 +23,7 @@ struct AttentionChoice {
     std::string reason; // one sentence: why this kernel, and why none that would be better
 };
 
-// Takes what the caller insists on, else what tuning found, else the best that serves. Pure: no Vulkan call. Fails with
+// Takes the kernel that was requested, else what tuning found, else the best that serves. Pure: no Vulkan call. Fails with
 // VKATTN_ERROR_UNSUPPORTED and the reason where none does.
 AttentionChoice choose_attention(const AttentionProblem &problem, const DeviceCaps &caps);
 

@@ -162,10 +162,7 @@ constexpr uint64_t kRows = 64;        // of a KV head: more fill a device by the
 constexpr uint64_t kLatentRows = 512; // the only KV head's: all heads of a few tokens
 
 // Workgroups of so many invocations that fill the device.
-uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) {
-    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
-    return caps.traits.parallel_workgroups * kInvocations / workgroup;
-}
+uint64_t filling(const DeviceCaps &caps, uint32_t workgroup) { return invocations_that_fill(caps) / workgroup; }
 
 // flash's tile; of fewer keys where a part has no more, then of fewer rows where its parts leave half of the device idle.
 FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps) {

@@ -19,11 +19,11 @@ uint32_t blocks_of_merge(const AttentionProblem &problem) {
 }
 
 // Invocations that share a block's parts: as many loads are under way at the same time. Where the rows' own invocations fill
-// the device several times, sharing gains nothing and costs the joining of what was shared.
+// the device many times over, sharing gains nothing and costs the joining of what was shared.
 uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks) {
-    constexpr uint64_t kInvocations = 128, kTimes = 16; // of the workgroups that parallel_workgroups counts
+    constexpr uint64_t kTimes = 16;
     const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
-    if (rows * blocks >= kTimes * kInvocations * caps.traits.parallel_workgroups) return 1;
+    if (rows * blocks >= kTimes * invocations_that_fill(caps)) return 1;
     return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
 }
 

@@ -35,6 +35,12 @@ bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std
 // on matrix units agree on it.
 constexpr double kCostOfPart = 2;
 
+// Invocations that the device takes at a time.
+inline uint64_t invocations_that_fill(const DeviceCaps &caps) {
+    constexpr uint64_t kInvocations = 128; // of the workgroups that parallel_workgroups counts
+    return kInvocations * caps.traits.parallel_workgroups;
+}
+
 // The workgroups of one part of the keys.
 struct PartWorkgroups {
     uint64_t count;
