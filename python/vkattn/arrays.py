@@ -14,6 +14,7 @@ _NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"
 _TYPES = {_NAMES.get(name, name): info for name, info in _INFOS.items()}
 FLOATS = tuple(name for name, info in _TYPES.items() if info.kind == _abi.TYPE_KIND_FLOAT)
 MASKS = ("bool", *FLOATS)
+_IQ4_NL_ENTRIES = numpy.array((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), "f4")
 STORED = tuple(name for name, info in _TYPES.items() if info.key_value)
 
 
@@ -58,7 +59,7 @@ def block_of(name):
 
 def dequantised(data, name):
     """The numbers in blocks of a quantised type: ggml's f16 scale and minimum, the fifth bits of the numbers, then bytes, or
-    half bytes of which the low ones come first."""
+    half bytes of which the low ones come first; of iq4_nl these name entries of a list."""
     info = _TYPES[name]
     blocks = data.reshape(-1, info.block_bytes)
     scales = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
@@ -68,6 +69,8 @@ def dequantised(data, name):
     numbers = numpy.concatenate([blocks[:, -half:] & 15, blocks[:, -half:] >> 4], axis=1)
     if info.number_bits == 5:
         numbers |= numpy.unpackbits(blocks[:, -half - half // 4:-half], axis=1, bitorder="little") << 4
+    if name == "iq4_nl":
+        return _IQ4_NL_ENTRIES[numbers] * scales
     if not info.has_minimum:
         return (numbers.astype("f4") - 2**(info.number_bits - 1)) * scales
     return numbers.astype("f4") * scales + numpy.ascontiguousarray(blocks[:, 2:4]).view("f2").astype("f4")

@@ -74,6 +74,7 @@ int number_of(const std::byte *block, const StoredType &type, uint64_t i) {
         const std::byte *fifth_bits = end - QUANTISED_BLOCK / 2 - QUANTISED_BLOCK / 8;
         number |= (std::to_integer<int>(fifth_bits[i / 8]) >> i % 8 & 1) << 4;
     }
+    if (!type.entries.empty()) return type.entries[static_cast<size_t>(number)];
     return type.info.has_minimum != 0 ? number : number - (1 << (type.info.number_bits - 1));
 }
 
