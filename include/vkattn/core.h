@@ -96,6 +96,9 @@ typedef enum vkattn_type {
     VKATTN_TYPE_Q5_0 = 9,
     VKATTN_TYPE_Q5_1 = 10,
     VKATTN_TYPE_IQ4_NL = 11,
+    VKATTN_TYPE_Q4_K = 12, /* of weights alone */
+    VKATTN_TYPE_Q5_K = 13,
+    VKATTN_TYPE_Q6_K = 14,
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
 

@@ -15,6 +15,8 @@ typedef enum vkattn_activation {
     VKATTN_ACTIVATION_GELU = 2, /* the exact (erf) form */
     VKATTN_ACTIVATION_SILU = 3,
     VKATTN_ACTIVATION_LEAKY_RELU = 4, /* slope 0.01 */
+    VKATTN_ACTIVATION_GELU_TANH =
+        5, /* GELU by tanh, as Gemma has it: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
     VKATTN_ACTIVATION_MAX_ENUM = 0x7fffffff
 } vkattn_activation;
 
@@ -29,7 +31,8 @@ typedef enum vkattn_activation {
  * residual    [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_RESIDUAL
  * output      [B,L,out], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the multiplier or the residual, bound to
  *             the same place with the same layout and type, but not the input
- * F32, F16 or BF16 each. */
+ * F32, F16 or BF16 each; weight also a quantised type of which vkattn_type_info says that weights may have it, as GGUF
+ * files hold it: in is then a multiple of its block, and so are the strides and the offset. */
 typedef struct vkattn_linear_desc {
     vkattn_tensor input;
     vkattn_tensor weight;
@@ -83,7 +86,7 @@ VKATTN_API vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_n
  * tokens   [B,L] I32, any strides; read when the commands run; bound as VKATTN_ROLE_TOKENS
  * weight   [rows,N], last stride 1; bound as VKATTN_ROLE_WEIGHT
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT
- * Weight and output F32, F16 or BF16 each. */
+ * Weight and output F32, F16 or BF16 each; weight also quantised, as that of vkattn_linear_desc. */
 typedef struct vkattn_embedding_desc {
     vkattn_tensor tokens;
     vkattn_tensor weight;

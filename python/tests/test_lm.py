@@ -51,7 +51,7 @@ def llama(tmp_path_factory, inner):
     return path, lm_models.write_gguf(path, weights, lm_models.SIZES)
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0"])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])
 def test_a_gguf_file_is_numpys(tmp_path, inner, kind):
     bound = 1e-10
     weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
@@ -59,6 +59,7 @@ def test_a_gguf_file_is_numpys(tmp_path, inner, kind):
     tokens = inner.encode("the cat sat on the log").ids
     expected = lm_models.logits_of(held, lm_models.SIZES, tokens)
     decoder = decoder_of(tmp_path / "model.gguf")
+    assert decoder.weight_bytes < (tmp_path / "model.gguf").stat().st_size  # blocks stay blocks
     assert nmse(decoder.logits(tokens[:4]), expected[3]) < bound
     for i in range(4, len(tokens)):  # one by one, from the cache
         assert nmse(decoder.logits(tokens[i:i + 1]), expected[i]) < bound

@@ -26,7 +26,7 @@ from .device_array import Array
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
-from .operators import embedding, kv_append, linear, linear_problem, merge, norm
+from .operators import embedding, kv_append, linear, linear_problem, merge, norm, weight_types
 from .paged_cache import PagedCache
 from .scaled_dot_product import scaled_dot_product_attention
 from .weights import layer_weights
@@ -36,4 +36,4 @@ __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
            "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
            "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
-           "scaled_dot_product_attention", "version"]
+           "scaled_dot_product_attention", "version", "weight_types"]

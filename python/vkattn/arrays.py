@@ -3,7 +3,7 @@ import sys
 
 import numpy
 
-from . import _abi
+from . import _abi, super_blocks
 from .dlpack import BFLOAT16, array_of
 from .handles import type_infos
 
@@ -16,6 +16,7 @@ FLOATS = tuple(name for name, info in _TYPES.items() if info.kind == _abi.TYPE_K
 MASKS = ("bool", *FLOATS)
 _IQ4_NL_ENTRIES = numpy.array((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), "f4")
 STORED = tuple(name for name, info in _TYPES.items() if info.key_value)
+WEIGHTS = tuple(name for name, info in _TYPES.items() if info.weight)
 
 
 class OnDevice:
@@ -57,11 +58,17 @@ def block_of(name):
     return _TYPES[name].block_elements, _TYPES[name].block_bytes
 
 
+def is_quantised(name):
+    return _TYPES[name].kind == _abi.TYPE_KIND_QUANTISED
+
+
 def dequantised(data, name):
     """The numbers in blocks of a quantised type: ggml's f16 scale and minimum, the fifth bits of the numbers, then bytes, or
     half bytes of which the low ones come first; of iq4_nl these name entries of a list."""
     info = _TYPES[name]
     blocks = data.reshape(-1, info.block_bytes)
+    if info.block_elements == super_blocks.ELEMENTS:
+        return super_blocks.dequantised(blocks, info.number_bits)
     scales = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
     if info.number_bits == 8:
         return blocks[:, 2:].view("i1").astype("f4") * scales

@@ -9,7 +9,7 @@ import warnings
 import numpy
 
 from . import _abi
-from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous,
+from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, dtype_name, dtype_of, host_array, is_contiguous, is_quantised,
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
@@ -201,8 +201,8 @@ class Context:
     def empty(self, shape, dtype="float32"):
         """An Array of numbers that are not set.
 
-        shape  one size or several, from 0; of quantised blocks the last is a multiple of 32
-        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl
+        shape  one size or several, from 0; of quantised blocks the last is a multiple of 32, of q4_K, q5_K and q6_K of 256
+        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_K, q5_K or q6_K
         Raises OutOfMemoryError where the device has not so much memory.
         """
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
@@ -223,7 +223,8 @@ class Context:
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
         dtype  None: their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
-               the device converts into any of these, quantised blocks too
+               the device converts into any of these, quantised blocks too, but for q4_K, q5_K and q6_K. Rows of uint8 are
+               taken as the bytes of a quantised type's blocks, as GGUF files hold them
         Returns a copy, or the Array itself where one is given that has the type.
         """
         dtype = None if dtype is None else dtype_name(dtype)
@@ -231,6 +232,8 @@ class Context:
             given = self.own(values, "values")
         else:
             host = host_array(values, "values")
+            if host.dtype == numpy.uint8 and dtype is not None and is_quantised(dtype):
+                return self._of_blocks(host, dtype)
             asked = dtype if dtype in ("bool", "int32", "float32") and host.dtype.kind in "biuf" else None
             if asked == "bool":
                 host = host != 0
@@ -242,6 +245,14 @@ class Context:
         converted = self.empty(given.shape, dtype)
         self.convert(given, converted)
         return converted
+
+    def _of_blocks(self, host, dtype):
+        elements, size = block_of(dtype)
+        if host.ndim == 0 or host.shape[-1] % size:
+            raise ValueError(f"values: shape {list(host.shape)} of uint8, expected rows of whole blocks of {dtype}, {size} bytes each")
+        given = self.empty((*host.shape[:-1], host.shape[-1] // size * elements), dtype)
+        self.upload(given, host)
+        return given
 
     def own(self, array, name):
         """An Array, which must be of this context."""
@@ -294,10 +305,14 @@ class Context:
         return total
 
     def upload(self, array, values):
-        """Writes numbers from the host into an Array of the same shape and type."""
-        host = as_array(values, "values", (array.dtype,))
-        if host.shape != array.shape:
-            raise ValueError(f"values: shape {list(host.shape)}, expected {list(array.shape)}")
+        """Writes numbers from the host into an Array of the same shape and type; of a quantised type the blocks' bytes."""
+        shape = array.shape
+        if is_quantised(array.dtype):
+            elements, size = block_of(array.dtype)
+            shape = (*shape[:-1], shape[-1] // elements * size)
+        host = as_array(values, "values", ("uint8",) if is_quantised(array.dtype) else (array.dtype,))
+        if host.shape != shape:
+            raise ValueError(f"values: shape {list(host.shape)}, expected {list(shape)}")
         if array.size == 0:
             return
         if is_contiguous(array):

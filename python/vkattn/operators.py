@@ -4,10 +4,15 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, checked_bounds, describe, element_strides
+from .arrays import FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
+
+
+def weight_types():
+    """The names of the types that weights of linear and embedding may have, quantised ones among them."""
+    return WEIGHTS
 
 
 def _fold(array, name):
@@ -32,7 +37,7 @@ def _describe(desc, arrays):
 def _linear(call, input, weight, bias, activation, multiplier, residual, out):
     """The description of a product, whose arrays the call takes."""
     input = _with_rows(call.take("input", input), "input")
-    weight = call.take("weight", weight)
+    weight = call.take("weight", weight, WEIGHTS)
     if weight.ndim != 2:
         raise ValueError(f"weight: {weight.ndim} dimensions, expected [out, in]")
     shape = (*input.shape[:-1], weight.shape[0])
@@ -53,8 +58,9 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
 def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
-    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16
-    activation  none, relu, gelu, silu or leaky_relu
+    input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16;
+                weight also an Array of blocks as GGUF files hold them (context.array with their bytes)
+    activation  none, relu, gelu, silu, leaky_relu or gelu_tanh
     out         an Array for the result, which may be the multiplier or the residual
     Returns [..., out] in the input's type.
     """
@@ -97,11 +103,12 @@ def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context
 def embedding(tokens, weight, *, out=None, context=None):
     """The rows of weight [rows, N] that tokens [...] int32 name; zeros for a token that has none.
 
-    Returns [..., N] in weight's type.
+    Returns [..., N] in weight's type, float32 where weight is an Array of blocks (see linear).
     """
     call = Call(context, (("tokens", tokens), ("weight", weight), ("out", out)))
-    tokens, weight = call.take("tokens", tokens, dtype="int32"), _with_rows(call.take("weight", weight), "weight")
-    output = call.result("output", (*tokens.shape, weight.shape[-1]), weight, out)
+    tokens, weight = call.take("tokens", tokens, dtype="int32"), _with_rows(call.take("weight", weight, WEIGHTS), "weight")
+    like = "float32" if is_quantised(dtype_of(weight)) else weight
+    output = call.result("output", (*tokens.shape, weight.shape[-1]), like, out)
     desc = _abi.EmbeddingDesc()
     _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output, "output")})
     call.run("vkattn_embedding_plan", desc)

@@ -3,7 +3,7 @@ import re
 
 import numpy
 
-from .arrays import FLOATS, as_array
+from .arrays import WEIGHTS, as_array
 from .device_array import Array
 
 _MHA = {  # a part of a name, from its beginning to .weight or .bias: the layer's own
@@ -51,7 +51,7 @@ def layer_weights(kind, weights, prefix=""):
     for name, value in chosen.items():
         if _NO_WEIGHT.fullmatch(name):
             continue
-        for own, array in _own(name, as_array(value, name, FLOATS), _NAMES.get(kind, {})):
+        for own, array in _own(name, as_array(value, name, WEIGHTS), _NAMES.get(kind, {})):
             if own in named:
                 raise ValueError(f"{name}: is {own}, which is given by another name too, expected one of them")
             named[own] = _bindable(array) if isinstance(array, Array) else numpy.ascontiguousarray(array)

@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import numpy
+import vkattn
 
 from . import architectures
 from .errors import ModelError, naming, require
@@ -16,11 +17,14 @@ GGUF_FILE = "a whole GGUF file"
 @dataclasses.dataclass(frozen=True)
 class Stored:
     """A weight in a file. dtype: what the device holds it in; rows(first, end): these rows as NumPy has them in that type, or
-    float32; where: for messages."""
+    float32; where: for messages. block_dtype: the quantised type of a matrix that the device can hold as it is in the file;
+    blocks(first, end): the bytes of these rows."""
     where: str
     shape: tuple
     dtype: str
     rows: object
+    block_dtype: str | None = None
+    blocks: object = None
 
 
 def open_model(path):
@@ -120,12 +124,17 @@ class GgufFile:
         kinds = gguf.GGMLQuantizationType
         dtype = {kinds.F32: "float32", kinds.BF16: "bfloat16"}.get(tensor.kind, "float16")
 
-        def rows(first, end):  # read, not mapped: pages of the file would be held beside what is made of them
-            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
+        def blocks(first, end):  # read, not mapped: pages of the file would be held beside what is made of them
+            with naming(f"{self.where}: {name}", GGUF_FILE):
                 data = numpy.fromfile(self.path, tensor.dtype, (end - first) * tensor.row,
                                       offset=tensor.first + first * tensor.row * tensor.dtype.itemsize)
-                return gguf.dequantize(data.reshape(end - first, tensor.row), tensor.kind)
-        return Stored(f"{self.where}: {name}", tensor.shape, dtype, rows)
+                return data.reshape(end - first, tensor.row)
+
+        def rows(first, end):
+            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
+                return gguf.dequantize(blocks(first, end), tensor.kind)
+        block_dtype = next((own for own in vkattn.weight_types() if own.lower() == tensor.kind.name.lower()), None)
+        return Stored(f"{self.where}: {name}", tensor.shape, dtype, rows, block_dtype, blocks)
 
     def tokenizer(self):
         from .tokenizer import from_gguf

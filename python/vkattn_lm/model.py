@@ -155,10 +155,7 @@ class Decoder:
     def _fed_forward(self, block, hidden):
         normed, after = self._normed(hidden, block.forward_norm), block.after[1]
         up = vkattn.linear(normed, *block.up)
-        if self.config.architecture.activation == "silu":
-            gated = vkattn.linear(normed, *block.gate, activation="silu", multiplier=up, out=up)
-        else:
-            gated = self._gelu_tanh(vkattn.linear(normed, *block.gate), up)
+        gated = vkattn.linear(normed, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up)
         down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
         return down if after is None else hidden + self._normed(down, after)
 
@@ -182,13 +179,3 @@ class Decoder:
         if (value, dimensions) not in self._numbers:
             self._numbers[value, dimensions] = self.context.array(numpy.full((1,) * dimensions, value, "f4"))
         return self._numbers[value, dimensions]
-
-    def _gelu_tanh(self, x, up):
-        """gelu(x) * up in its form with tanh, which is x * sigmoid(g), g = c x (1 + a x^2), of what the library has: silu(g) is
-        g * sigmoid(g), so it is silu(g) / (c (1 + a x^2)). With y = x / sqrt(x^2 + 1/a), the norm of single numbers,
-        1 / (1 + a x^2) is 1 - y^2."""
-        a, c = 0.044715, (8 / numpy.pi) ** 0.5
-        g = self._pointwise(self._pointwise(x, 1.0, multiplier=x), a * c, c, multiplier=x)
-        y = vkattn.norm(x.reshape(-1, 1), self._number(1.0, 1), epsilon=1 / a)
-        share = self._pointwise(self._pointwise(y, -1.0, multiplier=y), 1 / c, 1 / c, multiplier=up)
-        return self._pointwise(g, 1.0, activation="silu", multiplier=share).reshape(x.shape)

@@ -11,10 +11,12 @@ _AT_ONCE = 1 << 20  # numbers that are on the host at a time
 def load_weight(context, stored, offset=0.0):
     """A weight of a file as an Array on the device, of its shape; offset is added to each number.
 
-    The one place where weights are loaded: what a file holds in blocks becomes float16 here, row by row.
+    The one place where weights are loaded: matrices in blocks that linear takes stay so, and others become float16, row by row.
     """
     if not 1 <= len(stored.shape) <= 2 or 0 in stored.shape:
         raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected a vector or a matrix")
+    if stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
+        return _load_blocks(context, stored)
     array = context.empty(stored.shape, "float32" if offset else stored.dtype)
     matrix = array.reshape(1, -1) if array.ndim == 1 else array
     step = max(_AT_ONCE // matrix.shape[1], 1)
@@ -23,6 +25,15 @@ def load_weight(context, stored, offset=0.0):
         if rows.shape != (min(step, len(matrix) - first), matrix.shape[1]):
             raise ModelError(f"{stored.where}: rows of shape {list(rows.shape)}, expected {matrix.shape[1]} numbers each")
         matrix[first:first + len(rows)].assign(_as_held(rows, array.dtype, offset, stored.where))
+    return array
+
+
+def _load_blocks(context, stored):
+    array = context.empty(stored.shape, stored.block_dtype)
+    step = max(_AT_ONCE // array.shape[1], 1)
+    for first in range(0, len(array), step):
+        end = min(first + step, len(array))
+        array[first:end].assign(stored.blocks(first, end))
     return array
 
 

@@ -17,7 +17,7 @@ constexpr uint32_t kMostVectorRows = 4 * LINEAR_VECTOR_ROWS;
 
 constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows that are aligned
 
-static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_LEAKY_RELU == VKATTN_ACTIVATION_LEAKY_RELU);
+static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_GELU_TANH == VKATTN_ACTIVATION_GELU_TANH);
 
 // Two neighbouring output features share a word: even heads, and every token starts at an even element.
 bool in_pairs(const LinearProblem &problem) {
@@ -52,7 +52,7 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
         return answer;
     }
     const uint32_t neighbours = tiles(problem.push.rows, LINEAR_VECTOR_ROWS);
-    answer.shape = {&shaders::linear_vector,
+    answer.shape = {&variant_of(problem, shaders::linear_vector, shaders::linear_vector_quantised),
                     constants_of(problem),
                     {tiles(problem.push.out_features, LINEAR_VECTOR_OUTPUTS) * neighbours, 1, problem.groups},
                     paths_of(problem)};
@@ -63,15 +63,16 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
 
 LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     LinearAnswer answer{Rank::kTiles};
-    answer.shape = {&shaders::linear, constants_of(problem), grid(problem, LINEAR_TILE, LINEAR_TILE),
-                    paths_of(problem)};
+    answer.shape = {&variant_of(problem, shaders::linear, shaders::linear_quantised), constants_of(problem),
+                    grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     return answer;
 }
 
 std::string describe_nothing(const LinearShape &) { return ""; }
 
-constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector}, *kTilesShaders[] = {&shaders::linear};
+constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
+constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
 
 constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles};
 
@@ -99,6 +100,10 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
 }
 
 } // namespace
+
+const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised) {
+    return is_quantised(problem.weight.type) ? quantised : floats;
+}
 
 bool input_is_aligned(const LinearProblem &problem, uint32_t elements) {
     const uint32_t(&strides)[3] = problem.push.input_strides;

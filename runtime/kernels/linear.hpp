@@ -67,7 +67,8 @@ LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps)
 // "linear_addresses, 8 rows, 4 blocks".
 std::string words(const LinearChoice &choice);
 
-// Of several kernels: what every one takes, and the layout of the factors.
+// Of several kernels: the variant for the weight's type, what every one takes, and the layout of the factors.
+const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised);
 gpu::LinearConstants constants_of(const LinearProblem &problem);
 CodePaths paths_of(const LinearProblem &problem);
 uint32_t aligned_factors(const LinearProblem &problem);

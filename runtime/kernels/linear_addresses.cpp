@@ -2,6 +2,7 @@
 #include "runtime/kernels/linear.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "shaders/interface/stored_types.h"
 
 #include <algorithm>
 #include <bit>
@@ -24,9 +25,24 @@ const char *missing(const DeviceCaps &caps) {
 }
 
 bool in_blocks(const LinearProblem &problem) {
-    return is_float(problem.input.type) && is_float(problem.weight.type) &&
-           problem.push.in_features % kLinearBlock == 0 && input_is_aligned(problem, kLinearBlock) &&
-           weight_is_aligned(problem, kLinearBlock);
+    return is_float(problem.input.type) && problem.push.in_features % kLinearBlock == 0 &&
+           input_is_aligned(problem, kLinearBlock) &&
+           (is_quantised(problem.weight.type) || weight_is_aligned(problem, kLinearBlock));
+}
+
+// Blocks of a quantised weight's row at a time: two of the type's, where they fill words that one does not.
+uint32_t quantised_blocks(const LinearProblem &problem) {
+    constexpr uint32_t kBlocks = QUANTISED_BLOCK / kLinearBlock;
+    return problem.push.in_features % (2 * QUANTISED_BLOCK) == 0 ? 2 * kBlocks : kBlocks;
+}
+
+// Whether each of such steps begins at a whole word of the row.
+uint32_t aligned_steps(const LinearProblem &problem, uint32_t blocks) {
+    const auto [elements, bytes] = storage_block(problem.weight.type);
+    const uint32_t in_words = bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
+    const bool steps =
+        elements > QUANTISED_BLOCK ? bytes % sizeof(uint32_t) == 0 : blocks * kLinearBlock % in_words == 0;
+    return steps && weight_is_aligned(problem, in_words) ? ALIGNED_WEIGHT : 0;
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
@@ -42,9 +58,14 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     constants.WORKGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(rows == 0 ? problem.push.rows : rows, kMostRows));
     constants.BLOCKS = blocks == 0 ? most_blocks : std::bit_floor(std::min(blocks, most_blocks));
+    if (is_quantised(problem.weight.type)) {
+        constants.BLOCKS = quantised_blocks(problem);
+        constants.ALIGNED = aligned_steps(problem, constants.BLOCKS);
+    }
     Grid groups = grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
-    answer.shape = {&shaders::linear_addresses, constants, groups, paths_of(problem), true};
+    answer.shape = {&variant_of(problem, shaders::linear_addresses, shaders::linear_addresses_quantised), constants,
+                    groups, paths_of(problem), true};
     return answer;
 }
 
@@ -53,7 +74,7 @@ std::string describe(const LinearShape &shape) {
     return text(", ", c.ROWS, c.ROWS == 1 ? " row, " : " rows, ", c.BLOCKS, c.BLOCKS == 1 ? " block" : " blocks");
 }
 
-constexpr const Shader *kShaders[] = {&shaders::linear_addresses};
+constexpr const Shader *kShaders[] = {&shaders::linear_addresses, &shaders::linear_addresses_quantised};
 
 } // namespace
 

@@ -75,11 +75,11 @@ uint32_t most_subgroups(uint32_t tuned, uint32_t subgroup_size, const DeviceCaps
     return std::min({wanted, told, caps.max_workgroup_invocations / subgroup_size});
 }
 
-// f16 or bf16, with weights of the same type.
+// f16 or bf16, with weights of the same type; f16 with quantised ones as well, which become f16.
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    return {type == VKATTN_TYPE_F16 ? &shaders::linear_coopmat : &shaders::linear_coopmat_bf16, type,
-            paths_of(problem)};
+    const Shader &halves = variant_of(problem, shaders::linear_coopmat, shaders::linear_coopmat_quantised);
+    return {type == VKATTN_TYPE_F16 ? &halves : &shaders::linear_coopmat_bf16, type, paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -114,7 +114,7 @@ const char *missing(const DeviceCaps &caps) {
 std::string obstacle(const LinearProblem &problem, const MatrixUse &use, const DeviceCaps &caps) {
     if (use.type != VKATTN_TYPE_F16 && use.type != VKATTN_TYPE_BF16)
         return text("input is ", type_name(use.type), ", expected f16 or bf16");
-    if (problem.weight.type != use.type)
+    if (problem.weight.type != use.type && use.shader != &shaders::linear_coopmat_quantised)
         return text("weight is ", type_name(problem.weight.type), ", expected ", type_name(use.type), " as input");
     return is_built(*use.shader) ? matrix_obstacle(caps, use) : "built without matrices of the type";
 }
@@ -154,7 +154,8 @@ std::string describe(const LinearShape &shape) {
                 c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, " subgroups");
 }
 
-constexpr const Shader *kShaders[] = {&shaders::linear_coopmat, &shaders::linear_coopmat_bf16};
+constexpr const Shader *kShaders[] = {&shaders::linear_coopmat, &shaders::linear_coopmat_quantised,
+                                      &shaders::linear_coopmat_bf16};
 
 } // namespace
 

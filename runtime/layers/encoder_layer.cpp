@@ -32,7 +32,7 @@ void add_feed_forward(PlanBuilder &builder, const Layer &layer, const View &inpu
 
 vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config) {
     check_size("ffn_dim", config.ffn_dim);
-    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
+    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_GELU_TANH,
             "activation: ", static_cast<int>(config.activation), ", expected a vkattn_activation");
     return checked_mha_config(config);
 }

@@ -19,7 +19,7 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
             shape_text(tokens), ", expected I32 [B,L]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
-    require_float(weight, "weight");
+    require_weight(weight, "weight");
     require(weight.rank == 2 && !is_empty(weight) && (weight.shape[1] == 1 || weight.strides[1] == 1), "weight: shape ",
             shape_text(weight), ", last stride ", weight.strides[1],
             ", expected [rows,N], both at least 1, with last stride 1");
@@ -37,7 +37,8 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     constants.WEIGHT_FORMAT = format_of(weight);
     constants.OUTPUT_FORMAT = format_of(output);
     constants.OUTPUT_PAIRS = rows_start_even(output);
-    Step &step = builder.add_step(shaders::embedding, constants, push);
+    Step &step = builder.add_step(is_quantised(weight.type) ? shaders::embedding_quantised : shaders::embedding,
+                                  constants, push);
     set_token_grid(step, output);
     bind(builder, step, BINDING_EMBEDDING_TOKENS, role_view(tokens, VKATTN_ROLE_TOKENS));
     bind(builder, step, BINDING_EMBEDDING_WEIGHT, role_view(weight, VKATTN_ROLE_WEIGHT));

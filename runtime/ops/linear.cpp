@@ -141,7 +141,7 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require_weight(weight, "weight");
     require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
             ", expected [out,in] with in at least 1");
-    require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_LEAKY_RELU,
+    require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_GELU_TANH,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
     const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[1]);
     const uint64_t batch = input.shape[0], len = input.shape[1], out = weight.shape[0];

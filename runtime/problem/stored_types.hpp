@@ -38,6 +38,11 @@ inline StorageBlock storage_block(vkattn_type type) {
 // Bytes of so many elements, a multiple of the type's block.
 uint64_t bytes_of(vkattn_type type, uint64_t elements);
 
+// Whether its blocks hold more elements than those of the types that are cached.
+inline bool is_super_block(const StoredType &type) {
+    return type.info.kind == VKATTN_TYPE_KIND_QUANTISED && type.info.cache == 0;
+}
+
 // Questions of a row.
 inline bool is_float(vkattn_type type) { return stored_type(type).info.kind == VKATTN_TYPE_KIND_FLOAT; }
 inline bool is_quantised(vkattn_type type) { return stored_type(type).info.kind == VKATTN_TYPE_KIND_QUANTISED; }

@@ -244,15 +244,14 @@ std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_t
 
 bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *shader.object) != nullptr; }
 
-// The type of a linear layer's tensors; nothing where the paths are not one of them.
-std::optional<vkattn_type> linear_type(CodePaths paths) {
-    const auto type = static_cast<vkattn_type>(std::countr_zero(paths));
-    return is_float(type) && paths == path_of(type) ? std::optional(type) : std::nullopt;
-}
-
+// Of the types of a linear layer's input and weight; nothing where the paths are not theirs.
 std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    const std::optional<vkattn_type> type = linear_type(paths);
-    return type.has_value() ? linear_trial(shader, *type, caps) : std::nullopt;
+    if ((paths & ~kPathTypes) != 0 || paths == 0) return std::nullopt;
+    const auto input = static_cast<vkattn_type>(std::countr_zero(paths));
+    const auto weight = static_cast<vkattn_type>(static_cast<int>(std::bit_width(paths)) - 1);
+    const bool are_types = paths == (path_of(input) | path_of(weight)) && is_float(input) && is_weight(weight);
+    if (!are_types || (input != weight && !is_quantised(weight))) return std::nullopt;
+    return linear_trial(shader, input, weight, caps);
 }
 
 // A product whose sums of multiples of 1/64 are exact.

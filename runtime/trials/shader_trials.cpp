@@ -34,7 +34,7 @@ std::optional<Types> types_of(CodePaths paths) {
         if ((paths & path_of(type)) != 0) floats.push_back(type);
     for (const StoredType &type : stored_types())
         if (is_quantised(type.info.type) && (paths & path_of(type.info.type)) != 0) stored.push_back(type.info.type);
-    if (floats.empty()) return std::nullopt;
+    if (floats.empty() || !std::ranges::all_of(stored, is_key_value)) return std::nullopt;
     stored.insert(stored.begin(), floats.begin() + 1, floats.end());
     if (stored.size() > 2) return std::nullopt;
     if (stored.empty()) return Types{floats[0], floats[0], floats[0]};
@@ -197,15 +197,17 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
     return company;
 }
 
-std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, const DeviceCaps &caps) {
-    constexpr uint64_t kIn = 72, kOut = 45;
+std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
+                                        const DeviceCaps &caps) {
+    constexpr uint64_t kOut = 45;
+    const uint64_t in = is_quantised(weight_type) ? 3 * storage_block(weight_type).elements : 72;
     const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
     const uint64_t rows = kernel.trial_rows;
     DeviceCaps unjudged = caps;
     unjudged.verdicts.clear();
     LinearOperands operands;
-    operands.input.tensor = contiguous(type, {1, rows, kIn});
-    operands.weight.tensor = contiguous(type, {kOut, kIn});
+    operands.input.tensor = contiguous(type, {1, rows, in});
+    operands.weight.tensor = contiguous(weight_type, {kOut, in});
     operands.output.tensor = contiguous(type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};

@@ -45,12 +45,14 @@ bool is_taken(const TestedShader &shader, const AttentionTrial &trial, const Dev
 std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &shader, CodePaths paths,
                                                            const DeviceCaps &caps);
 
-// A linear layer for the shader: inputs, weights and outputs of one type. Nothing where the shader does not serve it.
+// A linear layer for the shader: inputs and outputs of one type, weights of the same or quantised. Nothing where the shader
+// does not serve it.
 struct LinearTrial {
     LinearProblem problem;
     LinearChoice choice;
 };
-std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, const DeviceCaps &caps);
+std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
+                                        const DeviceCaps &caps);
 
 // The two that need nothing of the device always are, for some layers.
 bool is_taken(const TestedShader &shader, const LinearTrial &trial, const DeviceCaps &caps);

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace vkattn {
 namespace {
@@ -18,12 +19,22 @@ void append(std::vector<std::byte> &bytes, const void *data, size_t size) {
     bytes.insert(bytes.end(), begin, begin + size);
 }
 
+// Scale and minimum end the super-blocks that have no minimum; they begin every other block.
+uint32_t place_of_affine(const StoredType &type) {
+    const bool ends = is_super_block(type) && type.info.has_minimum == 0;
+    return ends ? type.info.block_bytes - static_cast<uint32_t>(sizeof(uint16_t)) : 0;
+}
+
 // A scale of 1/64, a minimum of -1/8 and random integers.
 void append_quantised(std::vector<std::byte> &bytes, const StoredType &type, TrialNumbers &numbers) {
     const uint16_t affine[] = {0x2400, 0xb000};
-    const uint32_t affine_bytes = type.info.has_minimum != 0 ? 4 : 2;
-    append(bytes, affine, affine_bytes);
-    for (uint32_t i = affine_bytes; i < type.info.block_bytes; ++i) {
+    const uint32_t affine_bytes = type.info.has_minimum != 0 ? 4 : 2, affine_at = place_of_affine(type);
+    for (uint32_t i = 0; i < type.info.block_bytes; ++i) {
+        if (i == affine_at) {
+            append(bytes, affine, affine_bytes);
+            i += affine_bytes - 1;
+            continue;
+        }
         const auto low = static_cast<uint32_t>(numbers.next() * 8 + 8),
                    high = static_cast<uint32_t>(numbers.next() * 8 + 8);
         bytes.push_back(static_cast<std::byte>(low | high << 4));
@@ -78,7 +89,33 @@ int number_of(const std::byte *block, const StoredType &type, uint64_t i) {
     return type.info.has_minimum != 0 ? number : number - (1 << (type.info.number_bits - 1));
 }
 
+uint32_t byte_at(const std::byte *block, uint64_t at) { return std::to_integer<uint32_t>(block[at]); }
+
+// The scale and the minimum of 32 numbers of a super-block, six bits each in twelve bytes.
+std::pair<uint32_t, uint32_t> six_bits(const std::byte *bytes, uint64_t j) {
+    const uint32_t low = byte_at(bytes, j % 4), high = byte_at(bytes, 4 + j % 4), both = byte_at(bytes, 8 + j % 4);
+    if (j < 4) return {low & 63u, high & 63u};
+    return {(both & 15u) | (low >> 6) << 4, both >> 4 | (high >> 6) << 4};
+}
+
+// As formats/super_blocks.glsl says.
+float super_block_value(const std::byte *block, const StoredType &type, uint64_t i) {
+    if (type.info.type == VKATTN_TYPE_Q6_K) {
+        const uint32_t low = byte_at(block, i / 128 * 64 + i % 64) >> (i / 64 % 2 * 4) & 15u;
+        const uint32_t high = byte_at(block, 128 + i / 128 * 32 + i % 32) >> (i / 32 % 4 * 2) & 3u;
+        const auto scale = static_cast<int8_t>(byte_at(block, 192 + i / 16));
+        return value_at(block + 208, VKATTN_TYPE_F16) * static_cast<float>(scale) *
+               static_cast<float>(static_cast<int>(low | high << 4) - 32);
+    }
+    const auto [scale, minimum] = six_bits(block + 4, i / 32);
+    uint32_t number = byte_at(block + type.info.block_bytes - 128, i / 64 * 32 + i % 32) >> (i / 32 % 2 * 4) & 15u;
+    if (type.info.number_bits == 5) number |= (byte_at(block, 16 + i % 32) >> (i / 32) & 1u) << 4;
+    return value_at(block, VKATTN_TYPE_F16) * static_cast<float>(scale) * static_cast<float>(number) -
+           value_at(block + 2, VKATTN_TYPE_F16) * static_cast<float>(minimum);
+}
+
 float quantised_value(const std::byte *block, const StoredType &type, uint64_t i) {
+    if (is_super_block(type)) return super_block_value(block, type, i);
     const float minimum = type.info.has_minimum != 0 ? value_at(block + sizeof(uint16_t), VKATTN_TYPE_F16) : 0.0f;
     return value_at(block, VKATTN_TYPE_F16) * static_cast<float>(number_of(block, type, i)) + minimum;
 }

@@ -131,6 +131,17 @@ mat2x4 TENSOR_NAME(_load8_numbers)(const uint format, uint element) {
     return numbers_of(format, block, element_of_block(format, element));
 }
 
+#ifdef QUANTISED_WEIGHT
+// Elements `element` to `element + 7` and as many elements_to_second further on; element / elements_to_second is even.
+void TENSOR_NAME(_load_both)(const uint format, uint element, out mat2x4 first, out mat2x4 second) {
+    TENSOR_NAME(_Octets) block = TENSOR_NAME(_Octets)(TENSOR_NAME(_quads)(format, element));
+    uint i = element_of_block(format, element);
+    both_of(format, block, i, first, second);
+    first = apply_affine(format, affine_of(format, block, i), first);
+    second = apply_affine(format, affine_of(format, block, i + elements_to_second(format)), second);
+}
+#endif
+
 mat2x4 TENSOR_NAME(_load8_quantised)(const uint format, uint element) {
     return apply_affine(format, TENSOR_NAME(_affine)(format, element), TENSOR_NAME(_load8_numbers)(format, element));
 }

@@ -9,14 +9,25 @@
 //         BYTES and NUMBERS: uvec2 and mat2x4 of a source that gives eight at a time, or uint and vec4 of four
 #include "formats/bytes.glsl"
 
+#ifdef QUANTISED_WEIGHT
+#include "formats/both_halves.glsl"
+#include "formats/super_blocks.glsl"
+#endif
+
 // (scale, minimum) of element i of a block: it is scale * number + minimum.
 vec2 affine_of(const uint format, BLOCK block, uint i) {
+#ifdef QUANTISED_WEIGHT
+    if (is_super_block(format)) return super_affine(format, block, i);
+#endif
     if (has_minimum(format)) return unpack_halves(read_word(block, 0));
     return vec2(read_half(block, 0), 0.0);
 }
 
 // The numbers of eight or four neighbours from element i on, a multiple of as many.
 NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
+#ifdef QUANTISED_WEIGHT
+    if (is_super_block(format)) return super_numbers(format, block, i);
+#endif
     if (width_of_number(format) == 8) return signed_bytes(read_bytes(block, 2 + i));
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
     BYTES bytes = read_bytes(block, half_bytes + i % 16);

@@ -19,7 +19,10 @@ vec4 signed_bytes(uint bytes) {
 mat2x4 signed_bytes(uvec2 bytes) { return mat2x4(signed_bytes(bytes.x), signed_bytes(bytes.y)); }
 
 // The lowest four bits, each as the fifth bit of a byte; of eight in two words.
-uint fifth_bits(uint bits, uint unused) { return (bits << 4 | bits << 11 | bits << 18 | bits << 25) & 0x10101010u; }
+uint fifth_bits(uint bits, uint unused) {
+    bits &= 15u;
+    return (bits << 4 | bits << 11 | bits << 18 | bits << 25) & 0x10101010u;
+}
 
 uvec2 fifth_bits(uint bits, uvec2 unused) { return uvec2(fifth_bits(bits, 0u), fifth_bits(bits >> 4, 0u)); }
 

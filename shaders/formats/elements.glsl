@@ -43,31 +43,38 @@ uint element_bits(const uint format, float value) {
 uint bytes_of_block(const uint format) {
     uint result = 0u;
     FLOAT_TYPES(BYTES_FACT)
-    BLOCK_TYPES(BYTES_FACT)
+    READ_BLOCK_TYPES(BYTES_FACT)
     return result;
 }
 
 uint elements_of_block(const uint format) {
     uint result = 1u;
-    BLOCK_TYPES(ELEMENTS_FACT)
+    READ_BLOCK_TYPES(ELEMENTS_FACT)
     return result;
 }
 
 // Of quantised types: bits of a number, and SCALED, AFFINE or LISTED.
 uint width_of_number(const uint format) {
     uint result = 0u;
-    BLOCK_TYPES(WIDTH_FACT)
+    READ_BLOCK_TYPES(WIDTH_FACT)
     return result;
 }
 
 uint kind_of_block(const uint format) {
     uint result = SCALED;
-    BLOCK_TYPES(KIND_FACT)
+    READ_BLOCK_TYPES(KIND_FACT)
     return result;
 }
 
 bool is_quantised(const uint format) { return elements_of_block(format) != 1; }
+bool is_super_block(const uint format) { return elements_of_block(format) > QUANTISED_BLOCK; }
 bool has_minimum(const uint format) { return kind_of_block(format) == AFFINE; }
+
+// Elements from eight numbers to eight others in the same bytes, as formats/both_halves.glsl reads them.
+uint elements_to_second(const uint format) {
+    if (is_super_block(format)) return width_of_number(format) == 6 ? 64 : 32;
+    return width_of_number(format) == 8 ? 8 : QUANTISED_BLOCK / 2;
+}
 
 // Where the block of a row's element begins, in bytes of the row, and which of its elements that is.
 uint block_of_element(const uint format, uint element) {

@@ -11,6 +11,8 @@ float error_function(float x) {
     return sign(x) * (1.0 - series * exp(-x * x));
 }
 
+float times_sigmoid(float x, float y) { return x / (1.0 + exp(-max(y, -80.0))); }
+
 float activate(const uint activation, float x) {
     switch (activation) {
     case ACTIVATION_RELU:
@@ -18,9 +20,12 @@ float activate(const uint activation, float x) {
     case ACTIVATION_GELU:
         return 0.5 * x * (1.0 + error_function(x * 0.70710678118654752440));
     case ACTIVATION_SILU:
-        return x / (1.0 + exp(-max(x, -80.0)));
+        return times_sigmoid(x, x);
     case ACTIVATION_LEAKY_RELU:
         return x >= 0.0 ? x : 0.01 * x;
+    case ACTIVATION_GELU_TANH:
+        return times_sigmoid(x,
+                             1.59576912160573071176 * (x + 0.044715 * x * x * x)); // (1 + tanh(y)) / 2 = sigmoid(2 y)
     default:
         return x;
     }

@@ -17,6 +17,9 @@ EMBEDDING_CONSTANTS(VKATTN_CONSTANT)
 
 #define TENSOR weight
 #define TENSOR_BINDING BINDING_EMBEDDING_WEIGHT
+#ifdef QUANTISED_WEIGHT
+#define TENSOR_QUANTISED
+#endif
 #include "common/tensor.glsl"
 
 #define TENSOR output
@@ -37,6 +40,10 @@ void main() {
     uint from = known ? uint(row) * push.row_stride : 0;
     uint to = workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1];
     for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * EMBEDDING_WORKGROUP_SIZE) {
+#ifdef QUANTISED_WEIGHT // rows of whole blocks, whose neighbours are read by fours
+        vec4 four = known ? weight_load_quantised(WEIGHT_FORMAT, (from + i) & ~3u) : vec4(0);
+        output_store2(OUTPUT_FORMAT, OUTPUT_PAIRS != 0u, to + i, 1, i % 4 == 0 ? four.xy : four.zw);
+#else
         float first = known ? weight_load(WEIGHT_FORMAT, from + i) : 0.0;
         if (i + 1 == push.features) {
             output_store(OUTPUT_FORMAT, to + i, first);
@@ -44,5 +51,6 @@ void main() {
         }
         float second = known ? weight_load(WEIGHT_FORMAT, from + i + 1) : 0.0;
         output_store2(OUTPUT_FORMAT, OUTPUT_PAIRS != 0u, to + i, 1, vec2(first, second));
+#endif
     }
 }

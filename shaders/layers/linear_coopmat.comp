@@ -52,7 +52,9 @@ const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 uint feature_within(uint feature) { return WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES); }
 
 uvec4 load_weight_elements(uint row, uint feature) {
+#ifndef QUANTISED_WEIGHT
     if ((ALIGNED & ALIGNED_WEIGHT) != 0) return weight_load8_halves(row + feature_within(feature));
+#endif
     return pack_vector(load_weight_features(row, feature));
 }
 

@@ -19,11 +19,15 @@ mat2x4 load_input_features(uint row, uint feature) {
 mat2x4 load_weight_features(uint row, uint feature) {
     mat2x4 features = mat2x4(0);
     if (feature >= push.in_features) return features;
+#ifdef QUANTISED_WEIGHT
+    return weight_load8_quantised(WEIGHT_FORMAT, row + feature);
+#else
     if ((ALIGNED & ALIGNED_WEIGHT) != 0) return weight_load8(WEIGHT_FORMAT, row + feature);
     uint count = min(FEATURES, push.in_features - feature);
     for (uint i = 0; i < count; ++i)
         features[i / 4][i % 4] = weight_load(WEIGHT_FORMAT, row + (feature + i) * push.weight_strides[1]);
     return features;
+#endif
 }
 
 #endif

@@ -19,6 +19,9 @@ LINEAR_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR weight
 #define TENSOR_BINDING BINDING_LINEAR_WEIGHT
 #define TENSOR_VECTORS
+#ifdef QUANTISED_WEIGHT
+#define TENSOR_QUANTISED
+#endif
 #include "common/tensor.glsl"
 
 #define TENSOR bias

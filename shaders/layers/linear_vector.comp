@@ -17,7 +17,8 @@ const uint LANES = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
 
 shared float lane_sums[LINEAR_VECTOR_ROWS * LINEAR_WORKGROUP_SIZE]; // [row][output][lane]
 
-// Of every LANES-th eight input features, from this lane's first.
+// Of every LANES-th eight input features, from this lane's first; of quantised weights every LANES-th two eights whose weights
+// lie in the same bytes.
 void sum_lane(uint first_row, uint o, uint lane) {
     float sums[LINEAR_VECTOR_ROWS];
     uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
@@ -26,6 +27,20 @@ void sum_lane(uint first_row, uint o, uint lane) {
         rows[r] = input_element(min(first_row + r, push.rows - 1), 0);
     }
     uint weight_row = weight_element(o, 0);
+#ifdef QUANTISED_WEIGHT
+    const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
+    for (uint i = lane; i < push.in_features / (2 * FEATURES); i += LANES) {
+        uint feature = i / places * 2 * to_second + i % places * FEATURES;
+        mat2x4 w, second_w;
+        weight_load_both(WEIGHT_FORMAT, weight_row + feature, w, second_w);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            mat2x4 x = load_input_features(rows[r], feature);
+            mat2x4 second_x = load_input_features(rows[r], feature + to_second);
+            sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
+            sums[r] += dot(second_x[0], second_w[0]) + dot(second_x[1], second_w[1]);
+        }
+    }
+#else
     for (uint feature = FEATURES * lane; feature < push.in_features; feature += FEATURES * LANES) {
         mat2x4 w = load_weight_features(weight_row, feature);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -33,6 +48,7 @@ void sum_lane(uint first_row, uint o, uint lane) {
             sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
         }
     }
+#endif
     [[unroll]] for (uint r = 0; r < ROWS; ++r) lane_sums[r * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x] = sums[r];
 }
 

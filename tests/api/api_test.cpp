@@ -98,7 +98,7 @@ TEST_CASE("types are listed with what they are stored in, as many as there is ro
     CHECK((i32.kind == VKATTN_TYPE_KIND_INTEGER && i32.block_elements == 1 && i32.block_bytes == 4 && i32.cache == 0));
     CHECK(std::string(q4_0.name) == "q4_0");
     CHECK((q4_0.kind == VKATTN_TYPE_KIND_QUANTISED && q4_0.block_elements == 32 && q4_0.block_bytes == 18));
-    CHECK((q4_0.number_bits == 4 && q4_0.has_minimum == 0 && q4_0.cache == 1 && q4_0.weight == 0));
+    CHECK((q4_0.number_bits == 4 && q4_0.has_minimum == 0 && q4_0.cache == 1 && q4_0.weight == 1));
     std::uint32_t count = 1;
     vkattn_type_info two[2]{};
     CHECK(vkattn_enumerate_types(&count, two, sizeof two[0]) == VKATTN_SUCCESS);

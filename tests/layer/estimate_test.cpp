@@ -313,7 +313,7 @@ TEST_CASE("quantised weights are counted by the blocks of their rows, vectors be
 TEST_CASE("types and sizes that cannot be are refused with the reason") {
     const vkattn_layer_config config = named("mha", 64, 4);
     vkattn_estimate_info info{};
-    info.weight_type = VKATTN_TYPE_Q8_0;
+    info.weight_type = VKATTN_TYPE_BOOL;
     check_refused(config, info, "weight_type");
     info.weight_type = VKATTN_TYPE_F16;
     info.cache_type = VKATTN_TYPE_BOOL;

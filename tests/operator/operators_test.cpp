@@ -33,6 +33,8 @@ double activated(vkattn_activation activation, double x) {
         return x / (1.0 + std::exp(-x));
     case VKATTN_ACTIVATION_LEAKY_RELU:
         return x > 0 ? x : 0.01 * x;
+    case VKATTN_ACTIVATION_GELU_TANH:
+        return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     default:
         return x;
     }
@@ -151,6 +153,25 @@ TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four and 
                 }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights, for few rows and many, odd numbers of blocks and gaps") {
+    std::mt19937 random(94);
+    for (const vkattn_type weight_type : quantised_weight_types())
+        for (const std::uint64_t len : {1, 3, 21})
+            for (const auto &[blocks, outputs] : {std::pair{1, 3}, {2, 35}, {5, 70}}) {
+                const vkattn_type type = kFloats[(len + static_cast<std::uint64_t>(blocks)) % 3];
+                const std::uint64_t elements = type_info(weight_type).block_elements;
+                const std::uint64_t in = static_cast<std::uint64_t>(blocks) * elements;
+                const std::uint64_t gap = blocks == 2 ? 3 * elements : 0;
+                INFO(type_name(weight_type), ", rows ", 2 * len, " of ", type_name(type), ", ", in, " to ", outputs);
+                LinearProblem problem;
+                problem.input = rows(type, 2, len, in, random, 8);
+                problem.weight = normal_tensor(weight_type, {static_cast<std::uint64_t>(outputs), in}, {in + gap, 1},
+                                               random, 1.0f / std::sqrt(static_cast<float>(in)));
+                add_epilogue(problem, blocks == 1 ? VKATTN_ACTIVATION_NONE : VKATTN_ACTIVATION_SILU, type);
+                check_linear(problem, type);
+            }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have iterations for") {
     for (const std::uint64_t len : {1, 19})
         for (const std::uint64_t in : {37401, 37404}) {
@@ -164,8 +185,9 @@ TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may 
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier and residual") {
-    for (const vkattn_activation activation : {VKATTN_ACTIVATION_NONE, VKATTN_ACTIVATION_RELU, VKATTN_ACTIVATION_GELU,
-                                               VKATTN_ACTIVATION_SILU, VKATTN_ACTIVATION_LEAKY_RELU})
+    for (const vkattn_activation activation :
+         {VKATTN_ACTIVATION_NONE, VKATTN_ACTIVATION_RELU, VKATTN_ACTIVATION_GELU, VKATTN_ACTIVATION_SILU,
+          VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH})
         for (const std::uint64_t len : {1, 19}) {
             LinearProblem problem = linear_problem(VKATTN_TYPE_F16, len, 40, 30);
             add_epilogue(problem, activation, VKATTN_TYPE_F16);
@@ -307,6 +329,36 @@ TEST_CASE_FIXTURE(DeviceTest, "embedding gives the tokens' rows, and zeros for t
                 REQUIRE(output.get(i) == expected);
             }
         }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "embedding of quantised rows, in every type of output") {
+    std::mt19937 random(4);
+    for (const vkattn_type weight_type : quantised_weight_types()) {
+        const std::uint64_t width = 3 * type_info(weight_type).block_elements;
+        const vkattn_type type = kFloats[static_cast<std::size_t>(weight_type) % 3];
+        INFO(type_name(weight_type), " to ", type_name(type));
+        HostTensor weight = normal_tensor(weight_type, {5, width}, {width * 5 / 3 * 3, 1}, random);
+        HostTensor tokens(VKATTN_TYPE_I32, {1, 5});
+        const int numbers[5] = {4, 0, -1, 3, 5};
+        for (std::uint64_t i = 0; i < 5; ++i) tokens.set(i, static_cast<float>(numbers[i]));
+        HostTensor output(type, {1, 5, width}, {5 * (width + 1), width + 1, 1});
+        vkattn_embedding_desc desc{};
+        desc.tokens = tokens.view();
+        desc.weight = weight.view();
+        desc.output = output.view();
+        const std::vector<Region> regions = {{VKATTN_ROLE_TOKENS, &tokens, Access::kRead},
+                                             {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                             {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+        test_device().run(test_device().context().embedding_plan(desc), regions);
+        std::vector<double> expected(5 * width);
+        for (std::uint64_t i = 0; i < expected.size(); ++i) {
+            const int token = numbers[i / width];
+            const bool known = token >= 0 && token < 5;
+            expected[i] = known ? weight.get(static_cast<std::uint64_t>(token) * width + i % width) : 0.0f;
+        }
+        const Comparison result = compare("output", output.shape(), expected, output.floats(), nmse_bound({type}));
+        CHECK_MESSAGE(result.passed, result.report);
+    }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {

@@ -53,6 +53,14 @@ inline std::vector<vkattn_type> quantised_types() {
     return types;
 }
 
+// What weights of linear and embedding may be stored in beside floats.
+inline std::vector<vkattn_type> quantised_weight_types() {
+    std::vector<vkattn_type> types;
+    for (const vkattn_type_info &info : vkattn::enumerate_types())
+        if (info.kind == VKATTN_TYPE_KIND_QUANTISED && info.weight != 0) types.push_back(info.type);
+    return types;
+}
+
 // Rounds to nearest, ties to even (the default rounding mode of nearbyint).
 inline std::uint16_t f16_from_float(float value) {
     const auto sign = static_cast<unsigned>(std::signbit(value)) << 15;
@@ -92,6 +100,7 @@ inline float float_from_bf16(std::uint16_t bits) {
 } // namespace vkattn_test
 
 #include "quantised.hpp"
+#include "super_blocks.hpp"
 
 namespace vkattn_test {
 
@@ -176,6 +185,11 @@ class HostTensor {
         }
     }
 
+    // The bytes of the block that begins with the element.
+    std::span<std::uint8_t> block(std::uint64_t index) {
+        return {bytes_.data() + byte_of(index), type_info(view_.type).block_bytes};
+    }
+
     // Quantises a block of 32 elements, the first of which is `index`.
     void set_block(std::uint64_t index, std::span<const float, kBlockElements> values) {
         codec_of(view_.type).encode(values, bytes_.data() + byte_of(index));
@@ -237,6 +251,8 @@ class HostTensor {
     std::size_t byte_of(std::uint64_t index) const { return type_bytes(view_.type, element_of(index)); }
 
     float decode(std::uint64_t index) const {
+        if (is_super_block(view_.type))
+            return super_block_value(view_.type, bytes_.data() + byte_of(index), element_of(index) % 256);
         return codec_of(view_.type).decode(bytes_.data() + byte_of(index), element_of(index) % kBlockElements);
     }
 
@@ -248,6 +264,11 @@ class HostTensor {
 
 inline void fill_normal(HostTensor &tensor, std::mt19937 &random, float deviation = 1.0f) {
     std::normal_distribution<float> normal(0.0f, deviation);
+    if (is_super_block(tensor.type())) {
+        for (std::uint64_t i = 0; i < tensor.elements(); i += type_info(tensor.type()).block_elements)
+            fill_super_block(tensor.type(), tensor.block(i), random, deviation);
+        return;
+    }
     if (is_quantised(tensor.type())) {
         std::array<float, kBlockElements> block;
         for (std::uint64_t i = 0; i < tensor.elements(); i += kBlockElements) {

@@ -43,7 +43,7 @@ vkattn_layer_config draw_config(Random &random) {
     c.mla_form = random.one_in(2) ? VKATTN_MLA_NAIVE : VKATTN_MLA_ABSORB;
     c.decompress_lora_rank = random.one_in(2) ? 0 : number(9);
     c.ffn_dim = number(90);
-    c.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_LEAKY_RELU + 1) - 1);
+    c.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_GELU_TANH + 1) - 1);
     c.norm_first = random.one_in(2);
     c.mlp_ratio = number(3);
     const bool turns = c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK || random.one_in(2);

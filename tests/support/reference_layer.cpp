@@ -74,6 +74,8 @@ Values activated(vkattn_activation activation, Values x) {
         if (activation == VKATTN_ACTIVATION_GELU) value *= 0.5 * std::erfc(-value / std::sqrt(2.0));
         if (activation == VKATTN_ACTIVATION_SILU) value /= 1.0 + std::exp(-value);
         if (activation == VKATTN_ACTIVATION_LEAKY_RELU && value < 0.0) value *= 0.01;
+        if (activation == VKATTN_ACTIVATION_GELU_TANH)
+            value *= 0.5 * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (value + 0.044715 * value * value * value)));
     }
     return x;
 }

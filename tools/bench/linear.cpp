@@ -1,5 +1,7 @@
 #include "tools/bench/linear.hpp"
 
+#include "tools/tensors/stored_types.hpp"
+
 namespace vkattn::tools {
 
 OperationTimes time_linear(const Context &context, const LinearShape &shape, const RepeatOptions &options) {
@@ -13,8 +15,9 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
             const RandomValues random(seed);
             InputSet set;
             random.fill(set.add(context, VKATTN_ROLE_INPUT, bytes(desc.input)), layer.type.dtype, bytes(desc.input));
-            random.fill(set.add(context, VKATTN_ROLE_WEIGHT, bytes(desc.weight)), layer.weight_type.dtype,
-                        bytes(desc.weight));
+            const Dtype dtype =
+                is_quantised(desc.weight.type) ? Dtype::kF16 : layer.weight_type.dtype; // any bytes of blocks
+            random.fill(set.add(context, VKATTN_ROLE_WEIGHT, bytes(desc.weight)), dtype, bytes(desc.weight));
             set.add(context, VKATTN_ROLE_OUTPUT, bytes(desc.output));
             return set;
         });

@@ -34,11 +34,12 @@ void read_dropout(ConfigReader &config, CaseFile &read) {
         config.fail("config key 'dropout_p' is not 0, expected 0: layers have no dropout");
 }
 
-std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key) {
+// One of the types that the device converts to, of which is_one is not 0.
+std::optional<vkattn_type> read_storage(ConfigReader &config, const char *key, uint32_t vkattn_type_info::*is_one) {
     vkattn_type type = VKATTN_TYPE_NONE;
     std::vector<std::pair<std::string_view, vkattn_type>> choices;
     for (const vkattn_type_info &info : enumerate_types())
-        if (info.key_value != 0) choices.emplace_back(info.name, info.type);
+        if (info.cache != 0 && info.*is_one != 0) choices.emplace_back(info.name, info.type);
     config.read_choice(key, choices, type);
     return type == VKATTN_TYPE_NONE ? std::nullopt : std::optional(type);
 }
@@ -60,8 +61,8 @@ void read_attention(ConfigReader &config, CaseFile &read) {
         config.fail("config key 'qk_matmul_output_mode' is " + std::to_string(stage) + ", expected 0, 1, 2 or 3");
     attention.score_stage = static_cast<vkattn_score_stage>(stage);
     read_head_mapping(config, attention.kv_head_mapping);
-    attention.k_dtype = read_storage(config, "k_dtype");
-    attention.v_dtype = read_storage(config, "v_dtype");
+    attention.k_dtype = read_storage(config, "k_dtype", &vkattn_type_info::key_value);
+    attention.v_dtype = read_storage(config, "v_dtype", &vkattn_type_info::key_value);
 }
 
 void read_rope(ConfigReader &config, vkattn_layer_config &layer) {
@@ -127,17 +128,27 @@ void read_compressed_kv(ConfigReader &config, CaseFile &read) {
     config.read("start_pos", read.start_pos);
 }
 
+void read_activation(ConfigReader &config, vkattn_activation &activation) {
+    config.read_choice("activation",
+                       {{"relu", VKATTN_ACTIVATION_RELU},
+                        {"gelu", VKATTN_ACTIVATION_GELU},
+                        {"silu", VKATTN_ACTIVATION_SILU},
+                        {"leaky_relu", VKATTN_ACTIVATION_LEAKY_RELU},
+                        {"gelu_tanh", VKATTN_ACTIVATION_GELU_TANH}},
+                       activation);
+}
+
+void read_linear(ConfigReader &config, CaseFile &read) {
+    read.linear.weight_dtype = read_storage(config, "weight_dtype", &vkattn_type_info::weight);
+    read_activation(config, read.linear.activation);
+}
+
 void read_encoder(ConfigReader &config, CaseFile &read) {
     read_mha(config, read);
     read.layer.kind = VKATTN_LAYER_ENCODER;
     config.require("ffn_dim", read.layer.ffn_dim);
     config.check_present("activation");
-    config.read_choice("activation",
-                       {{"relu", VKATTN_ACTIVATION_RELU},
-                        {"gelu", VKATTN_ACTIVATION_GELU},
-                        {"silu", VKATTN_ACTIVATION_SILU},
-                        {"leaky_relu", VKATTN_ACTIVATION_LEAKY_RELU}},
-                       read.layer.activation);
+    read_activation(config, read.layer.activation);
     config.require_flag("norm_first", read.layer.norm_first);
 }
 
@@ -146,7 +157,8 @@ struct OpReader {
     void (*read)(ConfigReader &, CaseFile &);
 };
 
-constexpr std::array<OpReader, 8> kOps{{{"attention", read_attention},
+constexpr std::array<OpReader, 9> kOps{{{"attention", read_attention},
+                                        {"linear", read_linear},
                                         {"mha", read_mha},
                                         {"latent_mha", read_latent_mha},
                                         {"latent_query", read_latent_query},
@@ -189,8 +201,10 @@ CaseFile read_configuration(const std::string &file, const std::map<std::string,
     read.op = op.op;
     ConfigReader config(file, read.op, std::move(json));
     op.read(config, read);
-    read_mask(config, read.mask);
-    read_dropout(config, read);
+    if (read.op != "linear") {
+        read_mask(config, read.mask);
+        read_dropout(config, read);
+    }
     config.finish();
     return read;
 }

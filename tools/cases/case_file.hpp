@@ -37,11 +37,18 @@ struct AttentionConfig {
     std::optional<vkattn_type> v_dtype;
 };
 
+// The configuration of op "linear".
+struct LinearConfig {
+    std::optional<vkattn_type> weight_dtype; // absent: as stored
+    vkattn_activation activation = VKATTN_ACTIVATION_NONE;
+};
+
 struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
     AttentionConfig attention;                         // op "attention"
+    LinearConfig linear;                               // op "linear"
     vkattn_layer_config layer{};                       // every other op
     std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
     std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
@@ -52,7 +59,7 @@ struct CaseFile {
     // past; else top left, since a layer's queries are its keys' tokens.
     vkattn_causal_alignment causal_alignment() const;
 
-    bool is_layer() const { return op != "attention"; }
+    bool is_layer() const { return op != "attention" && op != "linear"; }
     std::string name() const { return std::filesystem::path(file).stem().string(); }
 
     // Returns the tensor, or NULL if the case has none of that name.

@@ -28,6 +28,7 @@ vkattn_type type_of(Dtype dtype) {
 }
 
 Problem make_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
+    if (input.op == "linear") return make_linear_problem(input, wanted);
     return input.is_layer() ? make_layer_problem(input, wanted, kernel) : make_attention_problem(input, wanted, kernel);
 }
 
@@ -138,7 +139,7 @@ vkattn_tensor ProblemBuilder::add_output(const std::string &name, vkattn_role ro
     return layout;
 }
 
-Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, LayerProblem> description) {
+Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, vkattn_linear_desc, LayerProblem> description) {
     problem_.description = std::move(description);
     return std::move(problem_);
 }

@@ -39,7 +39,7 @@ struct LayerProblem {
 
 // Must not outlive the case that it was made of.
 struct Problem {
-    std::variant<vkattn_attention_desc, LayerProblem> description;
+    std::variant<vkattn_attention_desc, vkattn_linear_desc, LayerProblem> description;
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
@@ -86,7 +86,7 @@ class ProblemBuilder {
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
     void add_output(ProblemOutput output) { problem_.outputs.push_back(std::move(output)); }
 
-    Problem finish(std::variant<vkattn_attention_desc, LayerProblem> description);
+    Problem finish(std::variant<vkattn_attention_desc, vkattn_linear_desc, LayerProblem> description);
 
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
@@ -97,6 +97,7 @@ class ProblemBuilder {
 };
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
+Problem make_linear_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_layer_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
 
 } // namespace vkattn::tools

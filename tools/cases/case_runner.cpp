@@ -31,6 +31,10 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
         planned.plan = context.attention_plan(*attention);
         return planned;
     }
+    if (const auto *linear = std::get_if<vkattn_linear_desc>(&problem.description)) {
+        planned.plan = context.linear_plan(*linear);
+        return planned;
+    }
     const auto &described = std::get<LayerProblem>(problem.description);
     planned.layer = context.layer(described.config, described.weights);
     planned.plan = planned.layer->plan(described.call);

@@ -68,6 +68,7 @@ double default_tolerance(const CaseFile &input) {
         if (name != "attn_mask" && name != "alibi_slopes" && name != "sinks") widen(type_of(tensor.dtype));
     if (input.attention.k_dtype) widen(*input.attention.k_dtype);
     if (input.attention.v_dtype) widen(*input.attention.v_dtype);
+    if (input.linear.weight_dtype) widen(*input.linear.weight_dtype);
     return tolerance;
 }
 

@@ -97,8 +97,8 @@ const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
 #define IS_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +uint(KEY_FORMAT == FORMAT_##NAME)
 #define MINIMUM_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES)                                         \
     +uint(KIND == AFFINE) * uint(KEY_FORMAT == FORMAT_##NAME)
-const uint KEY_IS_QUANTISED = 0u BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
-const uint KEY_HAS_MINIMUM = 0u BLOCK_TYPES(MINIMUM_OF_KEY);
+const uint KEY_IS_QUANTISED = 0u CACHED_BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
+const uint KEY_HAS_MINIMUM = 0u CACHED_BLOCK_TYPES(MINIMUM_OF_KEY);
 const uint SCALES_OF_CHUNK = BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4; // block after block, four keys in each
 shared vec4 key_scales[SCALES_OF_CHUNK * (KEY_IS_QUANTISED + KEY_HAS_MINIMUM) + 1 - KEY_IS_QUANTISED]; // then minimums
 

@@ -1,0 +1,51 @@
+// Op "linear" as a problem: x, weight and bias of the file.
+#include "tools/cases/case_problem.hpp"
+#include "tools/tensors/stored_types.hpp"
+
+#include <string>
+
+namespace vkattn::tools {
+namespace {
+
+void check_inputs(const ProblemBuilder &builder) {
+    for (const auto &[name, tensor] : builder.input().tensors)
+        if (name != "x" && name != "weight" && name != "bias")
+            builder.fail("unknown tensor " + quote_name(name) + ", expected x weight bias or expected.*");
+}
+
+// The weight in its storage type. The device quantises rows of heads, of which it is one.
+vkattn_tensor add_weight(ProblemBuilder &builder, const HostTensor &weight) {
+    vkattn_tensor layout = builder.contiguous("weight", type_of(weight.dtype), weight.shape);
+    const std::optional<vkattn_type> type = builder.input().linear.weight_dtype;
+    if (!type || *type == layout.type) return builder.add(VKATTN_ROLE_WEIGHT, layout, weight);
+    layout.type = *type;
+    const HostTensor &stored = builder.keep(tensor_of(dtype_of(*type), weight.shape, values_of(weight)));
+    if (is_quantised(*type) && weight.shape[1] % 32 != 0)
+        builder.fail("tensor 'weight' is " + shape_text(weight.shape) + ", expected rows of a multiple of 32 for " +
+                     type_name(*type));
+    const std::uint64_t shape[] = {1, 1, weight.shape[0], weight.shape[1]};
+    builder.add(VKATTN_ROLE_WEIGHT, builder.contiguous("weight", *type, shape), stored);
+    return layout;
+}
+
+} // namespace
+
+Problem make_linear_problem(const CaseFile &input, std::span<const std::string> wanted) {
+    ProblemBuilder builder(input, wanted);
+    check_inputs(builder);
+    const std::string_view outputs[] = {"output"};
+    builder.check_wanted(outputs);
+    const HostTensor &x = builder.required_float("x", 3, 3), &weight = builder.required_float("weight", 2, 2);
+    vkattn_linear_desc desc{};
+    desc.input = builder.add(VKATTN_ROLE_INPUT, builder.contiguous("x", type_of(x.dtype), x.shape), x);
+    desc.weight = add_weight(builder, weight);
+    if (const HostTensor *bias = input.find("bias")) {
+        builder.check_float("bias", *bias, 1, 1);
+        desc.bias = builder.add(VKATTN_ROLE_BIAS, builder.contiguous("bias", type_of(bias->dtype), bias->shape), *bias);
+    }
+    desc.activation = input.linear.activation;
+    desc.output = builder.add_output("output", VKATTN_ROLE_OUTPUT, x.dtype, {x.shape[0], x.shape[1], weight.shape[0]});
+    return builder.finish(desc);
+}
+
+} // namespace vkattn::tools
