@@ -96,6 +96,9 @@ typedef enum vkattn_type {
     VKATTN_TYPE_Q5_0 = 9,
     VKATTN_TYPE_Q5_1 = 10,
     VKATTN_TYPE_IQ4_NL = 11,
+    VKATTN_TYPE_F8_E4M3 =
+        12, /* OCP's floats of 8 bits, of caches alone; what is beyond the largest is stored as that */
+    VKATTN_TYPE_F8_E5M2 = 13,
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
 
@@ -103,7 +106,7 @@ typedef enum vkattn_type_kind {
     VKATTN_TYPE_KIND_FLOAT = 1,
     VKATTN_TYPE_KIND_INTEGER = 2,
     VKATTN_TYPE_KIND_BOOL = 3,
-    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of whole numbers that share a scale */
+    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of numbers, which share a scale but in f8 */
     VKATTN_TYPE_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_type_kind;
 

@@ -202,7 +202,8 @@ class Context:
         """An Array of numbers that are not set.
 
         shape  one size or several, from 0; of quantised blocks the last is a multiple of 32
-        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl
+        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1,
+               iq4_nl, f8_e4m3 or f8_e5m2
         Raises OutOfMemoryError where the device has not so much memory.
         """
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)

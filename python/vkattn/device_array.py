@@ -13,7 +13,8 @@ class Array(OnDevice):
     """Numbers on the device of a context; made by context.array and context.empty, and by operators on Arrays.
 
     dtype is a name: float32, float16, bfloat16, bool, int32, and of caches
-    ggml's blocks of 32 numbers: q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl.
+    ggml's blocks of 32 numbers: q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, and OCP's floats f8_e4m3 and f8_e5m2,
+    in blocks of 32 too.
     Slices, reshape and transpose show the same memory, which goes with the last that shows it. Strides and offset are in
     elements.
     """

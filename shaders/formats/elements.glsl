@@ -53,7 +53,7 @@ uint elements_of_block(const uint format) {
     return result;
 }
 
-// Of quantised types: bits of a number, and SCALED, AFFINE or LISTED.
+// Of quantised types: bits of a number, and SCALED, AFFINE, LISTED, E4M3 or E5M2.
 uint width_of_number(const uint format) {
     uint result = 0u;
     BLOCK_TYPES(WIDTH_FACT)
@@ -67,6 +67,7 @@ uint kind_of_block(const uint format) {
 }
 
 bool is_quantised(const uint format) { return elements_of_block(format) != 1; }
+bool is_float8(const uint format) { return kind_of_block(format) >= E4M3; }
 bool has_minimum(const uint format) { return kind_of_block(format) == AFFINE; }
 
 // Where the block of a row's element begins, in bytes of the row, and which of its elements that is.
