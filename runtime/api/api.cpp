@@ -9,11 +9,13 @@
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/explain.hpp"
+#include "runtime/ops/index.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/prewarm.hpp"
+#include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/support/error.hpp"
@@ -117,6 +119,9 @@ void require_desc(const Desc *desc) {
     require_given(desc, "desc");
     require_no_extensions(desc->next, "desc");
 }
+
+// check_attention checks its extensions.
+void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc"); }
 
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
     require(bindings != nullptr || count == 0, "bindings: NULL, expected ", count, " entries");
@@ -441,7 +446,6 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
     return guard([&] {
         require_given(context, "context");
         if (count != 0) require_given(descs, "descs");
-        for (const vkattn_attention_desc &desc : std::span(descs, count)) require_no_extensions(desc.next, "descs");
         prewarm(context->context, {descs, count}, threads);
     });
 }
@@ -475,6 +479,14 @@ vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *d
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_embedding(own, *desc); });
+}
+
+vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_top_k(own, *desc); });
+}
+
+vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_index(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

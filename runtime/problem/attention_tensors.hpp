@@ -17,6 +17,7 @@ enum class TensorLayout {
     kHeads,     // [Hq]
     kBounds,    // [B+1]
     kPages,     // [B,N]
+    kLists,     // [B,Hkv|1,Lq,N]
 };
 
 // What tuning fills a tensor with: lengths that leave no room, masks that hide nothing.
@@ -30,6 +31,13 @@ enum class TrialContents {
     kBoundsOfQueries,   // of sequences of equal length
     kBoundsOfKeys,
     kPageNumbers,
+    kBlocksInTurn, // of keys
+};
+
+// A caller's description with the members of its extensions.
+struct GivenAttention : vkattn_attention_desc {
+    vkattn_tensor key_indices;
+    uint32_t key_block_len;
 };
 
 // A line of ATTENTION_TENSORS.
@@ -38,7 +46,7 @@ struct AttentionTensor {
     const char *name;
     vkattn_role role;
     uint64_t feature; // a bit; 0: none
-    vkattn_tensor vkattn_attention_desc::*given;
+    vkattn_tensor GivenAttention::*given;
     vkattn_tensor AttentionProblem::*member;
     TensorLayout layout;
     vkattn_type type; // VKATTN_TYPE_NONE: one of several
@@ -53,7 +61,7 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
                     #name,                                                                                             \
                     VKATTN_ROLE_##NAME,                                                                                \
                     feature_bit(feature),                                                                              \
-                    &vkattn_attention_desc::name,                                                                      \
+                    &GivenAttention::name,                                                                             \
                     &AttentionProblem::name,                                                                           \
                     TensorLayout::k##Layout,                                                                           \
                     VKATTN_TYPE_##type,                                                                                \

@@ -31,6 +31,10 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
         planned.plan = context.attention_plan(*attention);
         return planned;
     }
+    if (const auto *index = std::get_if<vkattn_index_desc>(&problem.description)) {
+        planned.plan = context.index_plan(*index);
+        return planned;
+    }
     const auto &described = std::get<LayerProblem>(problem.description);
     planned.layer = context.layer(described.config, described.weights);
     planned.plan = planned.layer->plan(described.call);
