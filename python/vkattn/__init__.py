@@ -7,7 +7,8 @@
 
 attention    the operator, with all that the library has; merge joins its partial results
 scaled_dot_product_attention   PyTorch's function of this name
-linear, norm, embedding   what stands around it in a model
+linear, norm, embedding, argmax   what stands around it in a model
+record, Program   calls on Arrays as one submission, replayed: a token of a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
 Layer, Cache layers with weights, and their caches; layer_weights names those of PyTorch and Hugging Face
@@ -26,14 +27,15 @@ from .device_array import Array
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
-from .operators import embedding, kv_append, linear, linear_problem, merge, norm
+from .operators import argmax, embedding, kv_append, linear, linear_problem, merge, norm
 from .paged_cache import PagedCache
+from .programs import Program, ProgramReport, record
 from .scaled_dot_product import scaled_dot_product_attention
 from .weights import layer_weights
 
 __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
-           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
+           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError", "VkattnError", "argmax", "attention",
            "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
-           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
+           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "record",
            "scaled_dot_product_attention", "version"]

@@ -1,4 +1,4 @@
-"""What stands around attention: linear, norm, embedding, appends to caches, and the merge of partial attention."""
+"""What stands around attention: linear, norm, embedding, argmax, appends to caches, and the merge of partial attention."""
 import math
 
 import numpy
@@ -106,6 +106,28 @@ def embedding(tokens, weight, *, out=None, context=None):
     _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output, "output")})
     call.run("vkattn_embedding_plan", desc)
     return call.given_back("output")
+
+
+@outside_graphs
+def argmax(input, *, return_values=False, out=None, context=None):
+    """Where the greatest number of each row is, of equal ones the first: greedy sampling. NaN is greater than all numbers.
+
+    input [..., N], of 2 dimensions or more: float32, float16 or bfloat16
+    return_values  True: returns (places, the greatest themselves [...] float32)
+    out            an Array for the places
+    Returns [...] int32.
+    """
+    call = Call(context, (("input", input), ("out", out)))
+    input = call.take("input", input)
+    if input.ndim < 2:
+        raise ValueError(f"input: {input.ndim} dimensions, expected at least 2, [..., N]")
+    results = {"tokens": call.result("tokens", input.shape[:-1], "int32", out)}
+    if return_values:
+        results["values"] = call.result("output", input.shape[:-1], "float32")
+    desc = _abi.ArgmaxDesc()
+    _describe(desc, {"input": _fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
+    call.run("vkattn_argmax_plan", desc)
+    return (call.given_back("tokens"), call.given_back("output")) if return_values else call.given_back("tokens")
 
 
 @outside_graphs
