@@ -70,6 +70,8 @@ VKATTN_API const char *vkattn_version(void);
 /* The extensions of structures that there are. */
 typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_ATTENTION_VARIANT =
+        2, /* vkattn_attention_variant (variants.h), of vkattn_attention_desc (attention.h) */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -183,7 +185,11 @@ typedef enum vkattn_role {
     VKATTN_ROLE_BLOCK_MASK = 29,
     VKATTN_ROLE_SOURCE = 30, /* of an append: the new rows */
     VKATTN_ROLE_CACHE = 31,  /* of an append: where they go */
-    VKATTN_ROLE_COUNT = 32,
+    VKATTN_ROLE_CAPTURED_0 = 32, /* what functions of a variant read: variants.h */
+    VKATTN_ROLE_CAPTURED_1 = 33,
+    VKATTN_ROLE_CAPTURED_2 = 34,
+    VKATTN_ROLE_CAPTURED_3 = 35,
+    VKATTN_ROLE_COUNT = 36,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

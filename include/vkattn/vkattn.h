@@ -29,5 +29,6 @@
 #include <vkattn/layers.h>
 #include <vkattn/operators.h>
 #include <vkattn/shaders.h>
+#include <vkattn/variants.h>
 
 #endif

@@ -7,6 +7,7 @@
 
 attention    the operator, with all that the library has; merge joins its partial results
 scaled_dot_product_attention   PyTorch's function of this name
+flex_attention   attention with functions of your own, of Python or GLSL
 linear, norm, embedding   what stands around it in a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
@@ -29,11 +30,12 @@ from .layers import Cache, Layer, layer_config
 from .operators import embedding, kv_append, linear, linear_problem, merge, norm
 from .paged_cache import PagedCache
 from .scaled_dot_product import scaled_dot_product_attention
+from .variants import flex_attention
 from .weights import layer_weights
 
 __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "attention",
-           "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "from_dlpack", "kv_append",
+           "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "kv_append",
            "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
            "scaled_dot_product_attention", "version"]

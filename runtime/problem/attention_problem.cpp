@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint64_t kLargestHeadDim = 576;
 
+static_assert(CAPTURED_TENSORS == VKATTN_CAPTURED_TENSORS);
+
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
 vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name,
@@ -115,9 +117,18 @@ vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &
     return full;
 }
 
+vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor &tensor) {
+    const vkattn_tensor captured = normalised(given, tensor.name);
+    require(captured.type == VKATTN_TYPE_F32 || captured.type == VKATTN_TYPE_I32, tensor.name, ": type ",
+            type_name(captured.type), ", expected F32 or I32");
+    vkattn_tensor without_gaps = given;
+    std::fill(std::begin(without_gaps.strides), std::end(without_gaps.strides), 0);
+    return checked_contiguous(given, tensor.name, without_gaps);
+}
+
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
 vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
-                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
+                             const GivenAttention &desc, AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
         return checked_contiguous(given, tensor.name, contiguous(tensor.type, shape));
@@ -136,6 +147,8 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
         return checked_mask(given, tensor, problem);
     case TensorLayout::kBlocks:
         return checked_blocks(given, tensor, desc, problem);
+    case TensorLayout::kCaptured:
+        return checked_captured(given, tensor);
     case TensorLayout::kKeys: {
         const vkattn_tensor keys = checked_optional(given, tensor.name, contiguous(tensor.type, {batch, kv_len}));
         require(kv_len <= 1 || keys.strides[1] == 1, tensor.name, ": last stride ", keys.strides[1], ", expected 1");
@@ -146,7 +159,7 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
     }
 }
 
-void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+void check_tensors(const GivenAttention &desc, AttentionProblem &problem) {
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (present(desc.*tensor.given))
             problem.*tensor.member = checked_tensor(desc.*tensor.given, tensor, desc, problem);
@@ -270,8 +283,25 @@ AttentionProblem with_memory(const AttentionProblem &problem) {
     return result;
 }
 
-AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
+GivenAttention::GivenAttention(const vkattn_attention_desc &desc) : vkattn_attention_desc(desc) {
+    for (const void *at = desc.next; at != nullptr; at = static_cast<const vkattn_extension *>(at)->next) {
+        const uint32_t kind = static_cast<const vkattn_extension *>(at)->kind;
+        require(kind == VKATTN_EXTENSION_ATTENTION_VARIANT, "desc.next: an extension of kind ", kind,
+                ", expected NULL or VKATTN_EXTENSION_ATTENTION_VARIANT");
+        const auto &given = *static_cast<const vkattn_attention_variant *>(at);
+        require(given.variant != nullptr, "variant: NULL, expected one of the context's");
+        variant = given.variant;
+        captured_0 = given.captured[0];
+        captured_1 = given.captured[1];
+        captured_2 = given.captured[2];
+        captured_3 = given.captured[3];
+    }
+}
+
+AttentionProblem check_attention(const vkattn_attention_desc &given, uint32_t most_positions) {
+    const GivenAttention desc(given);
     AttentionProblem problem{};
+    problem.variant = desc.variant;
     problem.query = checked_rows(desc.query, "query", require_float);
     problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
@@ -297,7 +327,8 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.value_type = format_of(problem.value);
     uint32_t bit = 0;
     for (const bool flag :
-         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant})
+         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant,
+          problem.variant != nullptr})
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,

@@ -4,7 +4,18 @@
 #include "runtime/problem/tiles.hpp"
 #include "shaders/interface/attention_tensors.h"
 
+#include <vkattn/variants.h>
+
 namespace vkattn {
+
+// A caller's description and what its extensions add to it.
+struct GivenAttention : vkattn_attention_desc {
+    // Fails with VKATTN_ERROR_INVALID_ARGUMENT for an extension that this version does not know.
+    explicit GivenAttention(const vkattn_attention_desc &desc);
+
+    vkattn_variant variant = nullptr;
+    vkattn_tensor captured_0{}, captured_1{}, captured_2{}, captured_3{};
+};
 
 // A caller's attention description, checked and normalised: strides filled in, defaults resolved, masks as 4-D.
 // No Vulkan call; specified in vkattn.h at vkattn_attention_desc.
@@ -40,6 +51,7 @@ struct AttentionProblem {
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_variant variant; // nullptr: none
     vkattn_kernel kernel;
     KernelTile tile; // what tuning found; followed where it suits
 };

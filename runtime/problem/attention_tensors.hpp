@@ -17,6 +17,7 @@ enum class TensorLayout {
     kHeads,     // [Hq]
     kBounds,    // [B+1]
     kPages,     // [B,N]
+    kCaptured,  // of any shape
 };
 
 // What tuning fills a tensor with: lengths that leave no room, masks that hide nothing.
@@ -38,7 +39,7 @@ struct AttentionTensor {
     const char *name;
     vkattn_role role;
     uint64_t feature; // a bit; 0: none
-    vkattn_tensor vkattn_attention_desc::*given;
+    vkattn_tensor GivenAttention::*given;
     vkattn_tensor AttentionProblem::*member;
     TensorLayout layout;
     vkattn_type type; // VKATTN_TYPE_NONE: one of several
@@ -53,7 +54,7 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
                     #name,                                                                                             \
                     VKATTN_ROLE_##NAME,                                                                                \
                     feature_bit(feature),                                                                              \
-                    &vkattn_attention_desc::name,                                                                      \
+                    &GivenAttention::name,                                                                      \
                     &AttentionProblem::name,                                                                           \
                     TensorLayout::k##Layout,                                                                           \
                     VKATTN_TYPE_##type,                                                                                \

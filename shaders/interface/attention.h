@@ -50,6 +50,7 @@ namespace vkattn::gpu {
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define UNFUSED_WORKGROUP_SIZE 64u
+#define BLOCK_MASK_WORKGROUP_SIZE 128u
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
@@ -141,6 +142,9 @@ struct AttentionParameters {
     uint fewest_queries;    /* packed ones that a sequence must have to be attended */
     uint most_queries;
     uint parts; /* of each row's keys; read with FEATURE_PARTS */
+#ifdef HAS_CAPTURED_TENSORS
+    uvec4 captured_elements; /* of each captured tensor */
+#endif
 };
 
 /* What changes from dispatch to dispatch. */
