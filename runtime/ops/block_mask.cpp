@@ -23,7 +23,7 @@ AttentionProblem checked_problem(const PlanBuilder &builder, const vkattn_attent
             "variant: ", problem.variant == nullptr ? "absent" : "defines no mask_mod", ", expected one with mask_mod");
     require(problem.variant->owner == &builder.context(), "variant: of another context, expected the plan's");
     require(present(problem.block_mask), "block_mask: absent, expected a tensor to fill in");
-    require_no_overlap(desc.block_mask, "block_mask");
+    require_no_overlap(normalised(desc.block_mask, "block_mask"), "block_mask");
     const uint64_t blocks = divide_up(problem.q_len, problem.block_q_len);
     require(problem.block_mask.shape[2] == blocks, "block_mask: ", problem.block_mask.shape[2],
             " blocks of queries, expected ", blocks, ", for ", problem.q_len, " queries");

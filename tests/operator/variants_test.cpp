@@ -227,7 +227,8 @@ TEST_CASE_FIXTURE(DeviceTest, "block_mask from a mask_mod says what is hidden, p
         AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
         const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
         vkattn_plan made = nullptr;
-        REQUIRE(vkattn_block_mask_plan(test_device().context().get(), &desc, &made) == VKATTN_SUCCESS);
+        const vkattn_result planned = vkattn_block_mask_plan(test_device().context().get(), &desc, &made);
+        REQUIRE_MESSAGE(planned == VKATTN_SUCCESS, std::string(vkattn_last_error()));
         std::vector<Region> regions{{VKATTN_ROLE_BLOCK_MASK, &problem.block_mask, Access::kWrite}};
         if (problem.captured[0].present()) regions.push_back({VKATTN_ROLE_CAPTURED_0, &problem.captured[0], Access::kRead});
         test_device().run(vkattn::Plan(made), regions);
