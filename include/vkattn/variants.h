@@ -82,13 +82,12 @@ VKATTN_API void vkattn_variant_destroy(vkattn_variant variant);
 
 /* Attention with a variant: an extension of vkattn_attention_desc.
  *
- * kind: VKATTN_EXTENSION_ATTENTION_VARIANT; next: the next of the chain, or NULL
+ * extension kind VKATTN_EXTENSION_ATTENTION_VARIANT
  * variant   of the same context
  * captured  F32 or I32 of any shape, contiguous; absent: the functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and the
  *           following */
 typedef struct vkattn_attention_variant {
-    uint32_t kind;
-    const void *next;
+    vkattn_extension extension;
     vkattn_variant variant;
     vkattn_tensor captured[VKATTN_CAPTURED_TENSORS];
 } vkattn_attention_variant;

@@ -596,6 +596,12 @@ class Context {
         return planned(vkattn_embedding_plan, desc);
     }
 
+    // Plans one selection of the greatest numbers of rows.
+    Returned<Plan> top_k_plan(const vkattn_top_k_desc &desc) const { return planned(vkattn_top_k_plan, desc); }
+
+    // Plans one choice of keys by their scores.
+    Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
+
     // Bytes of workspace of a call of such a layer.
     Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
         std::uint64_t bytes = 0;

@@ -41,7 +41,7 @@ def _extension(context, text, captured):
     tensors = [describe(array, f"captured_{number}") for number, array in enumerate(captured)]
     key = (text, *(bytes(each) for each in tensors))
     if key not in context.extensions:
-        made = _abi.AttentionVariant(kind=_abi.EXTENSION_ATTENTION_VARIANT, variant=_variant(context, text).raw)
+        made = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT), variant=_variant(context, text).raw)
         for number, tensor in enumerate(tensors):
             made.captured[number] = tensor
         context.extensions[key] = made

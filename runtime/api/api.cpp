@@ -10,11 +10,13 @@
 #include "runtime/ops/block_mask.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/explain.hpp"
+#include "runtime/ops/index.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/prewarm.hpp"
+#include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/support/error.hpp"
@@ -119,7 +121,7 @@ void require_desc(const Desc *desc) {
     require_no_extensions(desc->next, "desc");
 }
 
-// Of one that has, check_attention looks at them.
+// check_attention checks its extensions.
 void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc"); }
 
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
@@ -493,6 +495,14 @@ vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *d
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_embedding(own, *desc); });
+}
+
+vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_top_k(own, *desc); });
+}
+
+vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_index(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

@@ -22,7 +22,8 @@
     X(2, value, VALUE, NO_FEATURE, KeyRows, NONE, Numbers)                                                             \
     X(3, output, OUTPUT, NO_FEATURE, QueryRows, NONE, Results)                                                         \
     X(5, attn_mask, ATTN_MASK, NO_FEATURE, Mask, NONE, NothingHidden)                                                  \
-    X(17, block_mask, BLOCK_MASK, 24, Blocks, I32, NothingHidden)
+    X(17, block_mask, BLOCK_MASK, 24, Blocks, I32, NothingHidden)                                                      \
+    X(24, key_indices, KEY_INDICES, 40, Lists, I32, BlocksInTurn)
 
 /* In GLSL, modules of a variant alone know them. */
 #if defined(__cplusplus) || defined(SCORE_MOD) || defined(MASK_MOD)
@@ -66,6 +67,7 @@ namespace vkattn {
 
 ATTENTION_TENSORS(VKATTN_TENSOR_NUMBERS)
 VKATTN_NUMBER(BINDING_SCORES, 11) /* unfused: scores, then weights; flash: the state of rows between dispatches */
+VKATTN_NUMBER(BINDING_INDEX_WEIGHTS, 25) /* index: of its heads; SCORES are its ranks */
 VKATTN_NUMBER(ATTENTION_BINDINGS, 32)
 
 #ifdef __cplusplus

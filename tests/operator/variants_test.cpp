@@ -41,7 +41,7 @@ vkattn_variant variant_of(const std::string &text, vkattn_context context = test
 // Gives the problem a variant, which lives as long as it, and its captured tensors.
 void set_variant(AttentionProblem &problem, const std::string &text) {
     auto *extension = new vkattn_attention_variant{};
-    extension->kind = VKATTN_EXTENSION_ATTENTION_VARIANT;
+    extension->extension.kind = VKATTN_EXTENSION_ATTENTION_VARIANT;
     problem.variant = {extension, [](const vkattn_attention_variant *given) {
                            vkattn_variant_destroy(given->variant);
                            delete given;
@@ -259,7 +259,7 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 double plan_in(const vkattn::Context &context, AttentionProblem problem, const std::function<vkattn_variant()> &make) {
     AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
     const auto start = std::chrono::steady_clock::now();
-    vkattn_attention_variant extension{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr, make(), {}};
+    vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr}, make(), {}};
     vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
     desc.next = &extension;
     context.attention_plan(desc);

@@ -15,8 +15,8 @@ constexpr double kAdditiveHides = -6e37;
 // Dense float64 copies of a problem's tensors: the loops below index them row-major.
 struct DenseProblem {
     AttentionSizes sizes;
-    std::vector<double> query, key, value, attn_mask, block_mask, key_padding_mask, key_lengths, past_lengths,
-        alibi_slopes, sinks;
+    std::vector<double> query, key, value, attn_mask, block_mask, key_indices, key_padding_mask, key_lengths,
+        past_lengths, alibi_slopes, sinks;
 };
 
 // One query of one head of one sequence, and its scores over all keys.
@@ -32,6 +32,7 @@ DenseProblem dense(const AttentionProblem &p) {
             .value = p.value.values(),
             .attn_mask = p.attn_mask.values(),
             .block_mask = p.block_mask.values(),
+            .key_indices = p.key_indices.values(),
             .key_padding_mask = p.key_padding_mask.values(),
             .key_lengths = p.key_lengths.values(),
             .past_lengths = p.past_lengths.values(),
@@ -184,6 +185,22 @@ void hide_by_key_padding(const AttentionProblem &p, const DenseProblem &d, Row &
     }
 }
 
+// A key that is listed n times counts n times: its weight is n times as large.
+void apply_key_list(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.key_indices.present()) return;
+    const Shape &shape = p.key_indices.shape();
+    const std::size_t head = shape[1] == 1 ? 0 : kv_head_of(p, d.sizes, row.head);
+    const double *list = &d.key_indices[((row.batch * shape[1] + head) * shape[2] + row.query) * shape[3]];
+    std::vector<double> times(row.scores.size(), 0.0);
+    for (std::size_t n = 0; n < shape[3]; ++n)
+        for (double key = list[n] * p.key_block_len; list[n] >= 0 && key < (list[n] + 1) * p.key_block_len; ++key)
+            if (key < static_cast<double>(times.size()))
+                times[static_cast<std::size_t>(key)] += 1.0;
+            else
+                break;
+    for (std::size_t j = 0; j < times.size(); ++j) row.scores[j] += std::log(times[j]);
+}
+
 // Turns scores into weights and returns log(sum(exp(scores))), the sink included.
 double softmax(const AttentionProblem &p, const DenseProblem &d, const Row &row, std::vector<double> &weights) {
     weights.assign(row.scores.size(), 0.0);
@@ -239,6 +256,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     hide_by_window(p, d, row);
     hide_by_key_lengths(p, d, row);
     hide_by_key_padding(p, d, row);
+    apply_key_list(p, d, row);
     if (p.score_stage == VKATTN_SCORES_MASKED) append(result.scores, row.scores);
     for (const double score : row.scores) {
         if (std::isfinite(score)) result.largest_score = std::max(result.largest_score, std::fabs(score));

@@ -21,6 +21,9 @@ struct AttentionProblem {
     HostTensor attn_mask;
     HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
     std::uint32_t block_q_len = 0, block_kv_len = 0;
+    HostTensor key_indices; // [B,Hkv|1,Lq,N]
+    std::uint32_t key_block_len = 1;
+    mutable vkattn_key_list key_list{}; // that its description points to
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;

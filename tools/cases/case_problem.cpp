@@ -28,6 +28,7 @@ vkattn_type type_of(Dtype dtype) {
 }
 
 Problem make_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
+    if (input.op == "index") return make_index_problem(input, wanted);
     return input.is_layer() ? make_layer_problem(input, wanted, kernel) : make_attention_problem(input, wanted, kernel);
 }
 
@@ -152,7 +153,20 @@ vkattn_tensor ProblemBuilder::add_output(const std::string &name, vkattn_role ro
     return layout;
 }
 
-Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, LayerProblem> description) {
+const vkattn_key_list *ProblemBuilder::add_key_list() {
+    if (input_.find("key_indices") == nullptr) {
+        if (input_.attention.key_block_len != 0)
+            fail("has config key key_block_len alone, expected a tensor 'key_indices' with it");
+        return nullptr;
+    }
+    problem_.key_list = std::make_unique<vkattn_key_list>();
+    problem_.key_list->extension.kind = VKATTN_EXTENSION_KEY_LIST;
+    problem_.key_list->key_indices = add_integers(VKATTN_ROLE_KEY_INDICES, "key_indices");
+    problem_.key_list->key_block_len = input_.attention.key_block_len;
+    return problem_.key_list.get();
+}
+
+Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description) {
     problem_.description = std::move(description);
     return std::move(problem_);
 }

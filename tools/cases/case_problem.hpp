@@ -40,7 +40,8 @@ struct LayerProblem {
 
 // Must not outlive the case that it was made of.
 struct Problem {
-    std::variant<vkattn_attention_desc, LayerProblem> description;
+    std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description;
+    std::unique_ptr<vkattn_key_list> key_list; // that the description points to
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
@@ -91,7 +92,10 @@ class ProblemBuilder {
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
     void add_output(ProblemOutput output) { problem_.outputs.push_back(std::move(output)); }
 
-    Problem finish(std::variant<vkattn_attention_desc, LayerProblem> description);
+    // An extension of the description of attention, if the case has lists.
+    const vkattn_key_list *add_key_list();
+
+    Problem finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description);
 
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
@@ -102,6 +106,7 @@ class ProblemBuilder {
 };
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
+Problem make_index_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_layer_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
 
 } // namespace vkattn::tools

@@ -29,7 +29,7 @@ struct PlannedCase {
 Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc) {
     if (problem.functions.empty()) return context.attention_plan(desc);
     const VariantHandle variant = make_variant(context, problem.functions);
-    vkattn_attention_variant extension{VKATTN_EXTENSION_ATTENTION_VARIANT, desc.next, variant.get(), {}};
+    vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, desc.next}, variant.get(), {}};
     std::ranges::copy(problem.captured, extension.captured);
     desc.next = &extension;
     return context.attention_plan(desc);
@@ -39,6 +39,10 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
     PlannedCase planned;
     if (const auto *attention = std::get_if<vkattn_attention_desc>(&problem.description)) {
         planned.plan = plan_attention(context, problem, *attention);
+        return planned;
+    }
+    if (const auto *index = std::get_if<vkattn_index_desc>(&problem.description)) {
+        planned.plan = context.index_plan(*index);
         return planned;
     }
     const auto &described = std::get<LayerProblem>(problem.description);
