@@ -121,6 +121,7 @@ class Context:
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
+        self.variants, self.extensions = {}, {}  # of flex_attention: handles by their texts, and what descriptions point to
         self._rooms = {}
         self.recording = None  # what takes calls in place of their run: see programs
 

@@ -8,6 +8,7 @@
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/argmax.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/block_mask.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/explain.hpp"
 #include "runtime/ops/index.hpp"
@@ -509,6 +510,21 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
     return tune_with(context, desc, count, candidates, stride,
                      [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
+
+vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info, vkattn_variant *variant) {
+    return create(variant, "variant", [&] {
+        require_given(context, "context");
+        require_given(info, "info");
+        return std::make_unique<vkattn_variant_opaque>(context->usage, &context->context,
+                                                       context->context.variants().get(*info));
+    });
+}
+
+vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_block_mask(own, *desc); });
+}
+
+void vkattn_variant_destroy(vkattn_variant variant) { delete variant; }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_kv_append(own, *desc); });
