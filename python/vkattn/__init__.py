@@ -41,5 +41,5 @@ __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError", "VkattnError",
            "argmax", "attention", "config_from_name", "default_context", "devices", "embedding", "errors", "estimate",
-           "flex_attention", "from_dlpack", "index", "kv_append", "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "record",
-           "scaled_dot_product_attention", "top_k", "version"]
+           "flex_attention", "from_dlpack", "index", "kv_append", "layer_config", "layer_weights", "linear", "linear_problem",
+           "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version"]
