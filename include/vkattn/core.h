@@ -69,7 +69,9 @@ VKATTN_API const char *vkattn_version(void);
 
 /* The extensions of structures that there are. */
 typedef enum vkattn_extension_kind {
-    VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_ROPE_FACTORS = 1,      /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_KEY_LIST = 2,          /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
+    VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -96,9 +98,12 @@ typedef enum vkattn_type {
     VKATTN_TYPE_Q5_0 = 9,
     VKATTN_TYPE_Q5_1 = 10,
     VKATTN_TYPE_IQ4_NL = 11,
-    VKATTN_TYPE_Q4_K = 12, /* of weights alone */
-    VKATTN_TYPE_Q5_K = 13,
-    VKATTN_TYPE_Q6_K = 14,
+    VKATTN_TYPE_F8_E4M3 =
+        12, /* OCP's floats of 8 bits, of caches alone; what is beyond the largest is stored as that */
+    VKATTN_TYPE_F8_E5M2 = 13,
+    VKATTN_TYPE_Q4_K = 14, /* ggml's blocks of 256, of weights alone */
+    VKATTN_TYPE_Q5_K = 15,
+    VKATTN_TYPE_Q6_K = 16,
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
 
@@ -106,7 +111,7 @@ typedef enum vkattn_type_kind {
     VKATTN_TYPE_KIND_FLOAT = 1,
     VKATTN_TYPE_KIND_INTEGER = 2,
     VKATTN_TYPE_KIND_BOOL = 3,
-    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of whole numbers that share a scale */
+    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of numbers, which share a scale but in f8 */
     VKATTN_TYPE_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_type_kind;
 
@@ -191,7 +196,13 @@ typedef enum vkattn_role {
     VKATTN_ROLE_BLOCK_MASK = 29,
     VKATTN_ROLE_SOURCE = 30, /* of an append: the new rows */
     VKATTN_ROLE_CACHE = 31,  /* of an append: where they go */
-    VKATTN_ROLE_COUNT = 32,
+    VKATTN_ROLE_KEY_INDICES = 32,
+    VKATTN_ROLE_INDICES = 33,    /* of top_k and index: what they found */
+    VKATTN_ROLE_CAPTURED_0 = 34, /* what functions of a variant read: variants.h */
+    VKATTN_ROLE_CAPTURED_1 = 35,
+    VKATTN_ROLE_CAPTURED_2 = 36,
+    VKATTN_ROLE_CAPTURED_3 = 37,
+    VKATTN_ROLE_COUNT = 38,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -12,8 +12,9 @@ from .dlpack import BFLOAT16, CPU, capsule_of
 class Array(OnDevice):
     """Numbers on the device of a context; made by context.array and context.empty, and by operators on Arrays.
 
-    dtype is a name: float32, float16, bfloat16, bool, int32, of caches and weights ggml's blocks of 32 numbers: q8_0, q4_0,
-    q4_1, q5_0, q5_1 and iq4_nl, and of weights those of 256: q4_K, q5_K and q6_K.
+    dtype is a name: float32, float16, bfloat16, bool, int32, and of caches
+    ggml's blocks of 32 numbers: q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, and OCP's floats f8_e4m3 and f8_e5m2,
+    in blocks of 32 too. Of weights: ggml's blocks of 32, and those of 256, q4_K, q5_K and q6_K.
     Slices, reshape and transpose show the same memory, which goes with the last that shows it. Strides and offset are in
     elements.
     """
@@ -202,7 +203,9 @@ class Array(OnDevice):
 
     def assign(self, values):
         """Writes numbers of the same shape and type from the host; of a quantised type its blocks, uint8."""
-        self.context.upload(self, values)
+        with self.context.lock:
+            self.context.refuse_recording("assign")
+            self.context.upload(self, values)
 
     @outside_graphs
     def numpy(self):

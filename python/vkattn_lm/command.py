@@ -11,7 +11,7 @@ from . import __doc__ as description
 
 EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
           "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl")
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f8_e4m3", "f8_e5m2")
 DEFAULT_CONTEXT = 4096
 
 
@@ -150,18 +150,20 @@ def perplexity(arguments):
 
 
 def bench(arguments):
+    from .sampling import Sampler
     arguments.context = arguments.context or arguments.prompt + arguments.tokens + 1
     decoder, _ = load(arguments)
+    greedy = Sampler(0, 0, 1, 0)
     tokens = [i * 7919 % decoder.vocabulary for i in range(arguments.prompt)]
     decoder.logits(tokens)  # once before, so that kernels are compiled
     decoder.logits(tokens[:1])
     decoder.rewind(0)
     begin = time.perf_counter()
-    logits = decoder.logits(tokens)
+    token = decoder.next_token(tokens, greedy)
     read = time.perf_counter()
     with bar(arguments.tokens, "tokens", " tokens") as progress:
         for _ in range(arguments.tokens):
-            logits = decoder.logits([int(logits.argmax())])
+            token = decoder.next_token([token], greedy)
             progress.update(1)
     end = time.perf_counter()
     result = {"device": decoder.context.facts["name"], "model": str(arguments.model), "weight_bytes": decoder.weight_bytes,

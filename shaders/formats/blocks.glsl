@@ -1,5 +1,5 @@
-// Template: the elements of quantised blocks, wherever their bytes come from. One code for all of ggml's blocks of 32, which
-// their rows in interface/stored_types.h describe: a module grows with no type. Included once a source, after
+// Template: the elements of quantised blocks, wherever their bytes come from. One code for all blocks of 32, which their
+// rows in interface/stored_types.h describe: a module grows with no type. Included once a source, after
 // formats/elements.glsl.
 //
 // Before: BLOCK, the structure of a block of the source, which has
@@ -19,6 +19,7 @@ vec2 affine_of(const uint format, BLOCK block, uint i) {
 #ifdef QUANTISED_WEIGHT
     if (is_super_block(format)) return super_affine(format, block, i);
 #endif
+    if (is_float8(format)) return vec2(1.0, 0.0);
     if (has_minimum(format)) return unpack_halves(read_word(block, 0));
     return vec2(read_half(block, 0), 0.0);
 }
@@ -28,6 +29,7 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
 #ifdef QUANTISED_WEIGHT
     if (is_super_block(format)) return super_numbers(format, block, i);
 #endif
+    if (is_float8(format)) return float8_values(read_bytes(block, i), kind_of_block(format) == E4M3);
     if (width_of_number(format) == 8) return signed_bytes(read_bytes(block, 2 + i));
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
     BYTES bytes = read_bytes(block, half_bytes + i % 16);

@@ -2,6 +2,8 @@
 #ifndef BYTES_GLSL
 #define BYTES_GLSL
 
+#include "formats/elements.glsl"
+
 // Each less `above`.
 vec4 unsigned_bytes(uint bytes, float above) {
     return vec4(uvec4(bytes, bytes >> 8, bytes >> 16, bytes >> 24) & 255u) - above;
@@ -25,6 +27,19 @@ uint fifth_bits(uint bits, uint unused) {
 }
 
 uvec2 fifth_bits(uint bits, uvec2 unused) { return uvec2(fifth_bits(bits, 0u), fifth_bits(bits >> 4, 0u)); }
+
+// Floats of 8 bits, as halves: those of five exponent bits are the upper byte of one; four bits more of one reach 2^-8 as far.
+vec4 float8_values(uint bytes, bool is_e4m3) {
+    uvec2 pairs = (uvec2(bytes, bytes >> 16) & 0xffu) | (uvec2(bytes, bytes >> 16) & 0xff00u) << 8;
+    if (!is_e4m3) return vec4(unpack_halves(pairs.x << 8), unpack_halves(pairs.y << 8));
+    uvec2 halves = (pairs & 0x007f007fu) << 7 | (pairs & 0x00800080u) << 8;
+    vec4 values = 256.0 * vec4(unpack_halves(halves.x), unpack_halves(halves.y));
+    return mix(values, vec4(uintBitsToFloat(0x7fc00000u)), greaterThan(abs(values), vec4(448.0))); // what is no number
+}
+
+mat2x4 float8_values(uvec2 bytes, bool is_e4m3) {
+    return mat2x4(float8_values(bytes.x, is_e4m3), float8_values(bytes.y, is_e4m3));
+}
 
 const int IQ4_NL[16] = {IQ4_NL_ENTRIES};
 

@@ -53,7 +53,7 @@ uint elements_of_block(const uint format) {
     return result;
 }
 
-// Of quantised types: bits of a number, and SCALED, AFFINE or LISTED.
+// Of quantised types: bits of a number, and SCALED, AFFINE, LISTED, E4M3 or E5M2.
 uint width_of_number(const uint format) {
     uint result = 0u;
     READ_BLOCK_TYPES(WIDTH_FACT)
@@ -68,6 +68,7 @@ uint kind_of_block(const uint format) {
 
 bool is_quantised(const uint format) { return elements_of_block(format) != 1; }
 bool is_super_block(const uint format) { return elements_of_block(format) > QUANTISED_BLOCK; }
+bool is_float8(const uint format) { return kind_of_block(format) >= E4M3; }
 bool has_minimum(const uint format) { return kind_of_block(format) == AFFINE; }
 
 // Elements from eight numbers to eight others in the same bytes, as formats/both_halves.glsl reads them.

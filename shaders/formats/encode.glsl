@@ -97,6 +97,25 @@ void put_fifth_bits(inout EncodedBlock block, uint at, EncodedNumbers encoded) {
     for (uint i = 0; i < 4; ++i) put_byte(block, at + i, bits >> (8 * i) & 255u);
 }
 
+// A float of 8 bits, rounded to nearest even; what is beyond the largest one becomes that. least_exponent: of the numbers
+// that are not subnormal.
+uint float8_bits(float value, const uint fraction_bits, const int least_exponent, const float largest) {
+    uint sign_bit = floatBitsToUint(value) >> 31 << 7;
+    if (magnitude_bits(value) > INFINITY_BITS) return sign_bit | 0x7fu;
+    float magnitude = min(abs(value), largest);
+    int exponent = max(int(floatBitsToUint(magnitude) >> 23) - 127, least_exponent);
+    precise float steps = magnitude * uintBitsToFloat(uint(127 + int(fraction_bits) - exponent) << 23);
+    return sign_bit | (uint(exponent - least_exponent) << fraction_bits) + uint(roundEven(steps));
+}
+
+EncodedBlock float8_encode(float values[QUANTISED_BLOCK], const uint fraction_bits, const int least_exponent,
+                           const float largest) {
+    EncodedBlock block = begin_block(0u);
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+        put_byte(block, i, float8_bits(values[i], fraction_bits, least_exponent, largest));
+    return block;
+}
+
 #define ENCODES_BLOCKS
 #define INCLUDES_FORMATS
 #include "interface/stored_types.h"

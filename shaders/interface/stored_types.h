@@ -4,7 +4,8 @@
  *   number            vkattn_type's
  *   elements, bytes   of a block: what is stored together
  *   KIND              FLOAT, INTEGER or BOOLEAN; of quantised blocks SCALED: an element is scale * number, AFFINE:
- *                     scale * number + minimum, or LISTED: scale * the number's entry in IQ4_NL_ENTRIES
+ *                     scale * number + minimum, or LISTED: scale * the number's entry in IQ4_NL_ENTRIES; of blocks
+ *                     without a scale E4M3 or E5M2: OCP's floats of 8 bits
  *   width             bits of an element's number; ggml's order: the f16 scale, the f16 minimum, the fifth bits of 32 numbers,
  *                     then signed bytes, or half bytes: the low ones are the first half of the numbers. The numbers of
  *                     SCALED half bytes are above zero by half their range. Of super-blocks: formats/super_blocks.glsl
@@ -26,11 +27,13 @@
     ROW(Q4_1, q4_1, 8, 32, 20, AFFINE,  4,  ANY)      \
     ROW(Q5_0, q5_0, 9, 32, 22, SCALED,  5,  ANY)      \
     ROW(Q5_1, q5_1, 10, 32, 24, AFFINE, 5,  ANY)      \
-    ROW(IQ4_NL, iq4_nl, 11, 32, 18, LISTED, 4, ANY)
+    ROW(IQ4_NL, iq4_nl, 11, 32, 18, LISTED, 4, ANY)   \
+    ROW(F8_E4M3, f8_e4m3, 12, 32, 32, E4M3, 8, CACHED) \
+    ROW(F8_E5M2, f8_e5m2, 13, 32, 32, E5M2, 8, CACHED)
 #define SUPER_BLOCK_TYPES(ROW)                        \
-    ROW(Q4_K, q4_K, 12, 256, 144, AFFINE, 4, WEIGHT)  \
-    ROW(Q5_K, q5_K, 13, 256, 176, AFFINE, 5, WEIGHT)  \
-    ROW(Q6_K, q6_K, 14, 256, 210, SCALED, 6, WEIGHT)
+    ROW(Q4_K, q4_K, 14, 256, 144, AFFINE, 4, WEIGHT)  \
+    ROW(Q5_K, q5_K, 15, 256, 176, AFFINE, 5, WEIGHT)  \
+    ROW(Q6_K, q6_K, 16, 256, 210, SCALED, 6, WEIGHT)
 #define BLOCK_TYPES(ROW) CACHED_BLOCK_TYPES(ROW) SUPER_BLOCK_TYPES(ROW)
 #define STORED_TYPES(ROW) FLOAT_TYPES(ROW) OTHER_TYPES(ROW) BLOCK_TYPES(ROW)
 /* clang-format on */
@@ -53,6 +56,8 @@ FLOAT_TYPES(FORMAT_CONSTANT) OTHER_TYPES(FORMAT_CONSTANT) READ_BLOCK_TYPES(FORMA
 #define SCALED 0u
 #define AFFINE 1u
 #define LISTED 2u
+#define E4M3 3u
+#define E5M2 4u
 #endif
 
 #endif
@@ -63,6 +68,8 @@ FLOAT_TYPES(FORMAT_CONSTANT) OTHER_TYPES(FORMAT_CONSTANT) READ_BLOCK_TYPES(FORMA
 #include "formats/bf16.glsl"
 #include "formats/f16.glsl"
 #include "formats/f32.glsl"
+#include "formats/f8_e4m3.glsl"
+#include "formats/f8_e5m2.glsl"
 #include "formats/iq4_nl.glsl"
 #include "formats/q4_0.glsl"
 #include "formats/q4_1.glsl"

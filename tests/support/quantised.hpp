@@ -160,6 +160,44 @@ inline float decode_iq4_nl(const std::uint8_t *block, std::size_t i) {
     return block_scale(block) * kIq4NlEntries[half_byte(block + 2, i)];
 }
 
+inline float float8_value(unsigned bits, unsigned fraction_bits) {
+    const unsigned exponent_bits = 7 - fraction_bits;
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const unsigned field = bits >> fraction_bits & ((1u << exponent_bits) - 1),
+                   fraction = bits & ((1u << fraction_bits) - 1);
+    const float part = std::ldexp(static_cast<float>(fraction), -static_cast<int>(fraction_bits));
+    const float size =
+        field == 0 ? std::ldexp(part, 1 - bias) : std::ldexp(1.0f + part, static_cast<int>(field) - bias);
+    const float sign = (bits & 128u) != 0 ? -1.0f : 1.0f;
+    if (fraction_bits == 3) return (bits & 127u) == 127u ? NAN : sign * size;
+    return field != 31 ? sign * size : fraction != 0 ? NAN : sign * INFINITY;
+}
+
+// The nearest of all finite ones; of two as near the even one.
+inline std::uint8_t float8_bits(float value, unsigned fraction_bits) {
+    const unsigned sign = std::signbit(value) ? 128u : 0u;
+    if (std::isnan(value)) return static_cast<std::uint8_t>(sign | 127u);
+    unsigned nearest = 0;
+    double least = HUGE_VAL;
+    for (unsigned bits = 0; bits < 127u && std::isfinite(float8_value(bits, fraction_bits)); ++bits) {
+        const double magnitude = std::fabs(std::isinf(value) ? 1e9 : static_cast<double>(value));
+        const double error = std::fabs(magnitude - static_cast<double>(float8_value(bits, fraction_bits)));
+        if (error < least || (error == least && bits % 2 == 0)) nearest = bits;
+        least = std::fmin(error, least);
+    }
+    return static_cast<std::uint8_t>(sign | nearest);
+}
+
+template <unsigned fraction_bits>
+void encode_float8(std::span<const float, kBlockElements> values, std::uint8_t *block) {
+    for (std::size_t i = 0; i < kBlockElements; ++i) block[i] = float8_bits(values[i], fraction_bits);
+}
+
+template <unsigned fraction_bits>
+float decode_float8(const std::uint8_t *block, std::size_t i) {
+    return float8_value(block[i], fraction_bits);
+}
+
 struct BlockCodec {
     vkattn_type type;
     void (*encode)(std::span<const float, kBlockElements> values, std::uint8_t *block);
@@ -167,9 +205,14 @@ struct BlockCodec {
 };
 
 inline constexpr BlockCodec kBlockCodecs[] = {
-    {VKATTN_TYPE_Q8_0, encode_q8_0, decode_q8_0},           {VKATTN_TYPE_Q4_0, encode_scaled<8, 18>, decode_q4_0},
-    {VKATTN_TYPE_Q4_1, encode_affine<15, 20>, decode_q4_1}, {VKATTN_TYPE_Q5_0, encode_scaled<16, 22>, decode_q5_0},
-    {VKATTN_TYPE_Q5_1, encode_affine<31, 24>, decode_q5_1}, {VKATTN_TYPE_IQ4_NL, encode_iq4_nl, decode_iq4_nl},
+    {VKATTN_TYPE_Q8_0, encode_q8_0, decode_q8_0},
+    {VKATTN_TYPE_Q4_0, encode_scaled<8, 18>, decode_q4_0},
+    {VKATTN_TYPE_Q4_1, encode_affine<15, 20>, decode_q4_1},
+    {VKATTN_TYPE_Q5_0, encode_scaled<16, 22>, decode_q5_0},
+    {VKATTN_TYPE_Q5_1, encode_affine<31, 24>, decode_q5_1},
+    {VKATTN_TYPE_IQ4_NL, encode_iq4_nl, decode_iq4_nl},
+    {VKATTN_TYPE_F8_E4M3, encode_float8<3>, decode_float8<3>},
+    {VKATTN_TYPE_F8_E5M2, encode_float8<2>, decode_float8<2>},
 };
 
 // Throws std::out_of_range of a type that has none.

@@ -1,5 +1,6 @@
 // Op "linear" as a problem: x, weight and bias of the file.
 #include "tools/cases/case_problem.hpp"
+#include "tools/io/input_error.hpp"
 #include "tools/tensors/stored_types.hpp"
 
 #include <string>
