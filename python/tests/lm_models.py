@@ -68,7 +68,7 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
         if values.ndim == 2 and kind != gguf.GGMLQuantizationType.F32:
             blocks = gguf.quantize(stored, kind)
             writer.add_tensor(each, blocks, raw_dtype=kind)
-            held[each] = gguf.dequantize(gguf.quantize(values, kind), kind).reshape(values.shape).astype("f2").astype("f4")
+            held[each] = gguf.dequantize(gguf.quantize(values, kind), kind).reshape(values.shape).astype("f4")
         else:
             writer.add_tensor(each, stored)
             held[each] = values

@@ -340,14 +340,13 @@ TEST_CASE_FIXTURE(DeviceTest, "strided activations") {
 
 TEST_CASE_FIXTURE(DeviceTest, "a layer whose matrices are quantised, beside biases in f32") {
     std::mt19937 random(77);
-    for (const vkattn_type type : quantised_weight_types()) {
-        if (type_info(type).block_elements > 32) continue; // the layer's rows are shorter
+    for (const vkattn_type type : {VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q5_1}) {
         INFO(type_name(type));
         LayerProblem p = self_attention({}, 1, 4);
         for (auto &[name, tensor] : p.weights)
             if (tensor.shape().size() == 2) tensor = normal_tensor(type, tensor.shape(), random, 0.2f);
         LayerResults results;
-        results.output = HostTensor(VKATTN_TYPE_F32, {2, 9, 32});
+        results.output = HostTensor(VKATTN_TYPE_F32, {1, 4, 32});
         check_layer(p, results, VKATTN_KERNEL_FLASH);
     }
 }

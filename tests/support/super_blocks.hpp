@@ -53,8 +53,18 @@ inline SuperBlock decode_q4_K_or_q5_K(const std::uint8_t *block, bool has_fifth_
     return y;
 }
 
+// Tests read elements one after the other: the block is decoded once.
 inline float super_block_value(vkattn_type type, const std::uint8_t *block, std::size_t i) {
-    return type == VKATTN_TYPE_Q6_K ? decode_q6_K(block)[i] : decode_q4_K_or_q5_K(block, type == VKATTN_TYPE_Q5_K)[i];
+    thread_local std::array<std::uint8_t, 210> bytes{};
+    thread_local vkattn_type decoded_type = VKATTN_TYPE_NONE;
+    thread_local SuperBlock numbers{};
+    const std::size_t size = type == VKATTN_TYPE_Q4_K ? 144 : type == VKATTN_TYPE_Q5_K ? 176 : 210;
+    if (decoded_type != type || std::memcmp(bytes.data(), block, size) != 0) {
+        std::memcpy(bytes.data(), block, size);
+        numbers = type == VKATTN_TYPE_Q6_K ? decode_q6_K(block) : decode_q4_K_or_q5_K(block, type == VKATTN_TYPE_Q5_K);
+        decoded_type = type;
+    }
+    return numbers[i];
 }
 
 // Random bytes between scales that give numbers of about this deviation.
