@@ -245,6 +245,14 @@ def rows_of_sequences(bounds, longest, total):
 
 def set_masks(desc, is_causal, window, causal_alignment, block_size):
     """Writes what hides keys by position or by block into the description of an operator or of a layer's call."""
+    set_ranges(desc, is_causal, window, causal_alignment)
+    if not isinstance(block_size, (tuple, list)):
+        block_size = (block_size, block_size)
+    desc.block_q_len, desc.block_kv_len = _pair("block_size", block_size, "a number, or (queries, keys)")
+
+
+def set_ranges(desc, is_causal, window, causal_alignment):
+    """Writes what hides keys by position."""
     if causal_alignment not in _ALIGNMENTS:
         raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
     desc.causal_alignment = _ALIGNMENTS[causal_alignment]
@@ -254,9 +262,6 @@ def set_masks(desc, is_causal, window, causal_alignment, block_size):
         desc.mask_flags |= _abi.MASK_WINDOW
         left, right = _pair("window", window, "(left, right), keys on either side of the query, None for all of them")
         desc.window_left, desc.window_right = (-1 if width is None else width for width in (left, right))
-    if not isinstance(block_size, (tuple, list)):
-        block_size = (block_size, block_size)
-    desc.block_q_len, desc.block_kv_len = _pair("block_size", block_size, "a number, or (queries, keys)")
 
 
 def _pair(name, value, expected):
