@@ -78,8 +78,8 @@ typedef struct vkattn_attention_desc {
     /* [B,Hq,Lq,D], required: F32, F16 or BF16, any strides ([B,L,H,D] storage is a choice of strides). With
      * cu_seqlens_q: [1,Hq,total,D]. */
     vkattn_tensor query;
-    /* [B,Hkv,Lk,D], required: F32, F16, BF16, Q8_0 or Q4_0, any strides. With cu_seqlens_k: [1,Hkv,total,D]. With
-     * block_table: [pages,Hkv,P,D], P a power of two and at least 8. */
+    /* [B,Hkv,Lk,D], required: F32, F16, BF16 or quantised blocks (Q8_0 ...), any strides. With cu_seqlens_k:
+     * [1,Hkv,total,D]. With block_table: [pages,Hkv,P,D], P a power of two and at least 8. */
     vkattn_tensor key;
     /* [B,Hkv,Lk,Dv], or as key with cu_seqlens_k and block_table: the types of key, any strides.
      * Absent: V is the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed MLA, and is read
@@ -221,8 +221,8 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  * reference quantiser rounds.
  *
  * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_SOURCE
- * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_CACHE. Rows that are not
- *               written keep their bytes
+ * cache         [B,H,capacity,D], F32, F16, BF16 or quantised blocks (Q8_0 ...); bound as VKATTN_ROLE_CACHE. Rows
+ *               that are not written keep their bytes
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
  * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L

@@ -155,7 +155,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
 
     query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]; leading dimensions may be missing from all three. float32,
-        float16 or bfloat16 (ml_dtypes' or PyTorch's); key and value, as Arrays, also q8_0 and q4_0. NumPy arrays whose rows
+        float16 or bfloat16 (ml_dtypes' or PyTorch's); key and value, as Arrays, also quantised blocks (q8_0 ...). NumPy arrays whose rows
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
         [B,Hq,Lq,Lk]

@@ -201,8 +201,9 @@ class Context:
     def empty(self, shape, dtype="float32"):
         """An Array of numbers that are not set.
 
-        shape  one size or several, from 0; of q8_0 and q4_0 the last is a multiple of 32
-        dtype  float32, float16, bfloat16, bool, int32, q8_0 or q4_0
+        shape  one size or several, from 0; of quantised blocks the last is a multiple of 32
+        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1,
+               iq4_nl, f8_e4m3 or f8_e5m2
         Raises OutOfMemoryError where the device has not so much memory.
         """
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
@@ -223,7 +224,7 @@ class Context:
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
         dtype  None: their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
-               the device converts into any of these, q8_0 and q4_0
+               the device converts into any of these, quantised blocks too
         Returns a copy, or the Array itself where one is given that has the type.
         """
         dtype = None if dtype is None else dtype_name(dtype)

@@ -187,7 +187,7 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
 def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
-    source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and q8_0 and q4_0 (context.empty)
+    source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and quantised blocks (context.empty)
     offset         cache position of the first row
     past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
