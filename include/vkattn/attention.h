@@ -48,8 +48,8 @@ typedef enum vkattn_score_stage {
 /* What a block mask says of a block of queries and keys. */
 typedef enum vkattn_block_state {
     VKATTN_BLOCK_HIDDEN = 0,  /* no query of it sees a key of it: the block is not visited */
-    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask says which */
-    VKATTN_BLOCK_FULL = 2,    /* attn_mask would hide nothing and add nothing, and is not read */
+    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask and mask_mod (variants.h) say which */
+    VKATTN_BLOCK_FULL = 2,    /* they would hide nothing and add nothing, and are not asked */
     VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
 } vkattn_block_state;
 
@@ -152,7 +152,7 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
-    const void *next;     /* NULL, or a vkattn_key_list */
+    const void *next;     /* NULL, or a vkattn_key_list or vkattn_attention_variant (variants.h) */
 } vkattn_attention_desc;
 
 /* The keys that each query may see, as a list: sparse attention whose cost follows the list's length and not Lk. An

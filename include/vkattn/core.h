@@ -71,6 +71,7 @@ VKATTN_API const char *vkattn_version(void);
 typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
     VKATTN_EXTENSION_KEY_LIST = 2,     /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
+    VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -193,8 +194,12 @@ typedef enum vkattn_role {
     VKATTN_ROLE_SOURCE = 30, /* of an append: the new rows */
     VKATTN_ROLE_CACHE = 31,  /* of an append: where they go */
     VKATTN_ROLE_KEY_INDICES = 32,
-    VKATTN_ROLE_INDICES = 33, /* of top_k and index: what they found */
-    VKATTN_ROLE_COUNT = 34,
+    VKATTN_ROLE_INDICES = 33,    /* of top_k and index: what they found */
+    VKATTN_ROLE_CAPTURED_0 = 34, /* what functions of a variant read: variants.h */
+    VKATTN_ROLE_CAPTURED_1 = 35,
+    VKATTN_ROLE_CAPTURED_2 = 36,
+    VKATTN_ROLE_CAPTURED_3 = 37,
+    VKATTN_ROLE_COUNT = 38,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

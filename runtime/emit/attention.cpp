@@ -87,9 +87,19 @@ class AddressedKeys {
 
 } // namespace
 
+namespace {
+
+// With the functions of the problem's variant in it; a measure compiles nothing.
+const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatch &dispatch) {
+    if (call.problem.variant == nullptr || call.builder.is_measure()) return *dispatch.shader;
+    return call.problem.variant->variant.shader_of(*dispatch.shader);
+}
+
+} // namespace
+
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores) {
-    Step &step = call.builder.add_step(*dispatch.shader, dispatch.constants, push);
+    Step &step = call.builder.add_step(shader_of(call, dispatch), dispatch.constants, push);
     step.groups = dispatch.groups;
     step.flops = dispatch.flops;
     step.uniforms = parameters;

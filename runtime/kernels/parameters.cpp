@@ -93,6 +93,10 @@ void copy_strides(const vkattn_tensor &tensor, gpu::uvec4 &strides) {
         strides[dim] = tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim]);
 }
 
+uint32_t elements_of(const vkattn_tensor &tensor) {
+    return present(tensor) ? static_cast<uint32_t>(span_elements(tensor)) : 0;
+}
+
 int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::min(width, kUnboundedWindow); }
 
 } // namespace
@@ -137,6 +141,8 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.fewest_queries = problem.fewest_queries;
     parameters.most_queries = problem.most_queries == 0 ? UINT32_MAX : problem.most_queries;
     parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
+    parameters.captured_elements = {elements_of(problem.captured_0), elements_of(problem.captured_1),
+                                    elements_of(problem.captured_2), elements_of(problem.captured_3)};
     return parameters;
 }
 

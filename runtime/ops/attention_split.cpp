@@ -28,7 +28,7 @@ AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;
     for (const AttentionTensor &tensor : kAttentionTensors)
-        if (tensor.layout != TensorLayout::kHeads) slice(part.*tensor.member, 0, entry, 1);
+        if (!is_of(tensor, {TensorLayout::kHeads, TensorLayout::kCaptured})) slice(part.*tensor.member, 0, entry, 1);
     part.first_batch = problem.first_batch + entry;
     return part;
 }
@@ -45,7 +45,7 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
             slice(sliced, 1, head, 1);
         } else if (tensor.layout == TensorLayout::kHeads) {
             slice(sliced, 0, first, part.query_heads);
-        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences})) {
+        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences, TensorLayout::kCaptured})) {
             slice(sliced, 1, first, part.query_heads);
         }
     }

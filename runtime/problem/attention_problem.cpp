@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint64_t kLargestHeadDim = 576;
 
+static_assert(CAPTURED_TENSORS == VKATTN_CAPTURED_TENSORS);
+
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
 vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name,
@@ -116,6 +118,15 @@ vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &
     return full;
 }
 
+vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor &tensor) {
+    const vkattn_tensor captured = normalised(given, tensor.name);
+    require(captured.type == VKATTN_TYPE_F32 || captured.type == VKATTN_TYPE_I32, tensor.name, ": type ",
+            type_name(captured.type), ", expected F32 or I32");
+    vkattn_tensor without_gaps = given;
+    std::fill(std::begin(without_gaps.strides), std::end(without_gaps.strides), 0);
+    return checked_contiguous(given, tensor.name, without_gaps);
+}
+
 vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const GivenAttention &desc,
                             AttentionProblem &problem) {
     const vkattn_tensor lists = checked_rank(given, tensor.name, 4);
@@ -160,6 +171,8 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
         return checked_blocks(given, tensor, desc, problem);
     case TensorLayout::kLists:
         return checked_lists(given, tensor, desc, problem);
+    case TensorLayout::kCaptured:
+        return checked_captured(given, tensor);
     case TensorLayout::kKeys: {
         const vkattn_tensor keys = checked_optional(given, tensor.name, contiguous(tensor.type, {batch, kv_len}));
         require(kv_len <= 1 || keys.strides[1] == 1, tensor.name, ": last stride ", keys.strides[1], ", expected 1");
@@ -304,12 +317,22 @@ namespace {
 
 // With its extensions.
 GivenAttention given_attention(const vkattn_attention_desc &desc) {
-    require_extensions(desc.next, "desc", {VKATTN_EXTENSION_KEY_LIST});
-    GivenAttention given{desc, {}, 0};
+    require_extensions(desc.next, "desc", {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT});
+    GivenAttention given{};
+    static_cast<vkattn_attention_desc &>(given) = desc;
     if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_KEY_LIST)) {
         const auto *list = reinterpret_cast<const vkattn_key_list *>(extension);
         given.key_indices = list->key_indices;
         given.key_block_len = list->key_block_len;
+    }
+    if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_ATTENTION_VARIANT)) {
+        const auto *functions = reinterpret_cast<const vkattn_attention_variant *>(extension);
+        require(functions->variant != nullptr, "variant: NULL, expected one of the context's");
+        given.variant = functions->variant;
+        given.captured_0 = functions->captured[0];
+        given.captured_1 = functions->captured[1];
+        given.captured_2 = functions->captured[2];
+        given.captured_3 = functions->captured[3];
     }
     return given;
 }
@@ -319,6 +342,7 @@ GivenAttention given_attention(const vkattn_attention_desc &desc) {
 AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32_t most_positions) {
     const GivenAttention desc = given_attention(plain_desc);
     AttentionProblem problem{};
+    problem.variant = desc.variant;
     problem.query = checked_rows(desc.query, "query", require_float);
     problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
@@ -344,7 +368,8 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.value_type = format_of(problem.value);
     uint32_t bit = 0;
     for (const bool flag :
-         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant})
+         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant,
+          problem.variant != nullptr})
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,

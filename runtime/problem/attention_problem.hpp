@@ -4,6 +4,8 @@
 #include "runtime/problem/tiles.hpp"
 #include "shaders/interface/attention_tensors.h"
 
+#include <vkattn/variants.h>
+
 namespace vkattn {
 
 // A caller's attention description, checked and normalised: strides filled in, defaults resolved, masks as 4-D.
@@ -41,6 +43,7 @@ struct AttentionProblem {
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_variant variant; // nullptr: none
     vkattn_kernel kernel;
     KernelTile tile; // what tuning found; followed where it suits
 };

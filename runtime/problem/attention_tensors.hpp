@@ -18,6 +18,7 @@ enum class TensorLayout {
     kBounds,    // [B+1]
     kPages,     // [B,N]
     kLists,     // [B,Hkv|1,Lq,N]
+    kCaptured,  // of any shape
 };
 
 // What tuning fills a tensor with: lengths that leave no room, masks that hide nothing.
@@ -38,6 +39,8 @@ enum class TrialContents {
 struct GivenAttention : vkattn_attention_desc {
     vkattn_tensor key_indices;
     uint32_t key_block_len;
+    vkattn_variant variant; // nullptr: none
+    vkattn_tensor captured_0, captured_1, captured_2, captured_3;
 };
 
 // A line of ATTENTION_TENSORS.

@@ -21,6 +21,7 @@ struct Shader {
     bool full_subgroups; // of as many invocations as the constant SUBGROUP_SIZE says
     vkattn_type
         matrices; // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
+    bool takes_variant; // it calls the functions of a variant: see variant.hpp
 };
 
 // Whether the build's GLSL compiler knew the extensions of the shader, and the build takes shaders of its kind.
@@ -37,6 +38,9 @@ using BindingSet = uint64_t;
 
 // The binding numbers that a module declares, its uniform block's among them.
 BindingSet binding_set(std::span<const uint32_t> code);
+
+// Of them the buffers that the module may write: those that are not declared readonly.
+BindingSet written_bindings(std::span<const uint32_t> code);
 
 // The binding number of the module's uniform block; nothing where it has none.
 std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code);

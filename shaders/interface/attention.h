@@ -56,6 +56,7 @@ namespace vkattn::gpu {
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define UNFUSED_WORKGROUP_SIZE 64u
+#define BLOCK_MASK_WORKGROUP_SIZE 128u
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
@@ -152,6 +153,9 @@ struct AttentionParameters {
     uint sequences;       /* of packed queries */
     uint forced_first;    /* index: blocks that are listed whatever their scores */
     uint forced_last;
+#ifdef HAS_CAPTURED_TENSORS
+    uvec4 captured_elements; /* of each captured tensor */
+#endif
 };
 
 /* What changes from dispatch to dispatch. */

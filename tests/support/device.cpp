@@ -226,8 +226,9 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.past_len = problem.past_len;
     desc.kv_head_mapping = problem.kv_head_mapping;
     desc.kernel = kernel;
+    desc.next = problem.variant.get();
     if (!problem.key_indices.present()) return desc;
-    problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, nullptr}, problem.key_indices.view(), problem.key_block_len};
+    problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, desc.next}, problem.key_indices.view(), problem.key_block_len};
     desc.next = &problem.key_list;
     return desc;
 }
@@ -249,6 +250,8 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     add(VKATTN_ROLE_PAST_LENGTHS, problem.past_lengths, Access::kRead);
     add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes, Access::kRead);
     add(VKATTN_ROLE_SINKS, problem.sinks, Access::kRead);
+    for (int i = 0; i < VKATTN_CAPTURED_TENSORS; ++i)
+        add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i), problem.captured[i], Access::kRead);
     add(VKATTN_ROLE_OUTPUT, results.output, Access::kWrite);
     add(VKATTN_ROLE_LOG_SUM_EXP, results.log_sum_exp, Access::kWrite);
     add(VKATTN_ROLE_ATTN_WEIGHTS, results.attn_weights, Access::kWrite);

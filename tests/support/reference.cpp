@@ -76,6 +76,19 @@ void apply_softcap(const AttentionProblem &p, Row &row) {
     for (double &score : row.scores) score = cap * std::tanh(score / cap);
 }
 
+// Calls visit(score, batch, head, query, key) for each score of the row, as functions of a variant count positions.
+template <class Visit>
+void for_each_key(const AttentionProblem &p, const DenseProblem &d, Row &row, Visit visit) {
+    const auto query = static_cast<int>(static_cast<long long>(row.query) + mask_offset(p, d, row.batch));
+    for (std::size_t j = 0; j < row.scores.size(); ++j)
+        visit(row.scores[j], static_cast<int>(row.batch), static_cast<int>(row.head), query, static_cast<int>(j));
+}
+
+void modify_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.score_mod) return;
+    for_each_key(p, d, row, [&](double &score, int b, int h, int q, int k) { score = p.score_mod(score, b, h, q, k); });
+}
+
 void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if (!p.alibi_slopes.present()) return;
     const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
@@ -123,6 +136,14 @@ void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row)
             row.scores[j] = mask[j] < kAdditiveHides ? kHidden : row.scores[j] + mask[j];
         }
     }
+}
+
+void apply_mask_mod(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.mask_mod) return;
+    for_each_key(p, d, row, [&](double &score, int b, int h, int q, int k) {
+        const bool asked = block_state(p, d, row, static_cast<std::size_t>(k)) != VKATTN_BLOCK_FULL;
+        if (asked && !p.mask_mod(b, h, q, k)) score = kHidden;
+    });
 }
 
 void hide_behind_last_query(const AttentionProblem &p, const DenseProblem &d, Row &row) {
@@ -225,7 +246,9 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     if (p.score_stage == VKATTN_SCORES_SCALED) append(result.scores, row.scores);
     apply_softcap(p, row);
     if (p.score_stage == VKATTN_SCORES_CAPPED) append(result.scores, row.scores);
+    modify_scores(p, d, row);
     add_alibi(p, d, row);
+    apply_mask_mod(p, d, row);
     apply_attn_mask(p, d, row);
     apply_block_mask(p, d, row);
     hide_behind_last_query(p, d, row);

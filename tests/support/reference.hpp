@@ -5,7 +5,9 @@
 #include "host_tensor.hpp"
 
 #include <array>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace vkattn_test {
@@ -38,6 +40,12 @@ struct AttentionProblem {
     std::int32_t window_right = -1;
     std::uint32_t past_len = 0;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+
+    // A variant, and what its functions compute; empty: none. query and key are positions, query with its past.
+    std::shared_ptr<const vkattn_attention_variant> variant;
+    std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
+    std::function<double(double score, int batch, int head, int query, int key)> score_mod;
+    std::function<bool(int batch, int head, int query, int key)> mask_mod;
 };
 
 struct AttentionSizes {

@@ -25,7 +25,11 @@ constexpr std::string_view kInputs[] = {"q",
                                         "cu_seqlens_q",
                                         "cu_seqlens_k",
                                         "block_table",
-                                        "key_indices"};
+                                        "key_indices",
+                                        "captured.0",
+                                        "captured.1",
+                                        "captured.2",
+                                        "captured.3"};
 constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
                                                    "present_key", "present_value", "qk_matmul_output"};
 
@@ -266,6 +270,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
     desc.next = builder.add_key_list();
+    builder.add_functions();
     add_score_outputs(builder, desc);
     return builder.finish(desc);
 }

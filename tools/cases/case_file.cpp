@@ -48,6 +48,15 @@ void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
                        mapping);
 }
 
+// Each text names its own lines.
+void read_functions(ConfigReader &config, std::string &functions) {
+    for (const char *key : {"score_mod", "mask_mod"}) {
+        std::string text;
+        config.read(key, text);
+        if (!text.empty()) functions += std::string("#line 1 \"") + key + "\"\n" + text + "\n";
+    }
+}
+
 void read_attention(ConfigReader &config, CaseFile &read) {
     AttentionConfig &attention = read.attention;
     config.read_size("q_num_heads", attention.q_num_heads);
@@ -62,6 +71,7 @@ void read_attention(ConfigReader &config, CaseFile &read) {
     read_head_mapping(config, attention.kv_head_mapping);
     attention.k_dtype = read_storage(config, "k_dtype");
     attention.v_dtype = read_storage(config, "v_dtype");
+    read_functions(config, attention.functions);
     config.read_size("key_block_len", attention.key_block_len);
 }
 

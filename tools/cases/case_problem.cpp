@@ -103,6 +103,20 @@ vkattn_tensor ProblemBuilder::add_key_padding_mask() {
     return add(VKATTN_ROLE_KEY_PADDING_MASK, contiguous("key_padding_mask", VKATTN_TYPE_BOOL, mask->shape), *mask);
 }
 
+void ProblemBuilder::add_functions() {
+    problem_.functions = input_.attention.functions;
+    for (std::size_t i = 0; i < problem_.captured.size(); ++i) {
+        const std::string name = "captured." + std::to_string(i);
+        const HostTensor *tensor = input_.find(name);
+        if (tensor == nullptr) continue;
+        if (problem_.functions.empty()) fail("has tensor '" + name + "', expected config key score_mod or mask_mod with it");
+        if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
+            fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
+        problem_.captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),
+                                   contiguous(name, type_of(tensor->dtype), tensor->shape), *tensor);
+    }
+}
+
 vkattn_tensor ProblemBuilder::add_block_mask() {
     const bool has_sizes = input_.mask.block_q_len != 0 || input_.mask.block_kv_len != 0;
     if (has_sizes && input_.find("block_mask") == nullptr)

@@ -5,6 +5,7 @@
 
 #include <vkattn/vkattn.h>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -44,6 +45,8 @@ struct Problem {
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
+    std::string functions; // of a variant of attention; "": none
+    std::array<vkattn_tensor, VKATTN_CAPTURED_TENSORS> captured{};
 };
 
 // Makes the problem that gives the named outputs ("output" is always among them). Throws InputError.
@@ -82,6 +85,8 @@ class ProblemBuilder {
     vkattn_tensor add_block_mask(); // fails if the configuration has its sizes and the case no such tensor
     vkattn_tensor add_integers(vkattn_role role, const std::string &name); // I32 or I64, held to 32 bits
     vkattn_tensor add_f32_vector(vkattn_role role, const std::string &name);
+
+    void add_functions(); // and the tensors that they capture
 
     // Adds a contiguous output and returns its layout.
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
