@@ -6,6 +6,12 @@ install(TARGETS vkattn EXPORT vkattnTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET vkattn_jit AND BUILD_SHARED_LIBS) # a static one would need glslang where it is linked
+    install(TARGETS vkattn_jit EXPORT vkattnTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
 
@@ -21,7 +27,7 @@ configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/
     INSTALL_DESTINATION ${vkattn_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/vkattnConfig.cmake ${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake
-    cmake/vulkan_headers.cmake
+    cmake/vulkan_headers.cmake cmake/vkattn_add_variant.cmake cmake/embed_variant.cmake
     DESTINATION ${vkattn_package_dir})
 
 # A static library's users must link what it needs, and must know that it is static.

@@ -1,5 +1,6 @@
 # GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header, and its line of shader_table.cmake.
 include(${CMAKE_CURRENT_LIST_DIR}/shader_table.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/variant_sources.cmake)
 
 # Writes the header of a module that this build leaves out: NAME_spv is empty.
 function(vkattn_empty_shader folder name reason)
@@ -31,18 +32,28 @@ endfunction()
 
 # ROLLED: the CPU drivers that emulate would compile loops over matrices too long.
 function(vkattn_subgroup_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS;TAKES_VARIANT" "INTERFACE" "DEFINES;EXTENSIONS")
     vkattn_table_line(${name} ${source} true ${ARGN})
     if(NOT VKATTN_EMULATED_SUBGROUPS)
         vkattn_compiled_shader(${name} ${source} ${ARGN})
         return()
     endif()
-    vkattn_compiled_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS)
+    set(variant "")
+    if(arg_TAKES_VARIANT)
+        set(variant TAKES_VARIANT)
+    endif()
+    vkattn_compiled_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS ${variant})
 endfunction()
 
 function(vkattn_shader name source)
     vkattn_table_line(${name} ${source} false ${ARGN})
     vkattn_compiled_shader(${name} ${source} ${ARGN})
+endfunction()
+
+function(vkattn_variant_shader name source)
+    vkattn_table_line(${name} ${source} false TAKES_VARIANT ${ARGN})
+    vkattn_variant_module(${name} ${source} TAKES_VARIANT ${ARGN})
+    vkattn_empty_shader(${PROJECT_BINARY_DIR}/generated/variant/vkattn_shaders ${name} "a variant alone has it")
 endfunction()
 
 # A release holds the headers: see package.cmake.
@@ -54,7 +65,8 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/shaders/compiled)
     set(VKATTN_SHADER_INCLUDE_DIR ${vkattn_table_dir} ${vkattn_left_out_dir} ${PROJECT_SOURCE_DIR}/shaders/compiled PARENT_SCOPE)
     function(vkattn_shader_extension)
     endfunction()
-    function(vkattn_compiled_shader)
+    function(vkattn_compiled_shader name source)
+        vkattn_variant_module(${name} ${source} ${ARGN})
     endfunction()
     function(vkattn_shader_target target)
         add_custom_target(${target})
@@ -145,7 +157,8 @@ function(vkattn_shader_extension extension words version)
 endfunction()
 
 function(vkattn_compiled_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS;TAKES_VARIANT" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS")
+    vkattn_variant_module(${name} ${source} ${ARGN})
     set(target vulkan1.1)
     if(arg_VULKAN)
         set(target vulkan${arg_VULKAN})

@@ -48,8 +48,8 @@ typedef enum vkattn_score_stage {
 /* What a block mask says of a block of queries and keys. */
 typedef enum vkattn_block_state {
     VKATTN_BLOCK_HIDDEN = 0,  /* no query of it sees a key of it: the block is not visited */
-    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask says which */
-    VKATTN_BLOCK_FULL = 2,    /* attn_mask would hide nothing and add nothing, and is not read */
+    VKATTN_BLOCK_PARTIAL = 1, /* attn_mask and mask_mod (variants.h) say which */
+    VKATTN_BLOCK_FULL = 2,    /* they would hide nothing and add nothing, and are not asked */
     VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
 } vkattn_block_state;
 
@@ -78,8 +78,8 @@ typedef struct vkattn_attention_desc {
     /* [B,Hq,Lq,D], required: F32, F16 or BF16, any strides ([B,L,H,D] storage is a choice of strides). With
      * cu_seqlens_q: [1,Hq,total,D]. */
     vkattn_tensor query;
-    /* [B,Hkv,Lk,D], required: F32, F16, BF16, Q8_0 or Q4_0, any strides. With cu_seqlens_k: [1,Hkv,total,D]. With
-     * block_table: [pages,Hkv,P,D], P a power of two and at least 8. */
+    /* [B,Hkv,Lk,D], required: F32, F16, BF16 or quantised blocks (Q8_0 ...), any strides. With cu_seqlens_k:
+     * [1,Hkv,total,D]. With block_table: [pages,Hkv,P,D], P a power of two and at least 8. */
     vkattn_tensor key;
     /* [B,Hkv,Lk,Dv], or as key with cu_seqlens_k and block_table: the types of key, any strides.
      * Absent: V is the first Dv (that of output) elements of each row of K, as in DeepSeek's absorbed MLA, and is read
@@ -152,8 +152,26 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
-    const void *next;     /* NULL */
+    const void *next;     /* NULL, or a vkattn_key_list or vkattn_attention_variant (variants.h) */
 } vkattn_attention_desc;
+
+/* The keys that each query may see, as a list: sparse attention whose cost follows the list's length and not Lk. An
+ * extension of vkattn_attention_desc.
+ *
+ * extension      kind VKATTN_EXTENSION_KEY_LIST
+ * key_indices    [B,Hkv|1,Lq,N] I32, last stride 1; with cu_seqlens_q [1,Hkv|1,total,N]. Entry n names the block of keys
+ *                n * key_block_len to n * key_block_len + key_block_len - 1, counted from the sequence's own start.
+ *                Entries below 0 or beyond the sequence name nothing: -1 pads a list. An entry listed twice counts
+ *                twice. Bound as VKATTN_ROLE_KEY_INDICES, read when the commands run
+ * key_block_len  keys of a block; 0: 1
+ * A query sees a key that an entry names and no mask hides. The order of a list does not change a bit of the results.
+ * N * key_block_len is at most 2^29. The workspace holds the lists sorted, twice where N is above 2048. Not with
+ * attn_weights and qk_matmul_output. */
+typedef struct vkattn_key_list {
+    vkattn_extension extension;
+    vkattn_tensor key_indices;
+    uint32_t key_block_len;
+} vkattn_key_list;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
  * drivers). On failure *plan is NULL. */
@@ -203,8 +221,8 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  * reference quantiser rounds.
  *
  * source        [B,H,L,D], F32, F16 or BF16, any strides; bound as VKATTN_ROLE_SOURCE
- * cache         [B,H,capacity,D], F32, F16, BF16, Q8_0 or Q4_0; bound as VKATTN_ROLE_CACHE. Rows that are not
- *               written keep their bytes
+ * cache         [B,H,capacity,D], F32, F16, BF16 or quantised blocks (Q8_0 ...); bound as VKATTN_ROLE_CACHE. Rows
+ *               that are not written keep their bytes
  * offset        cache position of the first row
  * past_lengths  I32 [B], optional: takes the place of offset, sequence by sequence, read when the commands run
  * cu_seqlens    I32 [B+1], optional: source is packed, [1,H,total,D], as cu_seqlens_q of vkattn_attention_desc says; L
@@ -229,6 +247,68 @@ typedef struct vkattn_kv_append_desc {
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc,
                                                vkattn_plan *plan);
+
+typedef enum vkattn_index_activation {
+    VKATTN_INDEX_RELU = 0,
+    VKATTN_INDEX_IDENTITY = 1,
+    VKATTN_INDEX_ACTIVATION_MAX_ENUM = 0x7fffffff
+} vkattn_index_activation;
+
+typedef enum vkattn_index_reduce {
+    VKATTN_INDEX_SUM = 0,  /* over heads */
+    VKATTN_INDEX_MAX = 1,  /* over heads, or the visible keys of a block */
+    VKATTN_INDEX_MEAN = 2, /* over the visible keys of a block */
+    VKATTN_INDEX_REDUCE_MAX_ENUM = 0x7fffffff
+} vkattn_index_reduce;
+
+/* The N blocks of keys that score highest for each query, as DeepSeek's lightning indexer and its kin choose them: what
+ * key_indices of a vkattn_key_list takes.
+ *
+ *     score[b,i,j] = sum over h of weights[b,i,h] * activation(scale * query[b,h,i] . key[b,j])
+ *
+ * or the largest over h; a block's score is the largest or the mean of those of its visible keys. Hi heads of queries
+ * share one head of keys. No tensor of size Lq x Lk is made: the workspace holds scores of some queries at a time.
+ *
+ * query    [B,Hi,Lq,D], F32, F16 or BF16, any strides; with cu_seqlens_q [1,Hi,total,D]. Bound as VKATTN_ROLE_QUERY
+ * key      [B,1,Lk,D], or packed or in pages as key of vkattn_attention_desc, of its types. Bound as VKATTN_ROLE_KEY
+ * weights  [B,Lq,Hi] F32, contiguous; with cu_seqlens_q [1,total,Hi]. Absent: 1. Bound as VKATTN_ROLE_WEIGHT
+ * indices  [B,1,Lq,N] I32, contiguous; with cu_seqlens_q [1,1,total,N]. N is at most 2048 and at least 1. The N visible
+ *          blocks of the highest scores, of equal scores those of lower numbers, in ascending order, then -1. A NaN
+ *          is below every number. Bound as VKATTN_ROLE_INDICES
+ * key_lengths, past_lengths, cu_seqlens_q, cu_seqlens_k, block_table, max_seqlen_q, max_seqlen_k, scale, mask_flags,
+ * causal_alignment, window_left, window_right, past_len: as in vkattn_attention_desc
+ * forced_first, forced_last: so many of a query's first and last visible blocks are in its list whatever their scores, as
+ *          far as N allows
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+typedef struct vkattn_index_desc {
+    vkattn_tensor query;
+    vkattn_tensor key;
+    vkattn_tensor weights;
+    vkattn_tensor indices;
+    vkattn_tensor key_lengths;
+    vkattn_tensor past_lengths;
+    vkattn_tensor cu_seqlens_q;
+    vkattn_tensor cu_seqlens_k;
+    vkattn_tensor block_table;
+    uint32_t max_seqlen_q;
+    uint32_t max_seqlen_k;
+    float scale;
+    uint32_t mask_flags; /* vkattn_mask_flags */
+    vkattn_causal_alignment causal_alignment;
+    int32_t window_left;
+    int32_t window_right;
+    uint32_t past_len;
+    uint32_t key_block_len; /* keys of a block; 0: 1 */
+    vkattn_index_activation activation;
+    vkattn_index_reduce head_reduce;  /* VKATTN_INDEX_SUM or VKATTN_INDEX_MAX */
+    vkattn_index_reduce block_reduce; /* VKATTN_INDEX_MAX or VKATTN_INDEX_MEAN; of blocks of one key not read */
+    uint32_t forced_first;
+    uint32_t forced_last;
+    const void *next; /* NULL */
+} vkattn_index_desc;
+
+/* Plans one such choice of keys. */
+VKATTN_API vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan);
 
 /* Attention over disjoint sets of keys, joined: the output and log_sum_exp of each set give those of their union, as if
  * one call had seen all the keys (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). For keys

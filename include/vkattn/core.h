@@ -70,6 +70,8 @@ VKATTN_API const char *vkattn_version(void);
 /* The extensions of structures that there are. */
 typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_ROPE_FACTORS = 1, /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_KEY_LIST = 2,     /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
+    VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -92,6 +94,13 @@ typedef enum vkattn_type {
     VKATTN_TYPE_I32 = 5,
     VKATTN_TYPE_Q8_0 = 6, /* ggml's blocks; which tensors may have it, vkattn_enumerate_types says */
     VKATTN_TYPE_Q4_0 = 7,
+    VKATTN_TYPE_Q4_1 = 8,
+    VKATTN_TYPE_Q5_0 = 9,
+    VKATTN_TYPE_Q5_1 = 10,
+    VKATTN_TYPE_IQ4_NL = 11,
+    VKATTN_TYPE_F8_E4M3 =
+        12, /* OCP's floats of 8 bits, of caches alone; what is beyond the largest is stored as that */
+    VKATTN_TYPE_F8_E5M2 = 13,
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
 
@@ -99,7 +108,7 @@ typedef enum vkattn_type_kind {
     VKATTN_TYPE_KIND_FLOAT = 1,
     VKATTN_TYPE_KIND_INTEGER = 2,
     VKATTN_TYPE_KIND_BOOL = 3,
-    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of whole numbers that share a scale */
+    VKATTN_TYPE_KIND_QUANTISED = 4, /* blocks of numbers, which share a scale but in f8 */
     VKATTN_TYPE_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_type_kind;
 
@@ -108,7 +117,8 @@ typedef enum vkattn_type_kind {
  * name                         for instance "q8_0"; static
  * block_elements, block_bytes  what is stored together: 1 element, or a block of a quantised type
  * number_bits                  of an element's number
- * has_minimum                  1: an element is scale * number + minimum; 0: scale * number, or of no quantised type
+ * has_minimum                  1: an element is scale * number + minimum; 0: scale * number (of iq4_nl, the number's entry
+ *                              in ggml's list), or of no quantised type
  * key_value, cache, weight     1: K and V of attention, the cache of an append, weights may have the type */
 typedef struct vkattn_type_info {
     vkattn_type type;
@@ -183,7 +193,13 @@ typedef enum vkattn_role {
     VKATTN_ROLE_BLOCK_MASK = 29,
     VKATTN_ROLE_SOURCE = 30, /* of an append: the new rows */
     VKATTN_ROLE_CACHE = 31,  /* of an append: where they go */
-    VKATTN_ROLE_COUNT = 32,
+    VKATTN_ROLE_KEY_INDICES = 32,
+    VKATTN_ROLE_INDICES = 33,    /* of top_k and index: what they found */
+    VKATTN_ROLE_CAPTURED_0 = 34, /* what functions of a variant read: variants.h */
+    VKATTN_ROLE_CAPTURED_1 = 35,
+    VKATTN_ROLE_CAPTURED_2 = 36,
+    VKATTN_ROLE_CAPTURED_3 = 37,
+    VKATTN_ROLE_COUNT = 38,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

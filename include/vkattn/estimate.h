@@ -43,7 +43,7 @@ VKATTN_API vkattn_result vkattn_layer_config_from_name(const char *name, uint32_
  * prefill_len   tokens of each prompt, read in one call with an empty cache; 0: context_len
  * context_len   tokens of each sequence in the cache at the decode step, its own token among them; 0: 1
  * weight_type   F32, F16 or BF16; NONE: F16
- * cache_type    F32, F16, BF16, Q8_0 or Q4_0; NONE: weight_type. Q8_0 and Q4_0 store 32 values in 34 and 18 bytes; the
+ * cache_type    any type of a cache; NONE: weight_type. Quantised ones store 32 values in a block (Q8_0: 34 bytes); the
  *               row of a head or latent is rounded up to whole blocks
  * memory_bytes  what the weights and the cache must share; 0: max_context_len and max_sequences are not asked for
  * num_layers    layers of this configuration that the model stacks; 0: 1

@@ -175,7 +175,8 @@ typedef struct vkattn_cache_opaque *vkattn_cache;
  *             keep no cache. NULL: from the next three
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
  * batch       sequences; capacity: tokens of each; both at most 2^29, and may be 0
- * key_type, value_type   F32, F16, BF16, Q8_0, Q4_0, independent of each other; quantised: sizes multiples of 32
+ * key_type, value_type   F32, F16, BF16 or quantised blocks (Q8_0 ...), independent of each other; quantised: sizes
+ *             multiples of 32
  * page_len, page_count   0: every sequence has memory for its capacity. Else it is a pool of page_count pages of
  *             page_len tokens each, a power of two and at least 8; sequences get pages as tokens are reserved, and
  *             may share them. The capacity need not be a multiple of page_len */

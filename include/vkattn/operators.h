@@ -95,6 +95,23 @@ typedef struct vkattn_embedding_desc {
 VKATTN_API vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc,
                                                vkattn_plan *plan);
 
+/* The k greatest numbers of each row, the greatest first; of equal numbers the one of the lower index comes first.
+ * NaN is greater than all numbers, as in PyTorch. The same bits every time. k = 1 alone: argmax, below, is faster.
+ *
+ * input    [B,L,N], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_INPUT
+ * values   [B,L,k], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_OUTPUT. May be absent
+ * indices  [B,L,k] I32, contiguous; bound as VKATTN_ROLE_INDICES. May be absent beside values
+ * k is that of values and indices: at least 1, at most N and 2048. */
+typedef struct vkattn_top_k_desc {
+    vkattn_tensor input;
+    vkattn_tensor values;
+    vkattn_tensor indices;
+    const void *next; /* NULL */
+} vkattn_top_k_desc;
+
+/* Plans one selection. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan);
+
 /* Greedy sampling: tokens[b,l] is the n for which input[b,l,n] is greatest, of equal ones the lowest. NaN is greater than
  * all numbers, as in PyTorch: values shows it.
  *

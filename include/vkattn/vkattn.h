@@ -31,5 +31,6 @@
 #include <vkattn/operators.h>
 #include <vkattn/programs.h>
 #include <vkattn/shaders.h>
+#include <vkattn/variants.h>
 
 #endif

@@ -649,6 +649,11 @@ class Context {
         return planned(vkattn_embedding_plan, desc);
     }
 
+    // Plans one selection of the greatest numbers of rows.
+    Returned<Plan> top_k_plan(const vkattn_top_k_desc &desc) const { return planned(vkattn_top_k_plan, desc); }
+
+    // Plans one choice of keys by their scores.
+    Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
     // Plans one choice of the greatest.
     Returned<Plan> argmax_plan(const vkattn_argmax_desc &desc) const { return planned(vkattn_argmax_plan, desc); }
 

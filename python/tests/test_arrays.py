@@ -79,15 +79,16 @@ def test_types_are_converted_on_the_device():
     assert (CONTEXT.array(half, "float32").numpy() == numbers.astype("float16")).all()
     bits = CONTEXT.array(numbers, "bfloat16").download()["bfloat16"]
     assert (abs((bits.astype("u4") << 16).view("f4") - numbers) <= abs(numbers) / 256).all()
-    for dtype, step in (("q8_0", 127), ("q4_0", 8)):
+    for dtype, block_bytes, step in (("q8_0", 34, 127), ("q4_0", 18, 8), ("q4_1", 20, 15), ("q5_0", 22, 16), ("q5_1", 24, 31),
+                                     ("iq4_nl", 18, 7), ("f8_e4m3", 32, 16), ("f8_e5m2", 32, 8)):
         stored = CONTEXT.array(numbers, dtype)
-        assert stored.nbytes == 3 * 7 * 2 * (34 if dtype == "q8_0" else 18)
+        assert stored.nbytes == 3 * 7 * 2 * block_bytes
         largest = abs(numbers.reshape(-1, 32)).max(axis=1).repeat(32).reshape(numbers.shape)
         assert (abs(stored.numpy() - numbers) <= largest / step * 1.01).all()
         assert (stored[1, 2:].numpy() == stored.numpy()[1, 2:]).all()
         with pytest.raises(IndexError, match="expected whole rows"):
             stored[..., :32]
-        with pytest.raises(ValueError, match="expected the rows of q[48]_0 to stay the last axis"):
+        with pytest.raises(ValueError, match=f"expected the rows of {dtype} to stay the last axis"):
             stored.transpose()
     deep = CONTEXT.array(random(2, 1, 3, 2, 8), "float16")
     assert (CONTEXT.array(deep, "float32").numpy() == deep.numpy()).all()

@@ -10,14 +10,17 @@ ROLES = {name: number for number, name in enumerate((
     "workspace", "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths",
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
-    "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache"))}
+    "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache",
+    "key_indices", "indices", "captured_0", "captured_1", "captured_2", "captured_3"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
                "encoder": 5}  # as the header calls it
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
-EXTENSION_ROPE_FACTORS = 1
+EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT = 1, 2, 3
+INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
+INDEX_REDUCES = {"sum": 0, "max": 1, "mean": 2}
 MLA_FORMS = {"naive": 0, "absorb": 1}
 NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
@@ -144,13 +147,14 @@ ATTENTION_TENSORS = {
     "query": None, "key": None, "value": None, "output": None, "log_sum_exp": "float32", "attn_mask": None,
     "key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32", "sinks": "float32",
     "attn_weights": "float32", "qk_matmul_output": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32",
-    "block_table": "int32", "block_mask": "int32"}
-AttentionDesc = structure(
-    "vkattn_attention_desc", *((name, Tensor) for name in ATTENTION_TENSORS),
+    "block_table": "int32", "block_mask": "int32", "key_indices": "int32"}
+AttentionDesc = structure(  # key_indices is in an extension
+    "vkattn_attention_desc", *((name, Tensor) for name in ATTENTION_TENSORS if name != "key_indices"),
     ("block_q_len", c_uint32), ("block_kv_len", c_uint32), ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32),
     ("score_stage", c_int), ("scale", c_float), ("softcap", c_float), ("dropout_p", c_float), ("batch_invariant", c_uint32), ("dropout_seed", c_uint64), ("mask_flags", c_uint32),
     ("causal_alignment", c_int), ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32),
     ("kv_head_mapping", c_int), ("kernel", c_int), ("next", c_void_p))
+JitInfo = structure("vkattn_jit_info", ("functions", c_char_p), ("name", c_char_p), ("next", c_void_p))
 MergeDesc = structure(
     "vkattn_merge_desc", ("part_count", c_uint32), ("accumulate", c_uint32), ("partial_output", Tensor),
     ("partial_log_sum_exp", Tensor), ("output", Tensor), ("log_sum_exp", Tensor), ("partial_output_stride", c_uint64),
@@ -176,6 +180,15 @@ RopeScaling = structure(
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
     ("attention_factor", c_float), ("next", c_void_p))
 Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
+AttentionVariant = structure("vkattn_attention_variant", ("extension", Extension), ("variant", c_void_p), ("captured", Tensor * 4))
+KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
+IndexDesc = structure(
+    "vkattn_index_desc", *((name, Tensor) for name in ("query", "key", "weights", "indices", "key_lengths", "past_lengths",
+                                                       "cu_seqlens_q", "cu_seqlens_k", "block_table")),
+    ("max_seqlen_q", c_uint32), ("max_seqlen_k", c_uint32), ("scale", c_float), ("mask_flags", c_uint32), ("causal_alignment", c_int),
+    ("window_left", c_int32), ("window_right", c_int32), ("past_len", c_uint32), ("key_block_len", c_uint32), ("activation", c_int),
+    ("head_reduce", c_int), ("block_reduce", c_int), ("forced_first", c_uint32), ("forced_last", c_uint32), ("next", c_void_p))
+TopKDesc = structure("vkattn_top_k_desc", *((name, Tensor) for name in ("input", "values", "indices")), ("next", c_void_p))
 RopeFactors = structure("vkattn_rope_factors", ("extension", Extension), ("factors", c_void_p), ("count", c_uint32))
 LayerConfig = structure(
     "vkattn_layer_config", ("kind", c_int), ("embed_dim", c_uint32), ("input_dim", c_uint32), ("num_heads", c_uint32),
@@ -211,7 +224,8 @@ EstimateResult = structure(
 
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
-              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, BoundPlan, ProgramInfo, ProgramReport)
+              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, IndexDesc,
+              TopKDesc, BoundPlan, ProgramInfo, ProgramReport)
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),
@@ -237,6 +251,8 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_linear_plan": (c_int, (c_void_p, POINTER(LinearDesc), POINTER(c_void_p))),
     "vkattn_norm_plan": (c_int, (c_void_p, POINTER(NormDesc), POINTER(c_void_p))),
     "vkattn_embedding_plan": (c_int, (c_void_p, POINTER(EmbeddingDesc), POINTER(c_void_p))),
+    "vkattn_top_k_plan": (c_int, (c_void_p, POINTER(TopKDesc), POINTER(c_void_p))),
+    "vkattn_index_plan": (c_int, (c_void_p, POINTER(IndexDesc), POINTER(c_void_p))),
     "vkattn_argmax_plan": (c_int, (c_void_p, POINTER(ArgmaxDesc), POINTER(c_void_p))),
     "vkattn_plan_report": (None, (c_void_p, POINTER(Report), c_size_t)),
     "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements), c_size_t)),
@@ -262,6 +278,8 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_cache_read": (c_int, (c_void_p, c_int, c_uint32, POINTER(c_float), c_uint64)),
     "vkattn_estimate": (c_int, (POINTER(LayerConfig), POINTER(EstimateInfo), POINTER(EstimateResult), c_size_t)),
     "vkattn_kv_append_plan": (c_int, (c_void_p, POINTER(KvAppendDesc), POINTER(c_void_p))),
+    "vkattn_variant_destroy": (None, (c_void_p,)),
+    "vkattn_block_mask_plan": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_void_p))),
     "vkattn_prewarm": (c_int, (c_void_p, POINTER(AttentionDesc), c_uint32, c_uint32)),
 }
 
@@ -277,6 +295,24 @@ def _candidates():
     found = ctypes.util.find_library("vkattn")
     if found:
         yield found
+
+
+def load_jit():
+    """The library vkattn_jit, beside the library vkattn or named by VKATTN_JIT_LIBRARY; an ImportError where there is none."""
+    names = [os.environ["VKATTN_JIT_LIBRARY"]] if "VKATTN_JIT_LIBRARY" in os.environ else [
+        str(path) for name in _candidates() if os.path.dirname(name)
+        for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
+        for path in sorted(pathlib.Path(name).parent.glob(pattern))] + [ctypes.util.find_library("vkattn_jit") or ""]
+    for name in filter(None, names):
+        try:
+            jit = ctypes.CDLL(name)
+        except OSError:
+            continue
+        jit.vkattn_jit_variant_create.restype = c_int
+        jit.vkattn_jit_variant_create.argtypes = (c_void_p, POINTER(JitInfo), POINTER(c_void_p))
+        jit.vkattn_jit_last_error.restype = c_char_p
+        return jit
+    return ImportError("the shared library vkattn_jit cannot be loaded, expected it beside vkattn, or named by VKATTN_JIT_LIBRARY")
 
 
 def load():

@@ -14,6 +14,8 @@ _NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"
 _TYPES = {_NAMES.get(name, name): info for name, info in _INFOS.items()}
 FLOATS = tuple(name for name, info in _TYPES.items() if info.kind == _abi.TYPE_KIND_FLOAT)
 MASKS = ("bool", *FLOATS)
+_FRACTION_BITS = {"f8_e4m3": 3, "f8_e5m2": 2}
+_IQ4_NL_ENTRIES = numpy.array((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), "f4")
 STORED = tuple(name for name, info in _TYPES.items() if info.key_value)
 
 
@@ -58,7 +60,9 @@ def block_of(name):
 
 def dequantised(data, name):
     """The numbers in blocks of a quantised type: ggml's f16 scale and minimum, the fifth bits of the numbers, then bytes, or
-    half bytes of which the low ones come first."""
+    half bytes of which the low ones come first; of iq4_nl these name entries of a list. Or bytes that are floats."""
+    if name in _FRACTION_BITS:
+        return _float8_values(_FRACTION_BITS[name])[data.reshape(-1, 32)]
     info = _TYPES[name]
     blocks = data.reshape(-1, info.block_bytes)
     scales = numpy.ascontiguousarray(blocks[:, :2]).view("f2").astype("f4")
@@ -68,9 +72,24 @@ def dequantised(data, name):
     numbers = numpy.concatenate([blocks[:, -half:] & 15, blocks[:, -half:] >> 4], axis=1)
     if info.number_bits == 5:
         numbers |= numpy.unpackbits(blocks[:, -half - half // 4:-half], axis=1, bitorder="little") << 4
+    if name == "iq4_nl":
+        return _IQ4_NL_ENTRIES[numbers] * scales
     if not info.has_minimum:
         return (numbers.astype("f4") - 2**(info.number_bits - 1)) * scales
     return numbers.astype("f4") * scales + numpy.ascontiguousarray(blocks[:, 2:4]).view("f2").astype("f4")
+
+
+def _float8_values(fraction_bits):
+    """What the 256 bytes of OCP's floats of 8 bits stand for."""
+    bits = numpy.arange(128)
+    exponent, fraction = bits >> fraction_bits, bits & ((1 << fraction_bits) - 1)
+    size = numpy.where(exponent > 0, fraction + (1 << fraction_bits), fraction).astype("f4")
+    values = numpy.ldexp(size, numpy.maximum(exponent, 1) + 1 - 2**(6 - fraction_bits) - fraction_bits).astype("f4")
+    if fraction_bits == 2:  # infinity, then what is no number
+        values[124:] = numpy.inf, numpy.nan, numpy.nan, numpy.nan
+    else:
+        values[127] = numpy.nan
+    return numpy.concatenate([values, -values])
 
 
 def one_of(names):
@@ -226,6 +245,14 @@ def rows_of_sequences(bounds, longest, total):
 
 def set_masks(desc, is_causal, window, causal_alignment, block_size):
     """Writes what hides keys by position or by block into the description of an operator or of a layer's call."""
+    set_ranges(desc, is_causal, window, causal_alignment)
+    if not isinstance(block_size, (tuple, list)):
+        block_size = (block_size, block_size)
+    desc.block_q_len, desc.block_kv_len = _pair("block_size", block_size, "a number, or (queries, keys)")
+
+
+def set_ranges(desc, is_causal, window, causal_alignment):
+    """Writes what hides keys by position."""
     if causal_alignment not in _ALIGNMENTS:
         raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
     desc.causal_alignment = _ALIGNMENTS[causal_alignment]
@@ -235,9 +262,6 @@ def set_masks(desc, is_causal, window, causal_alignment, block_size):
         desc.mask_flags |= _abi.MASK_WINDOW
         left, right = _pair("window", window, "(left, right), keys on either side of the query, None for all of them")
         desc.window_left, desc.window_right = (-1 if width is None else width for width in (left, right))
-    if not isinstance(block_size, (tuple, list)):
-        block_size = (block_size, block_size)
-    desc.block_q_len, desc.block_kv_len = _pair("block_size", block_size, "a number, or (queries, keys)")
 
 
 def _pair(name, value, expected):

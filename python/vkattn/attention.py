@@ -1,4 +1,6 @@
 """The operator: softmax(scale * Q K^T + masks) V."""
+import ctypes
+
 import numpy
 
 from . import _abi
@@ -43,7 +45,7 @@ class Problem:
     def __init__(self, query, key, value, *, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
                  window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
                  alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-                 block_table=None, block_mask=None, block_size=128, dropout_seed=0, causal_alignment="top_left",
+                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, dropout_seed=0, causal_alignment="top_left",
                  keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
                  return_lse=False, out=None, context=None, call=None):
         optional = {name: array for name, array in locals().items() if _abi.ATTENTION_TENSORS.get(name)}
@@ -87,7 +89,15 @@ class Problem:
         if cu_seqlens_q is not None:
             self._find_strays(max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
-            setattr(desc, role, describe(array, role))
+            if role != "key_indices":
+                setattr(desc, role, describe(array, role))
+        if key_indices is not None:
+            self._add_list(call.inputs["key_indices"], key_block_len)
+
+    def _add_list(self, indices, key_block_len):
+        key_list = _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len)
+        self.desc.next = ctypes.addressof(key_list)
+        self.desc.__dict__["key_list"] = key_list  # lives as long
 
     def _find_strays(self, longest):
         inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]
@@ -139,13 +149,13 @@ def problem(query, key, value, **arguments):
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-              block_table=None, block_mask=None, block_size=128, dropout_seed=0, causal_alignment="top_left",
+              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, dropout_seed=0, causal_alignment="top_left",
               keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
               return_lse=False, out=None, context=None):
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
 
     query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]; leading dimensions may be missing from all three. float32,
-        float16 or bfloat16 (ml_dtypes' or PyTorch's); key and value, as Arrays, also q8_0 and q4_0. NumPy arrays whose rows
+        float16 or bfloat16 (ml_dtypes' or PyTorch's); key and value, as Arrays, also quantised blocks (q8_0 ...). NumPy arrays whose rows
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
         [B,Hq,Lq,Lk]
@@ -164,6 +174,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     block_table [B,N] int32: key and value lie in pages [pages,Hkv,P,D], P a power of two and at least 8; give key_lengths too
     block_mask int32, a number for every block of block_size (queries, keys; or one for both): 0 hidden and not visited, 1
         visible as attn_mask says, 2 visible without a look at attn_mask; broadcast from the right to [B,Hq,blocks,blocks]
+    key_indices [B,Hkv or 1,Lq,N] int32: the blocks of key_block_len keys that each query may see, in any order, -1 for none; the
+        cost follows N. index chooses them
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])
     out        an Array for the output, of four dimensions; packed queries of no sequence leave its rows as they are

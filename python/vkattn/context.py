@@ -121,6 +121,7 @@ class Context:
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
+        self.variants, self.extensions = {}, {}  # of flex_attention: handles by their texts, and what descriptions point to
         self._rooms = {}
         self.recording = None  # what takes calls in place of their run: see programs
 
@@ -218,8 +219,9 @@ class Context:
     def empty(self, shape, dtype="float32"):
         """An Array of numbers that are not set.
 
-        shape  one size or several, from 0; of q8_0 and q4_0 the last is a multiple of 32
-        dtype  float32, float16, bfloat16, bool, int32, q8_0 or q4_0
+        shape  one size or several, from 0; of quantised blocks the last is a multiple of 32
+        dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1,
+               iq4_nl, f8_e4m3 or f8_e5m2
         Raises OutOfMemoryError where the device has not so much memory.
         """
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
@@ -240,7 +242,7 @@ class Context:
         """An Array of numbers from the host: a NumPy array, a PyTorch tensor, whatever has __dlpack__ on the CPU, or lists.
 
         dtype  None: their own. bool, int32 and float32 take all numbers that NumPy has; what is float32, float16 or bfloat16
-               the device converts into any of these, q8_0 and q4_0
+               the device converts into any of these, quantised blocks too
         Returns a copy, or the Array itself where one is given that has the type.
         """
         dtype = None if dtype is None else dtype_name(dtype)

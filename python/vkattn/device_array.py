@@ -12,7 +12,9 @@ from .dlpack import BFLOAT16, CPU, capsule_of
 class Array(OnDevice):
     """Numbers on the device of a context; made by context.array and context.empty, and by operators on Arrays.
 
-    dtype is a name: float32, float16, bfloat16, bool, int32, and of caches q8_0 and q4_0 (ggml's blocks of 32 numbers).
+    dtype is a name: float32, float16, bfloat16, bool, int32, and of caches
+    ggml's blocks of 32 numbers: q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, and OCP's floats f8_e4m3 and f8_e5m2,
+    in blocks of 32 too.
     Slices, reshape and transpose show the same memory, which goes with the last that shows it. Strides and offset are in
     elements.
     """
@@ -140,7 +142,7 @@ class Array(OnDevice):
 
     def astype(self, dtype):
         """The numbers in another type: on the device where they are float32, float16 or bfloat16; the array itself where it
-        has the type already. Whole numbers become bool and float32, float16 and bfloat16; q8_0 and q4_0 become those too."""
+        has the type already. Whole numbers become bool and float32, float16 and bfloat16; quantised blocks become those too."""
         name = dtype_name(dtype)
         if name == self.dtype or self.dtype in FLOATS:
             return self.context.array(self, name)
@@ -207,7 +209,7 @@ class Array(OnDevice):
 
     @outside_graphs
     def numpy(self):
-        """The numbers in a NumPy array: a copy. bfloat16 takes the package ml_dtypes; q8_0 and q4_0 give float32."""
+        """The numbers in a NumPy array: a copy. bfloat16 takes the package ml_dtypes; quantised blocks give float32."""
         return public(self.download())
 
     def download(self):

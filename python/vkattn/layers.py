@@ -156,7 +156,8 @@ class Layer:
         """An empty Cache of the layer's sizes.
 
         capacity  tokens of each of `batch` sequences, at most
-        key_type, value_type  f32, f16, bf16, q8_0 or q4_0; value_type None: key_type
+        key_type, value_type  f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl,
+                              f8_e4m3 or f8_e5m2; value_type None: key_type
         pages     0: every sequence has memory for its capacity. Else it is a pool of so many pages of page_size tokens, a
                   power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
         """

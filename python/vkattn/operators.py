@@ -4,7 +4,7 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, as_array, checked_bounds, describe, element_strides
+from .arrays import FLOATS, STORED, as_array, checked_bounds, describe, element_strides, set_ranges
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -109,6 +109,69 @@ def embedding(tokens, weight, *, out=None, context=None):
 
 
 @outside_graphs
+def top_k(input, k, *, context=None):
+    """The k greatest numbers of each row of input [..., N], the greatest first; of equal ones that of the lower index.
+
+    input  float32, float16 or bfloat16; k at most N and 2048. NaN is greater than all numbers
+    Returns (values [..., k] in the input's type, indices [..., k] int32).
+    """
+    call = Call(context, (("input", input),))
+    input = _with_rows(call.take("input", input), "input")
+    if not 1 <= _abi.real("k", k) <= input.shape[-1]:
+        raise ValueError(f"k: {k}, expected 1 to {input.shape[-1]}, the numbers of a row")
+    call.result("output", (*input.shape[:-1], k), input)
+    call.result("indices", (*input.shape[:-1], k), "int32")
+    desc = _abi.TopKDesc()
+    _describe(desc, {"input": _fold(input, "input"), "values": _fold(call.outputs["output"], "values"),
+                     "indices": _fold(call.outputs["indices"], "indices")})
+    call.run("vkattn_top_k_plan", desc)
+    return call.given_back("output"), call.given_back("indices")
+
+
+@outside_graphs
+def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu", head_reduce="sum", block_reduce="max",
+          forced_first=0, forced_last=0, scale=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
+          key_lengths=None, past_lengths=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
+          block_table=None, context=None):
+    """The top_k blocks of keys that score highest for each query, as DeepSeek's indexer chooses them; what attention takes as
+    key_indices.
+
+    query [B,Hi,Lq,D], key [B,1,Lk,D] (as attention takes them), weights [B,Lq,Hi] float32 or None: 1
+    The score of a key is the sum (head_reduce "max": the largest) over heads of weight * activation(scale * query . key);
+        activation "relu" or "identity". That of a block of key_block_len keys is the largest or, block_reduce "mean", the mean
+        of its visible keys'
+    forced_first, forced_last: so many of a query's first and last visible blocks are always in its list
+    The rest as in attention.
+    Returns [B,1,Lq,top_k] int32: ascending, then -1.
+    """
+    lengths = {"key_lengths": key_lengths, "past_lengths": past_lengths, "cu_seqlens_q": cu_seqlens_q,
+               "cu_seqlens_k": cu_seqlens_k, "block_table": block_table}
+    call = Call(context, (("query", query), ("key", key), ("weights", weights), *lengths.items()))
+    query = call.take("query", query, strided=True)
+    call.take("key", key, STORED, strided=True)
+    if query.ndim != 4:
+        raise ValueError(f"query: {query.ndim} dimensions, expected [B,Hi,Lq,D]")
+    given = dict(call.inputs)
+    if weights is not None:
+        given["weights"] = call.take("weight", weights, dtype="float32", name="weights")
+    for name, numbers in lengths.items():
+        if numbers is not None:
+            given[name] = call.take(name, numbers, dtype="int32")
+    given["indices"] = call.result("indices", (query.shape[0], 1, query.shape[2], top_k), "int32")
+    desc = _abi.IndexDesc(scale=0.0 if scale is None else scale, key_block_len=key_block_len, forced_first=forced_first,
+                          forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
+    desc.activation = _abi.choose("activation", _abi.INDEX_ACTIVATIONS, activation)
+    desc.head_reduce = _abi.choose("head_reduce", _abi.INDEX_REDUCES, head_reduce)
+    desc.block_reduce = _abi.choose("block_reduce", _abi.INDEX_REDUCES, block_reduce)
+    set_ranges(desc, is_causal, window, causal_alignment)
+    if scale is not None:
+        desc.mask_flags |= _abi.SCALE_AS_GIVEN
+    _describe(desc, given)
+    call.run("vkattn_index_plan", desc)
+    return call.given_back("indices")
+
+
+@outside_graphs
 def argmax(input, *, return_values=False, out=None, context=None):
     """Where the greatest number of each row is, of equal ones the first: greedy sampling. NaN is greater than all numbers.
 
@@ -134,7 +197,7 @@ def argmax(input, *, return_values=False, out=None, context=None):
 def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
-    source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and q8_0 and q4_0 (context.empty)
+    source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and quantised blocks (context.empty)
     offset         cache position of the first row
     past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known

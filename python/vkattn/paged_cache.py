@@ -26,7 +26,7 @@ class PagedCache:
 
     heads, head_dim         of the keys; v_head_dim: of the values, None for head_dim
     pages, page_size        pages of the pool, and tokens of each, a power of two from 8
-    key_dtype, value_dtype  float32, float16, bfloat16, q8_0 or q4_0; value_dtype None: key_dtype
+    key_dtype, value_dtype  float32, float16, bfloat16 or quantised blocks (q8_0 ...); value_dtype None: key_dtype
     May be used from several threads: its calls take turns, with those of its context.
     """
 

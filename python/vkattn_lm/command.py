@@ -11,7 +11,7 @@ from . import __doc__ as description
 
 EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
           "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f8_e4m3", "f8_e5m2")
 DEFAULT_CONTEXT = 4096
 
 

@@ -90,7 +90,7 @@ class Decoder:
     source    what files.open_model gives; config: its Config
     context   of vkattn
     capacity  tokens that the cache has room for
-    kv_type   f32, f16, bf16, q8_0 or q4_0
+    kv_type   f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, f8_e4m3 or f8_e5m2
     progress  has update(1), called for every weight
     """
 

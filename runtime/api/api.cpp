@@ -8,13 +8,16 @@
 #include "runtime/layers/layer.hpp"
 #include "runtime/ops/argmax.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/block_mask.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/explain.hpp"
+#include "runtime/ops/index.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/prewarm.hpp"
+#include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/programs/program.hpp"
@@ -127,6 +130,9 @@ void require_desc(const Desc *desc) {
     require_given(desc, "desc");
     require_no_extensions(desc->next, "desc");
 }
+
+// check_attention checks its extensions.
+void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc"); }
 
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
     require(bindings != nullptr || count == 0, "bindings: NULL, expected ", count, " entries");
@@ -495,7 +501,6 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
     return guard([&] {
         require_given(context, "context");
         if (count != 0) require_given(descs, "descs");
-        for (const vkattn_attention_desc &desc : std::span(descs, count)) require_no_extensions(desc.next, "descs");
         prewarm(context->context, {descs, count}, threads);
     });
 }
@@ -505,6 +510,21 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
     return tune_with(context, desc, count, candidates, stride,
                      [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
+
+vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info, vkattn_variant *variant) {
+    return create(variant, "variant", [&] {
+        require_given(context, "context");
+        require_given(info, "info");
+        return std::make_unique<vkattn_variant_opaque>(context->usage, &context->context,
+                                                       context->context.variants().get(*info));
+    });
+}
+
+vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_block_mask(own, *desc); });
+}
+
+void vkattn_variant_destroy(vkattn_variant variant) { delete variant; }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_kv_append(own, *desc); });
@@ -529,6 +549,14 @@ vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *d
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_embedding(own, *desc); });
+}
+
+vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_top_k(own, *desc); });
+}
+
+vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_index(own, *desc); });
 }
 
 vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {

@@ -1,7 +1,9 @@
 #include "runtime/emit/attention.hpp"
 
 #include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/sorted_lists.hpp"
 #include "runtime/problem/attention_tensors.hpp"
+#include "runtime/support/rounding.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +29,7 @@ class AddressedKeys {
     void prepare(gpu::AttentionPush &push) {
         if (!call_.shape.addressed) return;
         push.addressed_begin = 0;
-        push.addressed_end = call_.problem.kv_len;
+        push.addressed_end = slots_of(call_.problem);
         key_ = {call_.problem.key, call_.sources[BINDING_KEY]};
         value_ = {call_.problem.value, call_.sources[BINDING_VALUE]};
         if (!present(staged_key_)) return;
@@ -85,9 +87,19 @@ class AddressedKeys {
 
 } // namespace
 
+namespace {
+
+// With the functions of the problem's variant in it; a measure compiles nothing.
+const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatch &dispatch) {
+    if (call.problem.variant == nullptr || call.builder.is_measure()) return *dispatch.shader;
+    return call.problem.variant->variant.shader_of(*dispatch.shader);
+}
+
+} // namespace
+
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores) {
-    Step &step = call.builder.add_step(*dispatch.shader, dispatch.constants, push);
+    Step &step = call.builder.add_step(shader_of(call, dispatch), dispatch.constants, push);
     step.groups = dispatch.groups;
     step.flops = dispatch.flops;
     step.uniforms = parameters;
@@ -97,16 +109,20 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
     return step;
 }
 
-void emit_attention(const AttentionCall &call) {
+namespace {
+
+// The steps of the shape, over keys in the order of memory, or over sorted lists.
+void emit_shape(const AttentionCall &call) {
     const AttentionShape &shape = call.shape;
+    const uint64_t slots = slots_of(call.problem);
     AddressedKeys keys(call);
     const UniformSlot parameters = call.builder.keep_uniforms(shape.parameters);
     const View scores = reserve(call.builder, shape.scores);
-    for (uint64_t first = 0; first < call.problem.kv_len; first += shape.keys_per_dispatch) {
+    for (uint64_t first = 0; first < slots; first += shape.keys_per_dispatch) {
         if (first > 0) call.builder.barrier();
         gpu::AttentionPush push{};
         push.first_key = static_cast<uint32_t>(first);
-        push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + shape.keys_per_dispatch, call.problem.kv_len));
+        push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + shape.keys_per_dispatch, slots));
         keys.prepare(push);
         Step &step = add_dispatch(call, shape.dispatches[0], push, parameters, scores);
         if (shape.parts > 1) // the merge writes them, and others may meanwhile
@@ -118,6 +134,20 @@ void emit_attention(const AttentionCall &call) {
         call.builder.barrier();
         add_dispatch(call, dispatch, {}, parameters, scores);
     }
+}
+
+} // namespace
+
+void emit_attention(const AttentionCall &call) {
+    if (!present(call.problem.key_indices)) return emit_shape(call);
+    AttentionProblem problem = call.problem;
+    AttentionSources sources = call.sources;
+    const View sorted = sort_lists(call.builder, {problem.key_indices, sources[BINDING_KEY_INDICES]},
+                                   static_cast<uint32_t>(divide_up(problem.kv_len, problem.key_block_len)));
+    problem.key_indices = sorted.tensor;
+    sources[BINDING_KEY_INDICES] = sorted.source;
+    call.builder.barrier();
+    emit_shape({call.builder, problem, sources, call.shape});
 }
 
 } // namespace vkattn

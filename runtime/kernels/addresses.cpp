@@ -73,6 +73,7 @@ const char *missing(const DeviceCaps &caps) {
 // It knows no dropout, and steps through keys as the whole batch lies.
 std::string obstacle(const AttentionProblem &problem, const Tile &tile) {
     if (problem.dropout_p > 0) return "dropout";
+    if (present(problem.key_indices)) return "lists of keys, which do not lie side by side";
     if (problem.head_dim % kElementsOfBlock != 0 || problem.v_head_dim % kElementsOfBlock != 0)
         return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, ", expected multiples of 4");
     if (problem.kv_len < tile.step) return text(problem.kv_len, " keys, expected at least ", tile.step);

@@ -180,7 +180,7 @@ void share_sums(MatrixTile &tile, const AttentionProblem &problem, const DeviceC
 // Where the problem has few rows, more subgroups share them: one alone would have a core's shared memory to itself.
 void share_few_rows(MatrixTile &tile, const AttentionProblem &problem) {
     constexpr uint32_t kMostSharing = 4; // more would make tiles of more keys than a part of them has
-    while (tile.row_subgroups > 1 && uint64_t{rows_of(tile)} / 2 >= rows_of(problem)) {
+    while (tile.row_subgroups > 1 && uint64_t{rows_of(tile)} / 2 >= rows_that_share_keys(problem)) {
         tile.row_subgroups /= 2;
         if (tile.dim_subgroups < kMostSharing && 2 * dims_of_strip(tile) <= problem.v_head_dim) tile.dim_subgroups *= 2;
     }
@@ -244,7 +244,7 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 // Whether the rows fill matrices well enough.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return caps.traits.matrix_units != 0 && rows_of(problem) >= caps.traits.fewest_matrix_rows;
+    return caps.traits.matrix_units != 0 && rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows;
 }
 
 gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const AttentionProblem &problem) {
@@ -264,16 +264,16 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
 }
 
 AttentionShape shape_of(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
-    const uint32_t row_tiles = tiles(rows_of(problem), rows_of(tile));
+    const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows_of(tile)), 1);
     AttentionShape shape{};
-    shape.keys_per_dispatch = problem.kv_len;
+    shape.keys_per_dispatch = slots_of(problem);
     const Shader &shader = shader_of(problem, caps);
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
                                        {.count = uint64_t{row_tiles} * problem.kv_heads * problem.batch,
                                         .filling = caps.traits.parallel_workgroups,
                                         .keys_of_tile = tile.keys})
-                      : tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile.keys));
+                      : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {
         &shader, constants_of_tile(tile, problem), {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
     finish_parts(problem, caps, shape);

@@ -121,7 +121,8 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
         sound_reading({is_in_halves(problem), layout.subgroups && has_subgroups(caps)}, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
-    const auto rows = static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_of(problem)), layout.most_rows));
+    const auto rows =
+        static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_that_share_keys(problem)), layout.most_rows));
     DecodeTile tile{.shader = &shader_of(halves, subgroups),
                     .workgroup = kWorkgroup,
                     .subgroup_size = subgroup_size,
@@ -148,7 +149,7 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) 
 AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
     AttentionShape::Dispatch dispatch{tile.shader,
                                       constants_of(problem, tile.workgroup),
-                                      {tiles(rows_of(problem), tile.rows), problem.kv_heads, problem.batch}};
+                                      {tiles(row_tiles(problem, tile.rows), 1), problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
     if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;
@@ -170,12 +171,12 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
     FlashTile tile = flash_tile(problem, caps, {.parts = true});
     if (problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0) return tile; // tuning knows better
     const auto workgroups = [&](const FlashTile &each) {
-        return uint64_t{problem.kv_heads} * problem.batch * tiles(rows_of(problem), rows_of_tile(each));
+        return uint64_t{problem.kv_heads} * problem.batch * row_tiles(problem, rows_of_tile(each));
     };
     const double keys = keys_that_pay(problem, {.count = workgroups(tile), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
         tile = flash_tile(problem, caps, {true, tile.rows, tile.keys / 2});
-    const uint64_t parts = tiles(problem.kv_len, keys_of_tile(tile));
+    const uint64_t parts = tiles(slots_of(problem), keys_of_tile(tile));
     return halve_rows_while(
         problem.tile.knobs[kRowsKnob], tile, 1,
         [&](const FlashTile &each) {
@@ -208,7 +209,7 @@ DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &ca
     const DecodeTile tile = decode_tile(problem, caps);
     const auto is_idle = [&](const DecodeTile &each) {
         const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, each), caps);
-        const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(problem.kv_len, parts);
+        const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(slots_of(problem), parts);
         const uint32_t fewest = std::max(workgroups.keys_of_tile, fewest_keys_of_part(problem, workgroups));
         return 2 * workgroups.count * parts <= workgroups.filling && keys <= 2 * fewest;
     };
@@ -220,7 +221,8 @@ DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &ca
 }
 
 bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return rows_of(problem) <= (problem.value_in_key ? decode_layout(caps).latent_rows : kRowsOfDecodeShader);
+    return rows_that_share_keys(problem) <=
+           (problem.value_in_key ? decode_layout(caps).latent_rows : kRowsOfDecodeShader);
 }
 
 // One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.
@@ -238,18 +240,18 @@ bool flash_idles(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
-    return rows_of(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
-           problem.kv_len >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps));
+    return rows_that_share_keys(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
+           slots_of(problem) >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
 // empty while they wait for quantised keys.
 bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint64_t kScoresOfWorkgroup = 96;
-    const uint64_t scores = rows_of(problem) * problem.kv_len * problem.kv_heads * problem.batch;
+    const uint64_t scores = rows_of(problem) * slots_of(problem) * problem.kv_heads * problem.batch;
     if (!caps.cooperative_matrix || caps.traits.matrix_units == 0 || !takes_decode_shader(problem, caps)) return false;
     return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
-           (is_quantised(problem.key.type) && rows_of(problem) <= kRowsOfDecodeShader);
+           (is_quantised(problem.key.type) && rows_that_share_keys(problem) <= kRowsOfDecodeShader);
 }
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -258,7 +260,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
     const uint32_t parts = parts_that_pay(problem, caps, workgroups_of(shape.dispatches[0], caps));
     shape.parts = std::max(parts, 2u); // a single one would need no merge
     shape.dispatches[0].groups[0] *= shape.parts;
-    shape.keys_per_dispatch = problem.kv_len;
+    shape.keys_per_dispatch = slots_of(problem);
     finish_parts(problem, caps, shape);
     const Rank rank = !pays(problem, caps, parts)         ? Rank::kPartsDoNotPay
                       : idles_matrix_units(problem, caps) ? Rank::kFewRowsIdleTheMatrices

@@ -97,7 +97,7 @@ void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCap
 // No more rows than the problem has, as long as the workgroup fills a subgroup.
 void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bool keep_rows, FlashTile &tile) {
     if (problem.batch_invariant) return;
-    const uint64_t rows = rows_of(problem);
+    const uint64_t rows = rows_that_share_keys(problem);
     while (!keep_rows && tile.rows > 1 && rows_of_tile(tile) / 2 >= rows) tile.rows /= 2;
     while (rows_of_tile(tile) / 2 >= rows && tile.workgroup / 2 >= std::max(caps.subgroup_size, tile.columns))
         tile.workgroup /= 2;
@@ -148,7 +148,7 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, co
 namespace {
 
 uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
-    return uint64_t{tiles(rows_of(problem), rows_of_tile(tile))} * problem.kv_heads * problem.batch;
+    return row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * problem.batch;
 }
 
 // Without matrix units a key takes longer, and its part of a merge is the less of it.
@@ -156,8 +156,8 @@ constexpr double kCostOfFlashPart = 0.3;
 
 // One, where the number of parts may not follow the batch, the keys come in several dispatches, or are too few for two.
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const FlashTile &tile) {
-    if (problem.kv_len < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
-    if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < problem.kv_len) return 1;
+    if (slots_of(problem) < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
+    if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < slots_of(problem)) return 1;
     if (!may_take_parts(problem, caps, tile.shader->name)) return 1;
     return parts_that_pay(problem, caps,
                           {.count = workgroups_of(problem, tile),
@@ -204,7 +204,7 @@ AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const F
     AttentionShape::Dispatch dispatch{
         tile.shader,
         constants_of(problem, tile.workgroup),
-        {tiles(rows_of(problem), rows_of_tile(tile)) * parts, problem.kv_heads, problem.batch}};
+        {tiles(row_tiles(problem, rows_of_tile(tile)), 1) * parts, problem.kv_heads, problem.batch}};
     dispatch.constants.ROWS = tile.rows;
     dispatch.constants.COLUMNS = tile.columns;
     dispatch.constants.KEYS_OF_INVOCATION = tile.keys;

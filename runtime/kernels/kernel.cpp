@@ -3,6 +3,7 @@
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/variant.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -31,6 +32,15 @@ std::string obstacle_of_verdicts(const AttentionShape &shape, const AttentionPro
     if (!has_failures(caps)) return "";
     for (const ShaderUse &use : shaders_of(shape, problem))
         if (const std::string_view off = why_off(caps, use.shader, use.paths); !off.empty()) return std::string(off);
+    return "";
+}
+
+// Which shader of a shape the problem's variant cannot have; "": none.
+std::string obstacle_of_variant(const AttentionShape &shape, const AttentionProblem &problem) {
+    if (problem.variant == nullptr) return "";
+    for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
+        if (dispatch.groups[0] != 0 && !problem.variant->variant.serves(*dispatch.shader))
+            return text("the variant has no module ", dispatch.shader->name);
     return "";
 }
 
@@ -112,6 +122,7 @@ AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &probl
         answer.obstacle = std::move(general);
     else if (answer.obstacle.empty())
         answer.obstacle = obstacle_of_verdicts(answer.shape, problem, caps);
+    if (answer.obstacle.empty()) answer.obstacle = obstacle_of_variant(answer.shape, problem);
     return answer;
 }
 

@@ -78,6 +78,7 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
     if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
+    if (problem.key_block_len != 0) constants.KEY_BLOCK_LEN = problem.key_block_len;
     if (problem.block_q_len != 0) {
         constants.BLOCK_Q_LEN = problem.block_q_len;
         constants.BLOCK_KV_LEN = problem.block_kv_len;
@@ -92,9 +93,18 @@ void copy_strides(const vkattn_tensor &tensor, gpu::uvec4 &strides) {
         strides[dim] = tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[dim]);
 }
 
+uint32_t elements_of(const vkattn_tensor &tensor) {
+    return present(tensor) ? static_cast<uint32_t>(span_elements(tensor)) : 0;
+}
+
 int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::min(width, kUnboundedWindow); }
 
 } // namespace
+
+vkattn_tensor sorted_lists_of(const AttentionProblem &problem) {
+    const uint64_t *shape = problem.key_indices.shape;
+    return contiguous(VKATTN_TYPE_I32, {shape[0], shape[1], shape[2], shape[3]});
+}
 
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     gpu::AttentionParameters parameters{};
@@ -102,6 +112,10 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     copy_strides(problem.name, parameters.name##_strides);
     STRIDED_ATTENTION_TENSORS(VKATTN_COPY_STRIDES)
 #undef VKATTN_COPY_STRIDES
+    if (present(problem.key_indices)) { // kernels read the sorted copy
+        copy_strides(sorted_lists_of(problem), parameters.key_indices_strides);
+        parameters.key_indices_len = static_cast<uint32_t>(problem.key_indices.shape[3]);
+    }
     parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
     if (present(problem.key_padding_mask) && problem.batch > 1)
         parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
@@ -127,6 +141,8 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.fewest_queries = problem.fewest_queries;
     parameters.most_queries = problem.most_queries == 0 ? UINT32_MAX : problem.most_queries;
     parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
+    parameters.captured_elements = {elements_of(problem.captured_0), elements_of(problem.captured_1),
+                                    elements_of(problem.captured_2), elements_of(problem.captured_3)};
     return parameters;
 }
 

@@ -14,6 +14,9 @@ bool rows_are_aligned(const vkattn_tensor &tensor);
 // Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: shaders of halves read them as they are.
 bool is_in_halves(const AttentionProblem &problem);
 
+// The sorted copy of key_indices, as it lies in the workspace.
+vkattn_tensor sorted_lists_of(const AttentionProblem &problem);
+
 // The uniform block of a problem's dispatches.
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem);
 

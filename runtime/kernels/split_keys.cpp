@@ -70,12 +70,12 @@ bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std
 }
 
 uint32_t keys_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t keys_of_tile) {
-    if (caps.max_loop_iterations == 0) return problem.kv_len;
+    if (caps.max_loop_iterations == 0) return slots_of(problem);
     return present(problem.block_mask) ? keys_of_tile : round_up(kKeysOfBoundedLoops, keys_of_tile);
 }
 
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest) {
-    const uint64_t most = std::max(problem.kv_len / kKeysOfGranule, 1u);
+    const uint64_t most = std::max(slots_of(problem) / kKeysOfGranule, 1u);
     const uint64_t wanted = problem.tile.parts == 0 ? rule : std::min<uint64_t>(problem.tile.parts, most);
     return static_cast<uint32_t>(std::max(wanted, fewest));
 }
@@ -90,13 +90,13 @@ uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgrou
 double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
     const auto count = static_cast<double>(std::max<uint64_t>(workgroups.count, 1)); // none: nothing to do
     const auto filling = static_cast<double>(divide_up(workgroups.filling, std::max<uint64_t>(workgroups.count, 1)));
-    double parts = std::sqrt(problem.kv_len / (workgroups.cost_of_part * count));
+    double parts = std::sqrt(slots_of(problem) / (workgroups.cost_of_part * count));
     if (workgroups.few_rows != 0) {
         const double of_idle_device =
-            std::sqrt(problem.kv_len * dims_of_usual_heads(problem) / workgroups.cost_of_part);
+            std::sqrt(slots_of(problem) * dims_of_usual_heads(problem) / workgroups.cost_of_part);
         parts = std::max(parts, std::min(of_idle_device, filling));
     }
-    return problem.kv_len / std::max(std::min(parts, filling), 1.0);
+    return slots_of(problem) / std::max(std::min(parts, filling), 1.0);
 }
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
@@ -104,20 +104,20 @@ uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps,
     const uint32_t fewest = fewest_keys_of_part(problem, workgroups);
     const auto tiles_of_part =
         static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
-    return parts_between(problem, tiles(problem.kv_len, std::max(tiles_of_part * tile, fewest)),
-                         tiles(problem.kv_len, keys_of_dispatch(problem, caps, tile)));
+    return parts_between(problem, tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest)),
+                         tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile)));
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape) {
     AttentionShape::Dispatch &first = shape.dispatches[0];
     shape.parameters = parameters_of(problem);
     first.paths = paths_of(problem) | (shape.parts > 1 ? kPathParts : 0);
-    if (shape.keys_per_dispatch < problem.kv_len) {
+    if (shape.keys_per_dispatch < slots_of(problem)) {
         first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
         first.paths |= kPathStretches;
     }
     first.flops = flops_of(problem, caps, shape.keys_per_dispatch);
-    if (shape.parts > 1 || shape.keys_per_dispatch < problem.kv_len) shape.scores = states_of(problem, shape.parts);
+    if (shape.parts > 1 || shape.keys_per_dispatch < slots_of(problem)) shape.scores = states_of(problem, shape.parts);
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
@@ -129,6 +129,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.COLUMNS = columns;
+    merge.MORE_FEATURES = 0;
     merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
 }
 

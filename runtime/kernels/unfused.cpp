@@ -13,24 +13,24 @@ constexpr double kPassesOfSoftmax = 3; // over the scores
 
 std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t most_keys = uint64_t{caps.max_loop_iterations} * KEYS_OF_UNFUSED_ITERATION;
-    if (most_keys == 0 || problem.kv_len <= most_keys) return "";
-    return text(problem.kv_len, " keys, expected at most ", most_keys, " ", on_bounded_loops(caps));
+    if (most_keys == 0 || slots_of(problem) <= most_keys) return "";
+    return text(slots_of(problem), " keys, expected at most ", most_keys, " ", on_bounded_loops(caps));
 }
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t heads = uint64_t{problem.batch} * problem.query_heads;
     const uint64_t value_pairs = uint64_t{problem.q_len} * ((problem.v_head_dim + 1) / 2);
-    const double pairs = static_cast<double>(heads) * problem.q_len * problem.kv_len;
+    const double pairs = static_cast<double>(heads) * problem.q_len * slots_of(problem);
     const double flops_of_dim = 2 * kCostOfUntiled * pairs;
     const gpu::AttentionConstants constants = constants_of(problem, UNFUSED_WORKGROUP_SIZE);
     const CodePaths paths = paths_of(problem);
     AttentionShape shape{};
     shape.parameters = parameters_of(problem);
     shape.parts = 1;
-    shape.keys_per_dispatch = problem.kv_len;
+    shape.keys_per_dispatch = slots_of(problem);
     shape.dispatches = {{{&shaders::qk_scores,
                           constants,
-                          {tiles(problem.kv_len, UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
+                          {tiles(slots_of(problem), UNFUSED_WORKGROUP_SIZE), problem.q_len, tiles(heads, 1)},
                           paths,
                           flops_of_dim * problem.head_dim,
                           BINDING_QK_MATMUL_OUTPUT},
@@ -45,7 +45,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
                           {tiles(value_pairs, UNFUSED_WORKGROUP_SIZE), problem.query_heads, problem.batch},
                           paths,
                           flops_of_dim * problem.v_head_dim}}};
-    shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+    shape.scores = contiguous(VKATTN_TYPE_F32, {problem.batch, problem.query_heads, problem.q_len, slots_of(problem)});
     return {Rank::kUntiled, obstacle(problem, caps), shape};
 }
 

@@ -86,6 +86,8 @@ void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const At
 } // namespace
 
 void add_attention(PlanBuilder &builder, const AttentionProblem &given, const AttentionSources &given_sources) {
+    require(given.variant == nullptr || given.variant->owner == &builder.context(),
+            "variant: of another context, expected the plan's");
     allow_roles(builder, given, given_sources);
     if (!has_queries(given)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
     const AttentionProblem problem = with_memory(given);

@@ -28,7 +28,7 @@ AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;
     for (const AttentionTensor &tensor : kAttentionTensors)
-        if (tensor.layout != TensorLayout::kHeads) slice(part.*tensor.member, 0, entry, 1);
+        if (!is_of(tensor, {TensorLayout::kHeads, TensorLayout::kCaptured})) slice(part.*tensor.member, 0, entry, 1);
     part.first_batch = problem.first_batch + entry;
     return part;
 }
@@ -41,11 +41,11 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
     const uint64_t first = uint64_t{head} * part.query_heads;
     for (const AttentionTensor &tensor : kAttentionTensors) {
         vkattn_tensor &sliced = part.*tensor.member;
-        if (tensor.layout == TensorLayout::kKeyRows) {
+        if (is_of(tensor, {TensorLayout::kKeyRows, TensorLayout::kLists})) {
             slice(sliced, 1, head, 1);
         } else if (tensor.layout == TensorLayout::kHeads) {
             slice(sliced, 0, first, part.query_heads);
-        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences})) {
+        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences, TensorLayout::kCaptured})) {
             slice(sliced, 1, first, part.query_heads);
         }
     }
@@ -78,7 +78,7 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
 
 std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem) {
     if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
-        problem.kernel != VKATTN_KERNEL_AUTO)
+        problem.kernel != VKATTN_KERNEL_AUTO || present(problem.key_indices))
         return std::nullopt;
     AttentionProblem decodes = problem;
     decodes.most_queries = decodes.q_len = kQueriesOfDecode;

@@ -4,6 +4,7 @@
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -13,6 +14,8 @@ namespace vkattn {
 namespace {
 
 constexpr uint64_t kLargestHeadDim = 576;
+
+static_assert(CAPTURED_TENSORS == VKATTN_CAPTURED_TENSORS);
 
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
@@ -115,9 +118,39 @@ vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &
     return full;
 }
 
+vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor &tensor) {
+    const vkattn_tensor captured = normalised(given, tensor.name);
+    require(captured.type == VKATTN_TYPE_F32 || captured.type == VKATTN_TYPE_I32, tensor.name, ": type ",
+            type_name(captured.type), ", expected F32 or I32");
+    vkattn_tensor without_gaps = given;
+    std::fill(std::begin(without_gaps.strides), std::end(without_gaps.strides), 0);
+    return checked_contiguous(given, tensor.name, without_gaps);
+}
+
+vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const GivenAttention &desc,
+                            AttentionProblem &problem) {
+    const vkattn_tensor lists = checked_rank(given, tensor.name, 4);
+    require(lists.type == tensor.type, tensor.name, ": type ", type_name(lists.type), ", expected ",
+            type_name(tensor.type));
+    const bool packed = present(problem.cu_seqlens_q);
+    const uint64_t entries = packed ? 1 : problem.batch, positions = packed ? problem.query.shape[2] : problem.q_len;
+    const bool fits = lists.shape[0] == entries && (lists.shape[1] == 1 || lists.shape[1] == problem.kv_heads) &&
+                      lists.shape[2] == positions;
+    require(fits, tensor.name, ": shape ", shape_text(lists), ", expected [", entries, ",", problem.kv_heads, "|1,",
+            positions, ",N]");
+    require(lists.shape[3] <= 1 || lists.strides[3] == 1, tensor.name, ": last stride ", lists.strides[3],
+            ", expected 1");
+    problem.key_block_len = std::clamp(desc.key_block_len, 1u, std::max(problem.kv_len, 1u));
+    require(lists.shape[3] * problem.key_block_len <= kLargestSize, tensor.name, ": ", lists.shape[3], " blocks of ",
+            problem.key_block_len, " keys, expected at most 2^29 keys");
+    require(!present(desc.attn_weights) && !present(desc.qk_matmul_output), tensor.name,
+            ": given beside attn_weights or qk_matmul_output, expected neither: lists keep no scores");
+    return lists;
+}
+
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
-vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
-                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
+vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor, const GivenAttention &desc,
+                             AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
         return checked_contiguous(given, tensor.name, contiguous(tensor.type, shape));
@@ -136,6 +169,10 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
         return checked_mask(given, tensor, problem);
     case TensorLayout::kBlocks:
         return checked_blocks(given, tensor, desc, problem);
+    case TensorLayout::kLists:
+        return checked_lists(given, tensor, desc, problem);
+    case TensorLayout::kCaptured:
+        return checked_captured(given, tensor);
     case TensorLayout::kKeys: {
         const vkattn_tensor keys = checked_optional(given, tensor.name, contiguous(tensor.type, {batch, kv_len}));
         require(kv_len <= 1 || keys.strides[1] == 1, tensor.name, ": last stride ", keys.strides[1], ", expected 1");
@@ -146,7 +183,7 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
     }
 }
 
-void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+void check_tensors(const GivenAttention &desc, AttentionProblem &problem) {
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (present(desc.*tensor.given))
             problem.*tensor.member = checked_tensor(desc.*tensor.given, tensor, desc, problem);
@@ -243,10 +280,11 @@ AttentionProblem without_keys(const AttentionProblem &problem) {
         vkattn_tensor &made = result.*tensor.member;
         require(tensor.layout != TensorLayout::kScores || !present(made) || is_empty(made),
                 "attn_weights, qk_matmul_output: given, expected none of pages");
-        if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys})) made = {};
+        if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys, TensorLayout::kLists}))
+            made = {};
     }
     result.key_lengths = result.cu_seqlens_k = result.block_table = {};
-    result.block_q_len = result.block_kv_len = 0;
+    result.block_q_len = result.block_kv_len = result.key_block_len = 0;
     result.kernel = VKATTN_KERNEL_AUTO;
     result.kv_len = 1;
     result.key = element_of_query(problem, problem.kv_heads, problem.head_dim);
@@ -267,11 +305,44 @@ bool has_keys(const AttentionProblem &problem) { return problem.kv_len != 0 && !
 AttentionProblem with_memory(const AttentionProblem &problem) {
     AttentionProblem result = has_keys(problem) ? problem : without_keys(problem);
     if (present(result.attn_mask) && is_empty(result.attn_mask)) hide_all_keys(result);
+    if (present(result.key_indices) && is_empty(result.key_indices)) {
+        result.key_indices = {};
+        result.key_block_len = 0;
+        hide_all_keys(result);
+    }
     return result;
 }
 
-AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
+namespace {
+
+// With its extensions.
+GivenAttention given_attention(const vkattn_attention_desc &desc) {
+    require_extensions(desc.next, "desc", {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT});
+    GivenAttention given{};
+    static_cast<vkattn_attention_desc &>(given) = desc;
+    if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_KEY_LIST)) {
+        const auto *list = reinterpret_cast<const vkattn_key_list *>(extension);
+        given.key_indices = list->key_indices;
+        given.key_block_len = list->key_block_len;
+    }
+    if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_ATTENTION_VARIANT)) {
+        const auto *functions = reinterpret_cast<const vkattn_attention_variant *>(extension);
+        require(functions->variant != nullptr, "variant: NULL, expected one of the context's");
+        given.variant = functions->variant;
+        given.captured_0 = functions->captured[0];
+        given.captured_1 = functions->captured[1];
+        given.captured_2 = functions->captured[2];
+        given.captured_3 = functions->captured[3];
+    }
+    return given;
+}
+
+} // namespace
+
+AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32_t most_positions) {
+    const GivenAttention desc = given_attention(plain_desc);
     AttentionProblem problem{};
+    problem.variant = desc.variant;
     problem.query = checked_rows(desc.query, "query", require_float);
     problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
@@ -297,15 +368,17 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.value_type = format_of(problem.value);
     uint32_t bit = 0;
     for (const bool flag :
-         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant})
+         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant,
+          problem.variant != nullptr})
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
-                           TensorLayout::kPages}))
+                           TensorLayout::kPages, TensorLayout::kLists}))
             problems.flags |= uint32_t{present(problem.*tensor.member)} << bit++;
-    problems.log2_rows = log2_up(rows_of(problem));
-    problems.log2_keys = log2_up(problem.kv_len);
-    problems.log2_heads = log2_up(uint64_t{problem.batch} * problem.kv_heads);
+    problems.log2_rows = log2_up(rows_that_share_keys(problem));
+    problems.log2_keys = log2_up(slots_of(problem));
+    const uint64_t lists = present(problem.key_indices) ? problem.q_len : 1; // each as if it were a head
+    problems.log2_heads = log2_up(uint64_t{problem.batch} * problem.kv_heads * lists);
     return problems;
 }
 

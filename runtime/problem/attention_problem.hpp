@@ -4,6 +4,8 @@
 #include "runtime/problem/tiles.hpp"
 #include "shaders/interface/attention_tensors.h"
 
+#include <vkattn/variants.h>
+
 namespace vkattn {
 
 // A caller's attention description, checked and normalised: strides filled in, defaults resolved, masks as 4-D.
@@ -25,6 +27,7 @@ struct AttentionProblem {
 #undef VKATTN_MEMBER
     bool value_in_key;                     // V is the first elements of K's rows, in the same memory
     uint32_t block_q_len, block_kv_len;    // of layout Blocks; 0: there is none
+    uint32_t key_block_len;                // of layout Lists; 0: there is none
     uint32_t fewest_queries, most_queries; // packed ones that a sequence must have to be attended; 0: any number
 
     vkattn_score_stage score_stage;
@@ -40,6 +43,7 @@ struct AttentionProblem {
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
+    vkattn_variant variant; // nullptr: none
     vkattn_kernel kernel;
     KernelTile tile; // what tuning found; followed where it suits
 };
@@ -67,6 +71,23 @@ inline bool is_dense(const AttentionProblem &problem) {
 // Query rows of a KV head.
 inline uint64_t rows_of(const AttentionProblem &problem) {
     return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
+}
+
+// Keys that a row goes through at most: those of the longest sequence, or of its list.
+inline uint32_t slots_of(const AttentionProblem &problem) {
+    if (!present(problem.key_indices)) return problem.kv_len;
+    return static_cast<uint32_t>(problem.key_indices.shape[3]) * problem.key_block_len;
+}
+
+// Query rows of a KV head that go through the same keys.
+inline uint64_t rows_that_share_keys(const AttentionProblem &problem) {
+    return present(problem.key_indices) ? problem.query_heads / problem.kv_heads : rows_of(problem);
+}
+
+// Tiles of so many rows that a KV head's rows take: no tile has rows of several lists.
+inline uint64_t row_tiles(const AttentionProblem &problem, uint32_t rows) {
+    const uint64_t shared = rows_that_share_keys(problem);
+    return (shared + rows - 1) / rows * (present(problem.key_indices) ? problem.q_len : 1);
 }
 
 // The problems that a choice of tuning for this one serves.

@@ -17,6 +17,8 @@ enum class TensorLayout {
     kHeads,     // [Hq]
     kBounds,    // [B+1]
     kPages,     // [B,N]
+    kLists,     // [B,Hkv|1,Lq,N]
+    kCaptured,  // of any shape
 };
 
 // What tuning fills a tensor with: lengths that leave no room, masks that hide nothing.
@@ -30,6 +32,15 @@ enum class TrialContents {
     kBoundsOfQueries,   // of sequences of equal length
     kBoundsOfKeys,
     kPageNumbers,
+    kBlocksInTurn, // of keys
+};
+
+// A caller's description with the members of its extensions.
+struct GivenAttention : vkattn_attention_desc {
+    vkattn_tensor key_indices;
+    uint32_t key_block_len;
+    vkattn_variant variant; // nullptr: none
+    vkattn_tensor captured_0, captured_1, captured_2, captured_3;
 };
 
 // A line of ATTENTION_TENSORS.
@@ -38,7 +49,7 @@ struct AttentionTensor {
     const char *name;
     vkattn_role role;
     uint64_t feature; // a bit; 0: none
-    vkattn_tensor vkattn_attention_desc::*given;
+    vkattn_tensor GivenAttention::*given;
     vkattn_tensor AttentionProblem::*member;
     TensorLayout layout;
     vkattn_type type; // VKATTN_TYPE_NONE: one of several
@@ -53,7 +64,7 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
                     #name,                                                                                             \
                     VKATTN_ROLE_##NAME,                                                                                \
                     feature_bit(feature),                                                                              \
-                    &vkattn_attention_desc::name,                                                                      \
+                    &GivenAttention::name,                                                                             \
                     &AttentionProblem::name,                                                                           \
                     TensorLayout::k##Layout,                                                                           \
                     VKATTN_TYPE_##type,                                                                                \

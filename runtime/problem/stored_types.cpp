@@ -11,10 +11,14 @@ namespace {
 struct Kind {
     vkattn_type_kind kind;
     bool has_minimum;
+    std::span<const int8_t> entries{};
+    uint32_t fraction_bits = 0;
 };
+constexpr int8_t kEntries[] = {IQ4_NL_ENTRIES};
 [[maybe_unused]] constexpr Kind FLOAT{VKATTN_TYPE_KIND_FLOAT, false}, INTEGER{VKATTN_TYPE_KIND_INTEGER, false},
     BOOLEAN{VKATTN_TYPE_KIND_BOOL, false}, SCALED{VKATTN_TYPE_KIND_QUANTISED, false},
-    AFFINE{VKATTN_TYPE_KIND_QUANTISED, true};
+    AFFINE{VKATTN_TYPE_KIND_QUANTISED, true}, LISTED{VKATTN_TYPE_KIND_QUANTISED, false, kEntries},
+    E4M3{VKATTN_TYPE_KIND_QUANTISED, false, {}, 3}, E5M2{VKATTN_TYPE_KIND_QUANTISED, false, {}, 2};
 
 struct Uses {
     bool cached, weight;
@@ -24,7 +28,9 @@ struct Uses {
 constexpr StoredType row(const char *name, const char *shown, vkattn_type type, uint32_t elements, uint32_t bytes,
                          const Kind &kind, uint32_t bits, const Uses &uses) {
     return {{type, kind.kind, shown, elements, bytes, bits, kind.has_minimum, uses.cached, uses.cached, uses.weight},
-            name};
+            name,
+            kind.entries,
+            kind.fraction_bits};
 }
 
 #define ROW(NAME, name, number, elements, bytes, KIND, width, USES)                                                    \

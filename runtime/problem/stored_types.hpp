@@ -18,7 +18,9 @@ struct StorageBlock {
 
 struct StoredType {
     vkattn_type_info info;
-    const char *name; // of messages: "Q8_0"
+    const char *name;                  // of messages: "Q8_0"
+    std::span<const int8_t> entries{}; // what the numbers of a LISTED type stand for
+    uint32_t fraction_bits = 0;        // of floats of 8 bits; 0: of none
 };
 
 // In the order of their numbers, from 1 on.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <span>
+#include <vector>
 
 namespace vkattn {
 
@@ -15,6 +17,26 @@ inline void require_no_extensions(const void *next, const char *name) {
     if (next == nullptr) return;
     fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ".next: an extension of kind ",
          static_cast<const vkattn_extension *>(next)->kind, ", expected NULL: this version of vkattn knows none of it");
+}
+
+// Fails, naming the structure, if its chain has an extension of another kind, or two of one.
+inline void require_extensions(const void *next, const char *name, std::initializer_list<uint32_t> kinds) {
+    std::vector<uint32_t> left = kinds;
+    while (next != nullptr) {
+        const auto *extension = static_cast<const vkattn_extension *>(next);
+        if (std::erase(left, extension->kind) == 0)
+            fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ".next: an extension of kind ", extension->kind,
+                 ", expected others that ", name, " knows, each once");
+        next = extension->next;
+    }
+}
+
+// The extension of the kind in a chain; nullptr: there is none.
+inline const vkattn_extension *extension_of(const void *next, uint32_t kind) {
+    const auto *extension = static_cast<const vkattn_extension *>(next);
+    while (extension != nullptr && extension->kind != kind)
+        extension = static_cast<const vkattn_extension *>(extension->next);
+    return extension;
 }
 
 // Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1, which is what

@@ -4,6 +4,7 @@
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
 #include "runtime/trials/trials.hpp"
 
 #include <algorithm>
@@ -27,6 +28,8 @@ uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint
         return i * std::min<uint64_t>(problem.key.shape[2] / problem.batch, problem.kv_len);
     case TrialContents::kPageNumbers:
         return i % problem.key.shape[0];
+    case TrialContents::kBlocksInTurn:
+        return i % divide_up(problem.kv_len, problem.key_block_len);
     default:
         return 0;
     }

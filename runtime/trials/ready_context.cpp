@@ -23,6 +23,7 @@ std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
     context->verdicts().load(saved.verdicts);
     context->tunings().attention.load(saved.attention_tunings);
     context->tunings().linear.load(saved.linear_tunings);
+    context->variants().load(saved.variants);
     context->pipelines().load(saved.pipelines);
     if (context->caps().traits.self_test != 0)
         context->verdicts().set_test(

@@ -2,6 +2,7 @@
 
 #include "runtime/support/error.hpp"
 #include "vkattn_shaders/table.hpp"
+#include "vkattn_variant/identity.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +10,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '7'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '8'};
 
 struct SavedHeader {
     char magic[8];
@@ -18,6 +19,7 @@ struct SavedHeader {
     uint64_t verdict_bytes;
     uint64_t attention_tuning_bytes;
     uint64_t linear_tuning_bytes;
+    uint64_t variant_bytes;
     uint64_t pipeline_bytes;
 };
 
@@ -49,6 +51,7 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
 
 uint64_t hash_of_shaders() {
     Hash hash;
+    hash.add(kShaderTexts);
     for (const Shader *shader : shaders::table()) hash.add(shader->code.data(), shader->code.size_bytes());
     return hash.value();
 }
@@ -59,13 +62,14 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
     return hash.value();
 }
 
-SavedState ignored(std::string reason) { return {{}, {}, {}, {}, std::move(reason)}; }
+SavedState ignored(std::string reason) { return {{}, {}, {}, {}, {}, std::move(reason)}; }
 
 // Whether content, which follows the header, has the sizes that the header says, and its checksum.
 bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
     uint64_t room = content.size();
     for (uint64_t bytes :
-         {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes, header.pipeline_bytes}) {
+         {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes, header.variant_bytes,
+          header.pipeline_bytes}) {
         if (bytes > room) return false;
         room -= bytes;
     }
@@ -106,6 +110,7 @@ std::vector<std::byte> save_state(Context &context) {
     const std::vector<SavedVerdict> verdicts = context.verdicts().save();
     const std::vector<SavedAttentionTuning> attention = context.tunings().attention.save();
     const std::vector<SavedLinearTuning> linear = context.tunings().linear.save();
+    const std::vector<std::byte> variants = context.variants().save();
     const std::vector<std::byte> pipelines = context.pipelines().saved();
     std::vector<std::byte> content;
     const auto append = [&](std::span<const std::byte> part) {
@@ -118,6 +123,7 @@ std::vector<std::byte> save_state(Context &context) {
     header.verdict_bytes = append(std::as_bytes(std::span(verdicts)));
     header.attention_tuning_bytes = append(std::as_bytes(std::span(attention)));
     header.linear_tuning_bytes = append(std::as_bytes(std::span(linear)));
+    header.variant_bytes = append(variants);
     header.pipeline_bytes = append(pipelines);
     header.checksum = checksum_of(content);
     const std::span<const std::byte> head = std::as_bytes(std::span(&header, 1));
@@ -146,6 +152,7 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
     state.verdicts = records_of<SavedVerdict>(take(header.verdict_bytes));
     state.attention_tunings = records_of<SavedAttentionTuning>(take(header.attention_tuning_bytes));
     state.linear_tunings = records_of<SavedLinearTuning>(take(header.linear_tuning_bytes));
+    state.variants = take(header.variant_bytes);
     state.pipelines = take(header.pipeline_bytes);
     return state;
 }

@@ -9,8 +9,8 @@
 namespace vkattn {
 
 // What a context has learned, as bytes that a later context of the same device, driver and library takes over: compiled
-// pipelines, the verdicts of the self-test and what tuning chose. Layout: SavedHeader in saved_state.cpp, then the
-// verdicts, the choices for attention and for linear layers, and the pipeline cache of the driver.
+// pipelines, the verdicts of the self-test, what tuning chose and compiled variants. Layout: SavedHeader in saved_state.cpp,
+// then the verdicts, the choices for attention and for linear layers, the variants, and the pipeline cache of the driver.
 std::vector<std::byte> save_state(Context &context);
 
 // The parts of saved bytes; all empty, with the reason, where they are not this device's, driver's and library's, or
@@ -19,6 +19,7 @@ struct SavedState {
     std::vector<SavedVerdict> verdicts;
     std::vector<SavedAttentionTuning> attention_tunings;
     std::vector<SavedLinearTuning> linear_tunings;
+    std::span<const std::byte> variants;
     std::span<const std::byte> pipelines;
     std::string reason; // "": taken over
 };

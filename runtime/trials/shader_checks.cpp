@@ -210,8 +210,11 @@ Findings check_merge(Context &context, const AttentionTrial &trial) {
     return {true, compare(buffers.read(BINDING_OUTPUT), expected, most_error(VKATTN_TYPE_F32)), trial.paths};
 }
 
-// What rounding to a type may cost: half a step, of which there are 127 or 7 to either side of a block's largest.
+// What rounding to a type may cost: half a step, of which there are 127 or 7 to either side of a block's largest, or a part
+// of each number by itself.
 double most_error_of_storage(vkattn_type type) {
+    const uint32_t fraction_bits = stored_type(type).fraction_bits;
+    if (fraction_bits != 0) return std::ldexp(1.0, -2 * static_cast<int>(fraction_bits + 1));
     return is_quantised(type) ? std::ldexp(6.0, -2 * static_cast<int>(stored_type(type).info.number_bits))
                               : most_error(type);
 }

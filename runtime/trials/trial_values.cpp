@@ -18,8 +18,17 @@ void append(std::vector<std::byte> &bytes, const void *data, size_t size) {
     bytes.insert(bytes.end(), begin, begin + size);
 }
 
+// Floats of 8 bits up to 2.
+void append_floats8(std::vector<std::byte> &bytes, TrialNumbers &numbers) {
+    for (uint32_t i = 0; i < QUANTISED_BLOCK; ++i) {
+        const float number = numbers.next();
+        bytes.push_back(static_cast<std::byte>(static_cast<uint32_t>(std::fabs(number) * 63) | (number < 0 ? 128 : 0)));
+    }
+}
+
 // A scale of 1/64, a minimum of -1/8 and random integers.
 void append_quantised(std::vector<std::byte> &bytes, const StoredType &type, TrialNumbers &numbers) {
+    if (type.fraction_bits != 0) return append_floats8(bytes, numbers);
     const uint16_t affine[] = {0x2400, 0xb000};
     const uint32_t affine_bytes = type.info.has_minimum != 0 ? 4 : 2;
     append(bytes, affine, affine_bytes);
@@ -74,10 +83,22 @@ int number_of(const std::byte *block, const StoredType &type, uint64_t i) {
         const std::byte *fifth_bits = end - QUANTISED_BLOCK / 2 - QUANTISED_BLOCK / 8;
         number |= (std::to_integer<int>(fifth_bits[i / 8]) >> i % 8 & 1) << 4;
     }
+    if (!type.entries.empty()) return type.entries[static_cast<size_t>(number)];
     return type.info.has_minimum != 0 ? number : number - (1 << (type.info.number_bits - 1));
 }
 
+float float8_value(std::byte byte, uint32_t fraction_bits) {
+    const auto bits = std::to_integer<uint32_t>(byte) & 127u;
+    const uint32_t field = bits >> fraction_bits, one = 1u << fraction_bits;
+    const int least_exponent = 2 - (1 << (6 - fraction_bits));
+    const auto fraction = static_cast<float>((bits & (one - 1)) + (field != 0 ? one : 0));
+    const int exponent = static_cast<int>(std::max(field, 1u)) - 1 + least_exponent - static_cast<int>(fraction_bits);
+    const float size = std::ldexp(fraction, exponent);
+    return (byte & std::byte{128}) != std::byte{0} ? -size : size;
+}
+
 float quantised_value(const std::byte *block, const StoredType &type, uint64_t i) {
+    if (type.fraction_bits != 0) return float8_value(block[i], type.fraction_bits);
     const float minimum = type.info.has_minimum != 0 ? value_at(block + sizeof(uint16_t), VKATTN_TYPE_F16) : 0.0f;
     return value_at(block, VKATTN_TYPE_F16) * static_cast<float>(number_of(block, type, i)) + minimum;
 }

@@ -5,6 +5,7 @@
 #include "runtime/device/verdicts.hpp"
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/pipelines.hpp"
+#include "runtime/vulkan/variant.hpp"
 
 #include <atomic>
 #include <functional>
@@ -33,6 +34,7 @@ class Context {
     std::shared_ptr<const DeviceCaps> judged_caps() const { return verdicts_.apply(caps_); }
     Verdicts &verdicts() { return verdicts_; }
     Tunings &tunings() { return tunings_; }
+    Variants &variants() { return variants_; }
     void warn(const std::string &message) const; // to the caller's message_callback
     // The same facts for as long as the context lives: what an application was shown.
     const DeviceCaps &shown_caps();
@@ -82,6 +84,7 @@ class Context {
     DeviceCaps caps_{};
     Verdicts verdicts_;
     Tunings tunings_;
+    Variants variants_;
     VkInstance instance_ = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
     VkPhysicalDevice physical_device_ = VK_NULL_HANDLE;

@@ -21,6 +21,7 @@ struct Shader {
     bool full_subgroups; // of as many invocations as the constant SUBGROUP_SIZE says
     vkattn_type
         matrices; // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
+    bool takes_variant; // it calls the functions of a variant: see variant.hpp
 };
 
 // Whether the build's GLSL compiler knew the extensions of the shader, and the build takes shaders of its kind.

@@ -9,7 +9,10 @@ layout(set = 0, binding = BINDING_CU_SEQLENS_K, std430) readonly buffer CuSeqlen
 layout(set = 0, binding = BINDING_KEY_LENGTHS, std430) readonly buffer KeyLengthsBuffer { int key_lengths[]; };
 layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 
-// A place of the walk over a sequence's keys: 0 .. all_slots() - 1. Slots and keys are not one type, so that neither stands
+// Each list ascending, entries that name nothing last: see shaders/layers/sort_lists.comp.
+layout(set = 0, binding = BINDING_KEY_INDICES, std430) readonly buffer KeyIndicesBuffer { uint key_indices[]; };
+
+// A place of the walk over a sequence's keys, or over a list of them: 0 .. all_slots() - 1. Slots and keys are not one type, so that neither stands
 // for the other.
 struct Slot {
     uint number;
@@ -32,17 +35,62 @@ struct KeyRange {
 
 Slot advance(Slot slot, uint count) { return Slot(slot.number + count); }
 
-// Slots of the longest sequence.
-uint all_slots() { return parameters.kv_len; }
+// The first element of the list of a KV head and a query position.
+uint list_element(uint batch, uint kv_head, uint position) {
+    uint entry = has(FEATURE_CU_SEQLENS_Q) ? 0 : batch;
+    return base_bytes(BINDING_KEY_INDICES) / 4 + entry * parameters.key_indices_strides[0] +
+           kv_head * parameters.key_indices_strides[1] + query_row(batch, position) * parameters.key_indices_strides[2];
+}
 
-Key key_of_slot(Row row, Slot slot) { return Key(slot.number); }
+uint list_of_row(Row row) { return list_element(row.batch, row.kv_head, row.position); }
+uint list_of_tile(RowTile rows) { return list_element(rows.batch, rows.kv_head, rows.first / GROUP); }
+
+// The key of a slot of a list, or a larger number than any key's: it names nothing.
+uint listed_key(uint list, uint slot) {
+    uint block = key_indices[list + min(slot / KEY_BLOCK_LEN, parameters.key_indices_len - 1)];
+    return min(block, parameters.kv_len / KEY_BLOCK_LEN + 1) * KEY_BLOCK_LEN + slot % KEY_BLOCK_LEN;
+}
+
+// The first slot of a list of which the key is `key` or a later one.
+uint first_slot_from(uint list, uint key) {
+    uint low = 0, high = parameters.key_indices_len; // entries
+    while (low < high) {
+        uint middle = (low + high) / 2;
+        if (key_indices[list + middle] < key / KEY_BLOCK_LEN)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool within = low < parameters.key_indices_len && key_indices[list + low] == key / KEY_BLOCK_LEN;
+    return low * KEY_BLOCK_LEN + (within ? key % KEY_BLOCK_LEN : 0);
+}
+
+Key key_of_slot(Row row, Slot slot) {
+    if (!LISTS_KEYS) return Key(slot.number);
+    return Key(min(listed_key(list_of_row(row), slot.number), parameters.kv_len - 1));
+}
 
 // Around them: the slots have no key outside it, and no slot outside it has any of the keys.
-KeyRange keys_around(RowTile rows, SlotRange slots) { return KeyRange(slots.begin, slots.end); }
-SlotRange slots_around(RowTile rows, KeyRange keys) { return SlotRange(keys.begin, keys.end); }
+KeyRange keys_around(RowTile rows, SlotRange slots) {
+    if (!LISTS_KEYS) return KeyRange(slots.begin, slots.end);
+    uint list = list_of_tile(rows), last = min(slots.end, all_slots()) - 1;
+    return KeyRange(min(listed_key(list, slots.begin), parameters.kv_len - 1),
+                    min(listed_key(list, last), parameters.kv_len - 1) + 1);
+}
+
+// A block that is listed twice, and of which some keys are outside, is inside from its first slot to its last.
+SlotRange slots_around(RowTile rows, KeyRange keys) {
+    if (!LISTS_KEYS) return SlotRange(keys.begin, keys.end);
+    uint list = list_of_tile(rows), beyond = (keys.end + KEY_BLOCK_LEN - 1) / KEY_BLOCK_LEN * KEY_BLOCK_LEN;
+    return SlotRange(first_slot_from(list, keys.begin), first_slot_from(list, beyond));
+}
 
 // Slots that have no other keys.
-SlotRange slots_within(RowTile rows, KeyRange keys) { return SlotRange(keys.begin, keys.end); }
+SlotRange slots_within(RowTile rows, KeyRange keys) {
+    if (!LISTS_KEYS) return SlotRange(keys.begin, keys.end);
+    uint list = list_of_tile(rows), first = (keys.begin + KEY_BLOCK_LEN - 1) / KEY_BLOCK_LEN * KEY_BLOCK_LEN;
+    return SlotRange(first_slot_from(list, first), first_slot_from(list, keys.end / KEY_BLOCK_LEN * KEY_BLOCK_LEN));
+}
 
 uvec2 packed_keys(uint batch) {
     uint element = base_bytes(BINDING_CU_SEQLENS_K) / 4 + batch;
@@ -72,16 +120,18 @@ uvec2 row_of_slot(Row row, Slot slot) {
 }
 
 // Not 0: a slot may have no key.
-const uint LACKS_KEYS = PAGE_SIZE;
+const uint LACKS_KEYS = PAGE_SIZE | (MORE_FEATURES & MORE_FEATURE_KEY_INDICES);
 
-// A page outside the pool has no keys.
+// A page outside the pool has no keys, and neither has an entry that names nothing.
 bool has_key(Row row, Slot slot) {
+    if (LISTS_KEYS && listed_key(list_of_row(row), slot.number) >= parameters.kv_len) return false;
     return PAGE_SIZE == 0 || uint(page_of_key(row.batch, key_of_slot(row, slot).number)) < parameters.pool_pages;
 }
 
 // Whether each of the slots has one.
 bool have_keys(RowTile rows, SlotRange slots) {
     if (PAGE_SIZE == 0) return true;
+    if (LISTS_KEYS) return false; // each is looked up
     bool all = true;
     for (uint key = slots.begin; key < slots.end; key = (key / max(PAGE_SIZE, 1) + 1) * PAGE_SIZE)
         all = all && uint(page_of_key(rows.batch, key)) < parameters.pool_pages;

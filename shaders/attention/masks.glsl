@@ -1,8 +1,16 @@
-// Masks that are looked up key by key: key_padding_mask, attn_mask and block_mask.
+// Masks that are looked up key by key: key_padding_mask, attn_mask, the user's mask_mod and block_mask.
 #ifndef MASKS_GLSL
 #define MASKS_GLSL
 
 #include "attention/keys.glsl"
+#ifdef MASK_MOD
+#include "attention/functions.glsl"
+#define LOOKED_UP true
+#define NOT_LOOKED_UP false
+#else // attn_mask alone
+#define LOOKED_UP MASK_FORMAT != FORMAT_NONE
+#define NOT_LOOKED_UP MASK_FORMAT == FORMAT_NONE
+#endif
 
 layout(set = 0, binding = BINDING_KEY_PADDING_MASK, std430) readonly buffer KeyPaddingBuffer {
     uint key_padding_words[];
@@ -29,8 +37,11 @@ bool hidden_by_boolean_mask(Row row, Key key) {
     return bitfieldExtract(mask_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) == 0u;
 }
 
-// Adds attn_mask, or hides the key where it says so.
-float apply_attn_mask(float score, Row row, Key key) {
+// Adds attn_mask, or hides the key where it or mask_mod says so.
+float look_up_masks(float score, Row row, Key key) {
+#ifdef MASK_MOD
+    if (hidden_by_function(row, key)) return HIDDEN;
+#endif
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = mask_load(MASK_FORMAT, mask_element(row, key));
@@ -43,17 +54,17 @@ uint block_state(uint batch, uint query_head, uint query_block, uint key_block) 
     return block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element];
 }
 
-// attn_mask where block_mask does not decide: a full block is visible, a partial one needs a look at attn_mask.
+// The others where block_mask does not decide: a full block is visible, a partial one needs a look at them.
 float apply_masks(float score, Row row, Key key) {
-    if (!has(FEATURE_BLOCK_MASK)) return apply_attn_mask(score, row, key);
+    if (!has(FEATURE_BLOCK_MASK)) return look_up_masks(score, row, key);
     uint state = block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN, key.number / BLOCK_KV_LEN);
     if (state == BLOCK_HIDDEN) return HIDDEN;
-    return state == BLOCK_FULL ? score : apply_attn_mask(score, row, key);
+    return state == BLOCK_FULL ? score : look_up_masks(score, row, key);
 }
 
 // Whether each key must be looked up in a mask: block_mask would say it of whole tiles.
 bool masked_by_key() {
-    return has(FEATURE_KEY_PADDING_MASK) || (MASK_FORMAT != FORMAT_NONE && !has(FEATURE_BLOCK_MASK));
+    return has(FEATURE_KEY_PADDING_MASK) || (LOOKED_UP && !has(FEATURE_BLOCK_MASK));
 }
 
 // What all the rows of a tile see of some keys.
@@ -62,7 +73,7 @@ struct Sight {
     bool whole; // every row sees every key
 };
 
-// Of block_mask; whole: without a look at attn_mask.
+// Of block_mask; whole: without a look at other masks.
 Sight sight_of_blocks(RowTile rows, KeyRange keys) {
     if (!has(FEATURE_BLOCK_MASK)) return Sight(keys.begin, true);
     uint begin = keys.begin / BLOCK_KV_LEN, last = (min(keys.end, parameters.kv_len) - 1) / BLOCK_KV_LEN;
@@ -75,7 +86,7 @@ Sight sight_of_blocks(RowTile rows, KeyRange keys) {
             for (uint k = begin; k <= last; ++k) {
                 uint state = block_state(rows.batch, query_head, q, k);
                 if (state != BLOCK_HIDDEN) first = min(first, k);
-                whole = whole && (MASK_FORMAT == FORMAT_NONE ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
+                whole = whole && (NOT_LOOKED_UP ? state != BLOCK_HIDDEN : state == BLOCK_FULL);
             }
         }
     }

@@ -14,6 +14,12 @@ layout(set = 0, binding = ATTENTION_BINDINGS, std140) uniform ParameterBlock { A
 bool has(const uint feature) { return (FEATURES & feature) != 0u; }
 bool has_more(const uint feature) { return (MORE_FEATURES & feature) != 0u; }
 
+// Whether rows go through lists of keys.
+const bool LISTS_KEYS = (MORE_FEATURES & MORE_FEATURE_KEY_INDICES) != 0u;
+
+// Slots of the longest sequence, or of a list: see attention/keys.glsl.
+uint all_slots() { return LISTS_KEYS ? parameters.key_indices_len * KEY_BLOCK_LEN : parameters.kv_len; }
+
 // Parts that each row's keys are split into.
 uint parts() { return has(FEATURE_PARTS) ? parameters.parts : 1; }
 

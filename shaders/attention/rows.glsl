@@ -66,9 +66,18 @@ struct RowTile {
     uint end;
 };
 
+// Rows of a position go through the same keys: no tile has rows of two.
+RowTile row_tile_of_list(uint index, const uint size) {
+    const uint tiles = (GROUP + size - 1) / size;
+    uint position = index / tiles, first = index % tiles * size;
+    uint end = position < query_length(workgroup().z) ? min(first + size, GROUP) : first;
+    return RowTile(workgroup().z, workgroup().y, position * GROUP + first, position * GROUP + end);
+}
+
 // The workgroup's tile `index` of `size` rows. Empty past the end of a sequence that is shorter than the longest. The
 // causal line leaves the last rows the most keys: they come first, so that the longest work does not start last.
 RowTile row_tile(uint index, const uint size) {
+    if (LISTS_KEYS) return row_tile_of_list(index, size);
     uint end = rows_of_kv_head(workgroup().z), tiles = (end + size - 1) / size;
     if (has(FEATURE_CAUSAL) && index < tiles) index = tiles - 1 - index;
     uint first = index * size;

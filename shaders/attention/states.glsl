@@ -19,7 +19,7 @@ uint state_element(Row row, uint part) {
 bool resumes() { return has(FEATURE_SPLIT_KEYS) && push.first_key > 0; }
 
 // Whether this dispatch leaves states, and no output.
-bool leaves_states() { return has(FEATURE_PARTS) || (has(FEATURE_SPLIT_KEYS) && push.last_key < parameters.kv_len); }
+bool leaves_states() { return has(FEATURE_PARTS) || (has(FEATURE_SPLIT_KEYS) && push.last_key < all_slots()); }
 
 SoftmaxState load_state(uint element) { return SoftmaxState(scores[element], scores[element + 1]); }
 

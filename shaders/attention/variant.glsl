@@ -6,17 +6,31 @@
 #include "attention/masks.glsl"
 #include "attention/positions.glsl"
 #include "attention/score_terms.glsl"
+#ifdef SCORE_MOD
+#include "attention/functions.glsl"
+#endif
 
 // Whether transform_score changes a score.
+#ifdef SCORE_MOD
+const bool TRANSFORMS_SCORES = true;
+#else
 const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES)) != 0u;
+#define modify_score(score, row, key) score
+#endif
 
 // Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
+#if defined(SCORE_MOD) || defined(MASK_MOD)
+const bool MASKS_BY_RANGE = false;
+#else
 const bool MASKS_BY_RANGE =
     (MASK_FORMAT |
      (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES | FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
+#endif
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
-float transform_score(float score, Row row, Key key) { return bias_score(cap_score(score), row, key); }
+float transform_score(float score, Row row, Key key) {
+    return bias_score(modify_score(cap_score(score), row, key), row, key);
+}
 
 // What the masks make of a transformed score: HIDDEN where they hide the key.
 float mask_score(float score, Row row, Key key) {
@@ -26,9 +40,13 @@ float mask_score(float score, Row row, Key key) {
 }
 
 // Not 0: a row may hide a key that another row of its tile sees.
+#ifdef MASK_MOD
+const uint HIDES_FROM_SOME_ROWS = 1u;
+#else
 const uint HIDES_FROM_SOME_ROWS =
     MASK_FORMAT |
     (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
+#endif
 
 // Keys outside it are hidden from all query positions first .. last.
 KeyRange seen_by_any(uint batch, uint first, uint last) { return range_of_any(batch, first, last); }

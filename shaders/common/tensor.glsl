@@ -35,12 +35,14 @@ float read_half(TENSOR_NAME(_Quads) block, uint at) {
     return unpack_halves(WORDS[at / 4] >> ((at & 2) * 8)).x;
 }
 
-uint read_bytes(TENSOR_NAME(_Quads) block, uint at) {
+uint read_word(TENSOR_NAME(_Quads) block, uint at) {
     at += block.begin;
     uint bytes = WORDS[at / 4];
     if ((at & 2) != 0) bytes = (bytes >> 16) | (WORDS[at / 4 + 1] << 16);
     return bytes;
 }
+
+uint read_bytes(TENSOR_NAME(_Quads) block, uint at) { return read_word(block, at); }
 
 #define BLOCK TENSOR_NAME(_Quads)
 #define BYTES uint
@@ -108,6 +110,8 @@ struct TENSOR_NAME(_Octets) {
 };
 
 float read_half(TENSOR_NAME(_Octets) block, uint at) { return read_half(block.quads, at); }
+
+uint read_word(TENSOR_NAME(_Octets) block, uint at) { return read_word(block.quads, at); }
 
 uvec2 read_bytes(TENSOR_NAME(_Octets) block, uint at) {
     at += block.quads.begin;

@@ -43,12 +43,14 @@ float read_half(AddressedBlock block, uint at) {
     return unpack_halves(Words(block.address).values[at / 4] >> ((at & 2) * 8)).x;
 }
 
-uint read_bytes(AddressedBlock block, uint at) {
+uint read_word(AddressedBlock block, uint at) {
     at += block.begin;
     uint word = Words(block.address).values[at / 4];
     if ((at & 2) != 0) word = (word >> 16) | (Words(block.address).values[at / 4 + 1] << 16);
     return word;
 }
+
+uint read_bytes(AddressedBlock block, uint at) { return read_word(block, at); }
 
 #define BLOCK AddressedBlock
 #define BYTES uint

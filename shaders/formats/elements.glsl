@@ -15,9 +15,11 @@
 #define VALUE_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_value(bits);
 #define VALUES_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_values(words);
 #define BITS_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_bits(value);
-#define ELEMENTS_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) elements;
-#define BYTES_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) bytes;
-#define MINIMUM_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) KIND;
+#define FACT(NAME, fact) result = format == FORMAT_##NAME ? fact : result;
+#define ELEMENTS_FACT(NAME, name, number, elements, bytes, KIND, width, USES) FACT(NAME, elements)
+#define BYTES_FACT(NAME, name, number, elements, bytes, KIND, width, USES) FACT(NAME, bytes)
+#define WIDTH_FACT(NAME, name, number, elements, bytes, KIND, width, USES) FACT(NAME, width)
+#define KIND_FACT(NAME, name, number, elements, bytes, KIND, width, USES) FACT(NAME, KIND)
 
 float element_value(const uint format, uint bits) {
     float result = 0.0;
@@ -37,28 +39,36 @@ uint element_bits(const uint format, float value) {
     return result;
 }
 
-// A float alone is a block, too.
+// Facts are selected, not branched to: drivers fold them at once. A float alone is a block, too.
 uint bytes_of_block(const uint format) {
-    uint result = 0;
-    FLOAT_TYPES(BYTES_CASE)
-    BLOCK_TYPES(BYTES_CASE)
+    uint result = 0u;
+    FLOAT_TYPES(BYTES_FACT)
+    BLOCK_TYPES(BYTES_FACT)
     return result;
 }
 
 uint elements_of_block(const uint format) {
-    uint result = 1;
-    BLOCK_TYPES(ELEMENTS_CASE)
+    uint result = 1u;
+    BLOCK_TYPES(ELEMENTS_FACT)
     return result;
 }
 
-uint minimums_of_block(const uint format) {
-    uint result = 0;
-    BLOCK_TYPES(MINIMUM_CASE)
+// Of quantised types: bits of a number, and SCALED, AFFINE, LISTED, E4M3 or E5M2.
+uint width_of_number(const uint format) {
+    uint result = 0u;
+    BLOCK_TYPES(WIDTH_FACT)
+    return result;
+}
+
+uint kind_of_block(const uint format) {
+    uint result = SCALED;
+    BLOCK_TYPES(KIND_FACT)
     return result;
 }
 
 bool is_quantised(const uint format) { return elements_of_block(format) != 1; }
-bool has_minimum(const uint format) { return minimums_of_block(format) != 0; }
+bool is_float8(const uint format) { return kind_of_block(format) >= E4M3; }
+bool has_minimum(const uint format) { return kind_of_block(format) == AFFINE; }
 
 // Where the block of a row's element begins, in bytes of the row, and which of its elements that is.
 uint block_of_element(const uint format, uint element) {

@@ -3,6 +3,7 @@
 #ifndef ENCODE_GLSL
 #define ENCODE_GLSL
 
+#include "formats/bytes.glsl"
 #include "formats/elements.glsl"
 
 // The block's bytes in words, in their order in memory; zeros after the last.
@@ -31,6 +32,89 @@ uint magnitude_bits(float value) { return floatBitsToUint(value) & 0x7fffffffu; 
 
 // NaN in a block makes its scale NaN: every value of the block then is.
 uint scale_bits(float scale, uint largest_bits) { return largest_bits > INFINITY_BITS ? 0x7e00u : f16_bits(scale); }
+
+// The value furthest from zero, with its sign; the first of equals.
+float furthest_from_zero(float values[QUANTISED_BLOCK]) {
+    float furthest = 0.0;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+        if (magnitude_bits(values[i]) > magnitude_bits(furthest)) furthest = values[i];
+    return furthest;
+}
+
+// The numbers of a block of half bytes, each of at most five bits.
+struct EncodedNumbers {
+    uint scale; // the block's first word: the f16 scale, then the f16 minimum, if there is one
+    uint numbers[QUANTISED_BLOCK];
+};
+
+// Numbers from -half_range on, which is the value furthest from zero; each is stored above itself by half the range.
+EncodedNumbers encode_scaled(float values[QUANTISED_BLOCK], const uint half_range) {
+    float furthest = furthest_from_zero(values);
+    precise float scale = furthest / -float(half_range);
+    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    EncodedNumbers encoded;
+    encoded.scale = scale_bits(scale, magnitude_bits(furthest));
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+        precise float scaled = values[i] * inverse;
+        precise float shifted = scaled + (float(half_range) + 0.5);
+        encoded.numbers[i] = uint(clamp(int(shifted), 0, int(2 * half_range - 1)));
+    }
+    return encoded;
+}
+
+// Numbers from 0, the least value, to `range`, the greatest.
+EncodedNumbers encode_affine(float values[QUANTISED_BLOCK], const uint range) {
+    float least = values[0], greatest = values[0];
+    uint largest = 0u;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+        least = min(least, values[i]);
+        greatest = max(greatest, values[i]);
+        largest = max(largest, magnitude_bits(values[i]));
+    }
+    precise float scale = (greatest - least) / float(range);
+    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    EncodedNumbers encoded;
+    encoded.scale = scale_bits(scale, largest) | f16_bits(least) << 16;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+        precise float above = values[i] - least;
+        precise float scaled = above * inverse;
+        precise float rounded = scaled + 0.5;
+        encoded.numbers[i] = uint(clamp(int(rounded), 0, int(range)));
+    }
+    return encoded;
+}
+
+// The lower four bits of each number from byte `at` on: number i beside number i + 16.
+void put_half_bytes(inout EncodedBlock block, uint at, EncodedNumbers encoded) {
+    for (uint i = 0; i < 16; ++i)
+        put_byte(block, at + i, (encoded.numbers[i] & 15u) | (encoded.numbers[16 + i] & 15u) << 4);
+}
+
+// The fifth bits of all numbers.
+void put_fifth_bits(inout EncodedBlock block, uint at, EncodedNumbers encoded) {
+    uint bits = 0u;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) bits |= encoded.numbers[i] >> 4 << i;
+    for (uint i = 0; i < 4; ++i) put_byte(block, at + i, bits >> (8 * i) & 255u);
+}
+
+// A float of 8 bits, rounded to nearest even; what is beyond the largest one becomes that. least_exponent: of the numbers
+// that are not subnormal.
+uint float8_bits(float value, const uint fraction_bits, const int least_exponent, const float largest) {
+    uint sign_bit = floatBitsToUint(value) >> 31 << 7;
+    if (magnitude_bits(value) > INFINITY_BITS) return sign_bit | 0x7fu;
+    float magnitude = min(abs(value), largest);
+    int exponent = max(int(floatBitsToUint(magnitude) >> 23) - 127, least_exponent);
+    precise float steps = magnitude * uintBitsToFloat(uint(127 + int(fraction_bits) - exponent) << 23);
+    return sign_bit | (uint(exponent - least_exponent) << fraction_bits) + uint(roundEven(steps));
+}
+
+EncodedBlock float8_encode(float values[QUANTISED_BLOCK], const uint fraction_bits, const int least_exponent,
+                           const float largest) {
+    EncodedBlock block = begin_block(0u);
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+        put_byte(block, i, float8_bits(values[i], fraction_bits, least_exponent, largest));
+    return block;
+}
 
 #define ENCODES_BLOCKS
 #define INCLUDES_FORMATS

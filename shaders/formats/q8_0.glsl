@@ -1,11 +1,4 @@
 // q8_0 of ggml: a block of 32 is an f16 scale, then 32 signed bytes.
-#include "formats/bytes.glsl"
-
-#ifdef BLOCK
-vec2 q8_0_affine(BLOCK block, uint i) { return vec2(read_half(block, 0), 0.0); }
-
-NUMBERS q8_0_numbers(BLOCK block, uint i) { return signed_bytes(read_bytes(block, 2 + i)); }
-#endif
 
 #ifdef ENCODES_BLOCKS
 EncodedBlock q8_0_encode(float values[32]) {

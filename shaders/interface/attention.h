@@ -9,7 +9,7 @@ namespace vkattn::gpu {
 #endif
 
 /* Bits of features: code that a problem needs. 0 to 31 are in the constant FEATURES, which has() asks, 32 to 63 in
- * MORE_FEATURES, which has_more() asks and no kernel yet. Those of tensors are in attention_tensors.h; 27 to 63 are free. */
+ * MORE_FEATURES, which has_more() asks. Those of tensors are in attention_tensors.h; 27 to 63 are free. */
 #define FEATURE_CAUSAL (1u << 0)
 #define FEATURE_WINDOW (1u << 1)
 #define FEATURE_SOFTCAP (1u << 6)
@@ -29,6 +29,12 @@ namespace vkattn::gpu {
 #define FEATURE_VALUE_ALIGNED (1u << 23)
 #define FEATURE_QUERY_ALIGNED (1u << 25)
 #define FEATURE_PARTS (1u << 26) /* each row's keys are split into parts, for merge_parts to join */
+
+/* index, in MORE_FEATURES: bits 48 on */
+#define MORE_FEATURE_INDEX_RELU (1u << 16)
+#define MORE_FEATURE_INDEX_MAX_OF_HEADS (1u << 17)
+#define MORE_FEATURE_INDEX_MEAN_OF_KEYS (1u << 18)
+#define MORE_FEATURE_INDEX_WEIGHTS (1u << 19)
 
 /* what merge_parts reads of them */
 #define FEATURES_OF_MERGE_PARTS                                                                                        \
@@ -50,10 +56,11 @@ namespace vkattn::gpu {
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define UNFUSED_WORKGROUP_SIZE 64u
+#define BLOCK_MASK_WORKGROUP_SIZE 128u
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
- * of a block of block_mask.
+ * of a block of block_mask. KEY_BLOCK_LEN: keys of an entry of key_indices.
  *
  * Of flash: ROWS, query rows of an invocation; COLUMNS, invocations that share a row; KEYS_OF_INVOCATION, keys of a tile
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
@@ -110,7 +117,8 @@ namespace vkattn::gpu {
     X(37, QUERY_STAGED, 0)                                                                                             \
     X(38, TAKES_TURNS, 0)                                                                                              \
     X(39, VALUE_IN_KEY, 0)                                                                                             \
-    X(40, MORE_FEATURES, 0)
+    X(40, MORE_FEATURES, 0)                                                                                            \
+    X(41, KEY_BLOCK_LEN, 1)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -140,7 +148,14 @@ struct AttentionParameters {
     float dropout_scale;    /* 1 / (1 - probability) */
     uint fewest_queries;    /* packed ones that a sequence must have to be attended */
     uint most_queries;
-    uint parts; /* of each row's keys; read with FEATURE_PARTS */
+    uint parts;           /* of each row's keys; read with FEATURE_PARTS */
+    uint key_indices_len; /* entries of a list */
+    uint sequences;       /* of packed queries */
+    uint forced_first;    /* index: blocks that are listed whatever their scores */
+    uint forced_last;
+#ifdef HAS_CAPTURED_TENSORS
+    uvec4 captured_elements; /* of each captured tensor */
+#endif
 };
 
 /* What changes from dispatch to dispatch. */
@@ -154,6 +169,7 @@ struct AttentionPush {
     uint value_address[2];
     uint addressed_begin;
     uint addressed_end;
+    uint first_row; /* index: of the dispatch's queries */
 };
 
 #ifdef __cplusplus

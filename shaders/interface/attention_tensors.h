@@ -2,7 +2,7 @@
  * them with follow from it.
  *
  * X(binding, name, NAME, feature, Layout, type, Trial)
- *   name     member of vkattn_attention_desc; its role is VKATTN_ROLE_NAME
+ *   name     member of GivenAttention, a vkattn_attention_desc with its extensions; its role is VKATTN_ROLE_NAME
  *   feature  bit of features that says it is present; NO_FEATURE: another constant does, or it always is
  *   Layout   what its dimensions are: TensorLayout in runtime/problem/attention_tensors.hpp
  *   type     VKATTN_TYPE_*; NONE: one of several
@@ -13,6 +13,7 @@
 #include "common.h"
 
 #define NO_FEATURE 64
+#define CAPTURED_TENSORS 4u /* VKATTN_CAPTURED_TENSORS */
 
 /* Their strides of batch, head and position (Blocks: block of queries) are in the uniform block, as NAME_strides. */
 #define STRIDED_ATTENTION_TENSORS(X)                                                                                   \
@@ -21,7 +22,20 @@
     X(2, value, VALUE, NO_FEATURE, KeyRows, NONE, Numbers)                                                             \
     X(3, output, OUTPUT, NO_FEATURE, QueryRows, NONE, Results)                                                         \
     X(5, attn_mask, ATTN_MASK, NO_FEATURE, Mask, NONE, NothingHidden)                                                  \
-    X(17, block_mask, BLOCK_MASK, 24, Blocks, I32, NothingHidden)
+    X(17, block_mask, BLOCK_MASK, 24, Blocks, I32, NothingHidden)                                                      \
+    X(24, key_indices, KEY_INDICES, 40, Lists, I32, BlocksInTurn)
+
+/* In GLSL, modules of a variant alone know them. */
+#if defined(__cplusplus) || defined(SCORE_MOD) || defined(MASK_MOD)
+#define HAS_CAPTURED_TENSORS
+#define CAPTURED_ATTENTION_TENSORS(X)                                                                                  \
+    X(28, captured_0, CAPTURED_0, NO_FEATURE, Captured, NONE, Zeros)                                                   \
+    X(29, captured_1, CAPTURED_1, NO_FEATURE, Captured, NONE, Zeros)                                                   \
+    X(30, captured_2, CAPTURED_2, NO_FEATURE, Captured, NONE, Zeros)                                                   \
+    X(31, captured_3, CAPTURED_3, NO_FEATURE, Captured, NONE, Zeros)
+#else
+#define CAPTURED_ATTENTION_TENSORS(X)
+#endif
 
 #define ATTENTION_TENSORS(X)                                                                                           \
     STRIDED_ATTENTION_TENSORS(X)                                                                                       \
@@ -35,7 +49,8 @@
     X(13, qk_matmul_output, QK_MATMUL_OUTPUT, 10, Scores, F32, Zeros)                                                  \
     X(14, cu_seqlens_q, CU_SEQLENS_Q, 17, Bounds, NONE, BoundsOfQueries)                                               \
     X(15, cu_seqlens_k, CU_SEQLENS_K, 18, Bounds, NONE, BoundsOfKeys)                                                  \
-    X(16, block_table, BLOCK_TABLE, NO_FEATURE, Pages, NONE, PageNumbers)
+    X(16, block_table, BLOCK_TABLE, NO_FEATURE, Pages, NONE, PageNumbers)                                              \
+    CAPTURED_ATTENTION_TENSORS(X)
 
 #ifdef __cplusplus
 namespace vkattn {
@@ -52,6 +67,7 @@ namespace vkattn {
 
 ATTENTION_TENSORS(VKATTN_TENSOR_NUMBERS)
 VKATTN_NUMBER(BINDING_SCORES, 11) /* unfused: scores, then weights; flash: the state of rows between dispatches */
+VKATTN_NUMBER(BINDING_INDEX_WEIGHTS, 25) /* index: of its heads; SCORES are its ranks */
 VKATTN_NUMBER(ATTENTION_BINDINGS, 32)
 
 #ifdef __cplusplus

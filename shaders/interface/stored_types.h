@@ -3,8 +3,9 @@
  * ROW(NAME, name, number, elements, bytes, KIND, width, USES):
  *   number            vkattn_type's
  *   elements, bytes   of a block: what is stored together
- *   KIND              FLOAT, INTEGER or BOOLEAN; of quantised blocks SCALED: an element is scale * number, or
- *                     AFFINE: scale * number + minimum
+ *   KIND              FLOAT, INTEGER or BOOLEAN; of quantised blocks SCALED: an element is scale * number, AFFINE:
+ *                     scale * number + minimum, or LISTED: scale * the number's entry in IQ4_NL_ENTRIES; of blocks
+ *                     without a scale E4M3 or E5M2: OCP's floats of 8 bits
  *   width             bits of an element's number; ggml's order: the f16 scale, the f16 minimum, the fifth bits of 32 numbers,
  *                     then signed bytes, or half bytes: the low ones are the first half of the numbers. The numbers of
  *                     SCALED half bytes are above zero by half their range.
@@ -22,7 +23,13 @@
     ROW(I32,  i32,  5, 1,  4,  INTEGER, 32, NONE)
 #define CACHED_BLOCK_TYPES(ROW)                       \
     ROW(Q8_0, q8_0, 6, 32, 34, SCALED,  8,  CACHED)   \
-    ROW(Q4_0, q4_0, 7, 32, 18, SCALED,  4,  CACHED)
+    ROW(Q4_0, q4_0, 7, 32, 18, SCALED,  4,  CACHED)   \
+    ROW(Q4_1, q4_1, 8, 32, 20, AFFINE,  4,  CACHED)   \
+    ROW(Q5_0, q5_0, 9, 32, 22, SCALED,  5,  CACHED)   \
+    ROW(Q5_1, q5_1, 10, 32, 24, AFFINE, 5,  CACHED)   \
+    ROW(IQ4_NL, iq4_nl, 11, 32, 18, LISTED, 4, CACHED) \
+    ROW(F8_E4M3, f8_e4m3, 12, 32, 32, E4M3, 8, CACHED) \
+    ROW(F8_E5M2, f8_e5m2, 13, 32, 32, E5M2, 8, CACHED)
 #define BLOCK_TYPES(ROW) CACHED_BLOCK_TYPES(ROW)
 #define STORED_TYPES(ROW) FLOAT_TYPES(ROW) OTHER_TYPES(ROW) BLOCK_TYPES(ROW)
 /* clang-format on */
@@ -30,12 +37,18 @@
 /* The elements of every block of CACHED_BLOCK_TYPES. */
 #define QUANTISED_BLOCK 32u
 
+/* What the half bytes of IQ4_NL stand for. */
+#define IQ4_NL_ENTRIES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+
 #ifndef __cplusplus
 #define FORMAT_NONE 0u
 #define FORMAT_CONSTANT(NAME, name, number, elements, bytes, KIND, width, USES) const uint FORMAT_##NAME = number;
 STORED_TYPES(FORMAT_CONSTANT)
-#define SCALED 0u /* as KIND: the number of minimums */
+#define SCALED 0u
 #define AFFINE 1u
+#define LISTED 2u
+#define E4M3 3u
+#define E5M2 4u
 #endif
 
 #endif
@@ -46,6 +59,12 @@ STORED_TYPES(FORMAT_CONSTANT)
 #include "formats/bf16.glsl"
 #include "formats/f16.glsl"
 #include "formats/f32.glsl"
+#include "formats/f8_e4m3.glsl"
+#include "formats/f8_e5m2.glsl"
+#include "formats/iq4_nl.glsl"
 #include "formats/q4_0.glsl"
+#include "formats/q4_1.glsl"
+#include "formats/q5_0.glsl"
+#include "formats/q5_1.glsl"
 #include "formats/q8_0.glsl"
 #endif

@@ -2,7 +2,7 @@
 # no file may have. How the structures of include/vkattn grow.
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
-set(runtime_rooms support problem device vulkan kernels plan programs emit ops layers trials api) # from the bottom up
+set(runtime_rooms support problem device vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 function(check_includes house rooms file) # of a file of the house

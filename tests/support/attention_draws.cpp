@@ -53,6 +53,14 @@ void draw_compiled(AttentionDraw &d, Random &random) {
     d.v_head_dim = is_quantised(d.key) ? std::max<std::uint64_t>(dims / 32, 1) * 32 : dims;
 }
 
+// Last, so that what is drawn before stays what it is.
+void draw_lists(AttentionDraw &d, Draws &draws) {
+    if (!draws.compiled.one_in(6)) return;
+    d.key_block_len = draws.compiled.any<std::uint64_t>({1, 1, 16, draws.compiled.up_to(9)});
+    d.list_heads = draws.free.one_in(2) ? 1 : d.kv_heads;
+    d.list_len = draws.free.up_to(draws.free.one_in(10) ? 5000 : 70);
+}
+
 } // namespace
 
 AttentionDraw draw_attention(unsigned seed) {
@@ -76,6 +84,7 @@ AttentionDraw draw_attention(unsigned seed) {
         d.q_len = random.up_to(3);
         d.batch = 1;
     }
+    draw_lists(d, draws);
     return d;
 }
 
@@ -123,6 +132,17 @@ HostTensor block_mask_of(const AttentionDraw &d, std::mt19937 &random) {
 
 } // namespace
 
+HostTensor random_key_lists(Shape shape, std::uint64_t blocks, std::mt19937 &random) {
+    static constexpr std::int32_t kHostile[] = {-1, INT32_MIN, INT32_MAX, INT32_MIN + 1, 1 << 30};
+    HostTensor lists(VKATTN_TYPE_I32, std::move(shape));
+    std::uniform_int_distribution<std::int32_t> any(-1, static_cast<std::int32_t>(blocks) + 1);
+    for (std::uint64_t i = 0; i < lists.elements(); ++i) {
+        const std::int32_t drawn = any(random), entry = i % 17 == 5 ? kHostile[i % std::size(kHostile)] : drawn;
+        std::memcpy(&lists.bytes()[i * sizeof entry], &entry, sizeof entry);
+    }
+    return lists;
+}
+
 AttentionProblem problem_of(const AttentionDraw &d) {
     std::mt19937 random(d.seed);
     const std::uint64_t heads = d.kv_heads * d.group;
@@ -159,6 +179,10 @@ AttentionProblem problem_of(const AttentionDraw &d) {
     p.dropout_seed = d.seed;
     p.kv_head_mapping = d.modulo_heads ? VKATTN_KV_HEADS_MODULO : VKATTN_KV_HEADS_GROUPED;
     p.score_stage = d.stage;
+    if (d.list_len == 0) return p;
+    p.key_block_len = static_cast<std::uint32_t>(d.key_block_len);
+    p.key_indices = random_key_lists({d.batch, d.list_heads, d.q_len, d.list_len},
+                                     (d.kv_len + d.key_block_len - 1) / d.key_block_len, random);
     return p;
 }
 
@@ -180,6 +204,8 @@ std::string text(const AttentionDraw &d) {
     add(d.block_q_len != 0, "blocks of " + std::to_string(d.block_q_len) + " x " + std::to_string(d.block_kv_len));
     add(d.alibi, "alibi");
     add(d.sinks, "sinks");
+    add(d.list_len != 0, "lists of " + std::to_string(d.list_len) + " x " + std::to_string(d.key_block_len) +
+                             " keys, heads " + std::to_string(d.list_heads));
     add(d.modulo_heads, "heads modulo");
     add(d.past_len != 0, "past_len " + std::to_string(d.past_len));
     add(d.past_lengths, "past_lengths");

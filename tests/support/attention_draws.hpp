@@ -22,14 +22,18 @@ struct AttentionDraw {
     bool window = false;
     int window_left = -1, window_right = -1;
     DrawnMask mask = DrawnMask::kNone;
-    std::uint64_t block_q_len = 0, block_kv_len = 0; // of a block mask; 0: none
-    unsigned mask_broadcast = 0;                     // bits: batch, heads, queries
-    std::uint64_t mask_short = 0;                    // keys that the mask leaves out
+    std::uint64_t block_q_len = 0, block_kv_len = 0;               // of a block mask; 0: none
+    unsigned mask_broadcast = 0;                                   // bits: batch, heads, queries
+    std::uint64_t mask_short = 0;                                  // keys that the mask leaves out
+    std::uint64_t list_len = 0, list_heads = 1, key_block_len = 1; // of lists of keys; 0: none
     std::uint32_t past_len = 0;
     float softcap = 0.0f, scale = 0.0f, dropout_p = 0.0f;
     vkattn_score_stage stage = VKATTN_SCORES_SCALED;
     bool operator==(const AttentionDraw &) const = default;
 };
+
+// Lists of random blocks of keys [batch,heads,q_len,N]: some twice, some of no keys, some hostile.
+HostTensor random_key_lists(Shape shape, std::uint64_t blocks, std::mt19937 &random);
 
 // What the number is drawn to.
 AttentionDraw draw_attention(unsigned seed);

@@ -189,7 +189,7 @@ AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kern
     AttentionResults results;
     results.output = HostTensor(output_type, {s.batch, s.query_heads, s.q_len, s.v_head_dim});
     results.log_sum_exp = HostTensor(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len});
-    if (kernel == VKATTN_KERNEL_UNFUSED) {
+    if (kernel == VKATTN_KERNEL_UNFUSED && !problem.key_indices.present()) {
         results.attn_weights = HostTensor(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len, s.kv_len});
         results.qk_matmul_output = results.attn_weights;
     }
@@ -226,6 +226,10 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.past_len = problem.past_len;
     desc.kv_head_mapping = problem.kv_head_mapping;
     desc.kernel = kernel;
+    desc.next = problem.variant.get();
+    if (!problem.key_indices.present()) return desc;
+    problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, desc.next}, problem.key_indices.view(), problem.key_block_len};
+    desc.next = &problem.key_list;
     return desc;
 }
 
@@ -240,11 +244,14 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     if (!problem.value_in_key) add(VKATTN_ROLE_VALUE, problem.value, Access::kRead);
     add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
     add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
+    add(VKATTN_ROLE_KEY_INDICES, problem.key_indices, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths, Access::kRead);
     add(VKATTN_ROLE_PAST_LENGTHS, problem.past_lengths, Access::kRead);
     add(VKATTN_ROLE_ALIBI_SLOPES, problem.alibi_slopes, Access::kRead);
     add(VKATTN_ROLE_SINKS, problem.sinks, Access::kRead);
+    for (int i = 0; i < VKATTN_CAPTURED_TENSORS; ++i)
+        add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i), problem.captured[i], Access::kRead);
     add(VKATTN_ROLE_OUTPUT, results.output, Access::kWrite);
     add(VKATTN_ROLE_LOG_SUM_EXP, results.log_sum_exp, Access::kWrite);
     add(VKATTN_ROLE_ATTN_WEIGHTS, results.attn_weights, Access::kWrite);

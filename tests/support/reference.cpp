@@ -15,8 +15,8 @@ constexpr double kAdditiveHides = -6e37;
 // Dense float64 copies of a problem's tensors: the loops below index them row-major.
 struct DenseProblem {
     AttentionSizes sizes;
-    std::vector<double> query, key, value, attn_mask, block_mask, key_padding_mask, key_lengths, past_lengths,
-        alibi_slopes, sinks;
+    std::vector<double> query, key, value, attn_mask, block_mask, key_indices, key_padding_mask, key_lengths,
+        past_lengths, alibi_slopes, sinks;
 };
 
 // One query of one head of one sequence, and its scores over all keys.
@@ -32,6 +32,7 @@ DenseProblem dense(const AttentionProblem &p) {
             .value = p.value.values(),
             .attn_mask = p.attn_mask.values(),
             .block_mask = p.block_mask.values(),
+            .key_indices = p.key_indices.values(),
             .key_padding_mask = p.key_padding_mask.values(),
             .key_lengths = p.key_lengths.values(),
             .past_lengths = p.past_lengths.values(),
@@ -73,6 +74,19 @@ void apply_softcap(const AttentionProblem &p, Row &row) {
     if (p.softcap <= 0.0f) return;
     const double cap = static_cast<double>(p.softcap);
     for (double &score : row.scores) score = cap * std::tanh(score / cap);
+}
+
+// Calls visit(score, batch, head, query, key) for each score of the row, as functions of a variant count positions.
+template <class Visit>
+void for_each_key(const AttentionProblem &p, const DenseProblem &d, Row &row, Visit visit) {
+    const auto query = static_cast<int>(static_cast<long long>(row.query) + mask_offset(p, d, row.batch));
+    for (std::size_t j = 0; j < row.scores.size(); ++j)
+        visit(row.scores[j], static_cast<int>(row.batch), static_cast<int>(row.head), query, static_cast<int>(j));
+}
+
+void modify_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.score_mod) return;
+    for_each_key(p, d, row, [&](double &score, int b, int h, int q, int k) { score = p.score_mod(score, b, h, q, k); });
 }
 
 void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
@@ -124,6 +138,14 @@ void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row)
     }
 }
 
+void apply_mask_mod(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.mask_mod) return;
+    for_each_key(p, d, row, [&](double &score, int b, int h, int q, int k) {
+        const bool asked = block_state(p, d, row, static_cast<std::size_t>(k)) != VKATTN_BLOCK_FULL;
+        if (asked && !p.mask_mod(b, h, q, k)) score = kHidden;
+    });
+}
+
 void hide_behind_last_query(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if ((p.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) == 0) return;
     const long long end = mask_offset(p, d, row.batch) + static_cast<long long>(d.sizes.q_len);
@@ -161,6 +183,22 @@ void hide_by_key_padding(const AttentionProblem &p, const DenseProblem &d, Row &
     for (std::size_t j = 0; j < row.scores.size(); ++j) {
         if (d.key_padding_mask[row.batch * d.sizes.kv_len + j] != 0.0) row.scores[j] = kHidden;
     }
+}
+
+// A key that is listed n times counts n times: its weight is n times as large.
+void apply_key_list(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.key_indices.present()) return;
+    const Shape &shape = p.key_indices.shape();
+    const std::size_t head = shape[1] == 1 ? 0 : kv_head_of(p, d.sizes, row.head);
+    const double *list = &d.key_indices[((row.batch * shape[1] + head) * shape[2] + row.query) * shape[3]];
+    std::vector<double> times(row.scores.size(), 0.0);
+    for (std::size_t n = 0; n < shape[3]; ++n)
+        for (double key = list[n] * p.key_block_len; list[n] >= 0 && key < (list[n] + 1) * p.key_block_len; ++key)
+            if (key < static_cast<double>(times.size()))
+                times[static_cast<std::size_t>(key)] += 1.0;
+            else
+                break;
+    for (std::size_t j = 0; j < times.size(); ++j) row.scores[j] += std::log(times[j]);
 }
 
 // Turns scores into weights and returns log(sum(exp(scores))), the sink included.
@@ -208,7 +246,9 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     if (p.score_stage == VKATTN_SCORES_SCALED) append(result.scores, row.scores);
     apply_softcap(p, row);
     if (p.score_stage == VKATTN_SCORES_CAPPED) append(result.scores, row.scores);
+    modify_scores(p, d, row);
     add_alibi(p, d, row);
+    apply_mask_mod(p, d, row);
     apply_attn_mask(p, d, row);
     apply_block_mask(p, d, row);
     hide_behind_last_query(p, d, row);
@@ -216,6 +256,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     hide_by_window(p, d, row);
     hide_by_key_lengths(p, d, row);
     hide_by_key_padding(p, d, row);
+    apply_key_list(p, d, row);
     if (p.score_stage == VKATTN_SCORES_MASKED) append(result.scores, row.scores);
     for (const double score : row.scores) {
         if (std::isfinite(score)) result.largest_score = std::max(result.largest_score, std::fabs(score));

@@ -5,7 +5,9 @@
 #include "host_tensor.hpp"
 
 #include <array>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace vkattn_test {
@@ -19,6 +21,9 @@ struct AttentionProblem {
     HostTensor attn_mask;
     HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
     std::uint32_t block_q_len = 0, block_kv_len = 0;
+    HostTensor key_indices; // [B,Hkv|1,Lq,N]
+    std::uint32_t key_block_len = 1;
+    mutable vkattn_key_list key_list{}; // that its description points to
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;
@@ -35,6 +40,12 @@ struct AttentionProblem {
     std::int32_t window_right = -1;
     std::uint32_t past_len = 0;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+
+    // A variant, and what its functions compute; empty: none. query and key are positions, query with its past.
+    std::shared_ptr<const vkattn_attention_variant> variant;
+    std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
+    std::function<double(double score, int batch, int head, int query, int key)> score_mod;
+    std::function<bool(int batch, int head, int query, int key)> mask_mod;
 };
 
 struct AttentionSizes {

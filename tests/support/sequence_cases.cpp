@@ -185,7 +185,7 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     return desc;
 }
 
-std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device) {
+std::vector<Region> regions_of(SequencesBatch &batch) {
     std::vector<Region> regions = {{VKATTN_ROLE_QUERY, &batch.query, Access::kRead},
                                    {VKATTN_ROLE_KEY, &batch.key, Access::kRead},
                                    {VKATTN_ROLE_VALUE, &batch.value, Access::kRead},
@@ -200,7 +200,11 @@ std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevic
     add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
-    return device.try_run(plan, regions);
+    return regions;
+}
+
+std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device) {
+    return device.try_run(plan, regions_of(batch));
 }
 
 void lose_pages(const SequencesCase &c, std::vector<Sequence> &sequences, SequencesBatch &batch) {

@@ -58,6 +58,9 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
 // Those for unequal lengths, and the one that is chosen.
 std::vector<vkattn_kernel> kernels_for(const SequencesCase &c, const SequencesBatch &batch);
 
+// What a run of the batch reads and writes.
+std::vector<Region> regions_of(SequencesBatch &batch);
+
 // Returns what is wrong, one line each, "" for nothing.
 std::string try_batch(const vkattn::Plan &plan, SequencesBatch &batch, TestDevice &device = test_device());
 // The same, and compares the results.

@@ -70,6 +70,32 @@ TEST_CASE_FIXTURE(DeviceTest, "every reference case has PyTorch's answer") {
     CHECK(checked >= 40);
 }
 
+#ifdef VKATTN_HAS_JIT
+TEST_CASE_FIXTURE(DeviceTest, "every case with functions of its own has its answer") {
+    std::size_t checked = 0;
+    for (const auto &entry : std::filesystem::directory_iterator(VKATTN_TEST_DATA "/variants")) {
+        const tools::CaseFile file = tools::read_case(entry.path());
+        const std::vector<std::string> outputs = tools::expected_outputs(file);
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) check_case(file, outputs, kernel);
+        ++checked;
+    }
+    CHECK(checked >= 4);
+}
+#endif
+
+TEST_CASE_FIXTURE(DeviceTest, "cases of lists of keys, and of their choice, have their answers") {
+    std::size_t checked = 0;
+    for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(VKATTN_TEST_DATA) / "lists")) {
+        const tools::CaseFile file = tools::read_case(entry.path());
+        INFO(file.name());
+        const std::vector<std::string> wanted = tools::expected_outputs(file);
+        const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
+        CHECK(tools::compare_case(file, result.outputs).difference.nmse <= tools::default_tolerance(file));
+        ++checked;
+    }
+    CHECK(checked == 8);
+}
+
 TEST_CASE_FIXTURE(DeviceTest,
                   "a case's K and V are stored in the types that it names, as the reference quantiser rounds") {
     std::mt19937 random(7);

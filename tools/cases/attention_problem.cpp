@@ -24,7 +24,12 @@ constexpr std::string_view kInputs[] = {"q",
                                         "sinks",
                                         "cu_seqlens_q",
                                         "cu_seqlens_k",
-                                        "block_table"};
+                                        "block_table",
+                                        "key_indices",
+                                        "captured.0",
+                                        "captured.1",
+                                        "captured.2",
+                                        "captured.3"};
 constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
                                                    "present_key", "present_value", "qk_matmul_output"};
 
@@ -264,6 +269,8 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
+    desc.next = builder.add_key_list();
+    builder.add_functions();
     add_score_outputs(builder, desc);
     return builder.finish(desc);
 }

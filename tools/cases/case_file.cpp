@@ -48,6 +48,15 @@ void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
                        mapping);
 }
 
+// Each text names its own lines.
+void read_functions(ConfigReader &config, std::string &functions) {
+    for (const char *key : {"score_mod", "mask_mod"}) {
+        std::string text;
+        config.read(key, text);
+        if (!text.empty()) functions += std::string("#line 1 \"") + key + "\"\n" + text + "\n";
+    }
+}
+
 void read_attention(ConfigReader &config, CaseFile &read) {
     AttentionConfig &attention = read.attention;
     config.read_size("q_num_heads", attention.q_num_heads);
@@ -62,6 +71,21 @@ void read_attention(ConfigReader &config, CaseFile &read) {
     read_head_mapping(config, attention.kv_head_mapping);
     attention.k_dtype = read_storage(config, "k_dtype");
     attention.v_dtype = read_storage(config, "v_dtype");
+    read_functions(config, attention.functions);
+    config.read_size("key_block_len", attention.key_block_len);
+}
+
+void read_index(ConfigReader &config, CaseFile &read) {
+    IndexConfig &index = read.index;
+    config.require("top_k", index.top_k);
+    config.read_size("key_block_len", read.attention.key_block_len);
+    if (config.has("scale")) config.read("scale", read.attention.scale.emplace());
+    config.read_choice("activation", {{"relu", VKATTN_INDEX_RELU}, {"none", VKATTN_INDEX_IDENTITY}}, index.activation);
+    config.read_choice("head_reduce", {{"sum", VKATTN_INDEX_SUM}, {"max", VKATTN_INDEX_MAX}}, index.head_reduce);
+    config.read_choice("block_reduce", {{"max", VKATTN_INDEX_MAX}, {"mean", VKATTN_INDEX_MEAN}}, index.block_reduce);
+    config.read("forced_first", index.forced_first);
+    config.read("forced_last", index.forced_last);
+    read.attention.k_dtype = read_storage(config, "k_dtype");
 }
 
 void read_rope(ConfigReader &config, vkattn_layer_config &layer) {
@@ -146,7 +170,8 @@ struct OpReader {
     void (*read)(ConfigReader &, CaseFile &);
 };
 
-constexpr std::array<OpReader, 8> kOps{{{"attention", read_attention},
+constexpr std::array<OpReader, 9> kOps{{{"attention", read_attention},
+                                        {"index", read_index},
                                         {"mha", read_mha},
                                         {"latent_mha", read_latent_mha},
                                         {"latent_query", read_latent_query},

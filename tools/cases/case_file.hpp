@@ -35,6 +35,18 @@ struct AttentionConfig {
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
     std::optional<vkattn_type> k_dtype; // absent: as stored
     std::optional<vkattn_type> v_dtype;
+    std::string functions; // GLSL of score_mod and mask_mod; "": none
+    std::uint32_t key_block_len = 0; // of the tensor key_indices; 0: not said
+};
+
+// The configuration of op "index"; scale, k_dtype and key_block_len are in AttentionConfig.
+struct IndexConfig {
+    std::uint32_t top_k = 0;
+    vkattn_index_activation activation = VKATTN_INDEX_RELU;
+    vkattn_index_reduce head_reduce = VKATTN_INDEX_SUM;
+    vkattn_index_reduce block_reduce = VKATTN_INDEX_MAX;
+    std::uint32_t forced_first = 0;
+    std::uint32_t forced_last = 0;
 };
 
 struct CaseFile {
@@ -42,6 +54,7 @@ struct CaseFile {
     std::string op;
     MaskConfig mask;
     AttentionConfig attention;                         // op "attention"
+    IndexConfig index;                                 // op "index"
     vkattn_layer_config layer{};                       // every other op
     std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
     std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
@@ -52,7 +65,7 @@ struct CaseFile {
     // past; else top left, since a layer's queries are its keys' tokens.
     vkattn_causal_alignment causal_alignment() const;
 
-    bool is_layer() const { return op != "attention"; }
+    bool is_layer() const { return op != "attention" && op != "index"; }
     std::string name() const { return std::filesystem::path(file).stem().string(); }
 
     // Returns the tensor, or NULL if the case has none of that name.

@@ -28,6 +28,7 @@ vkattn_type type_of(Dtype dtype) {
 }
 
 Problem make_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
+    if (input.op == "index") return make_index_problem(input, wanted);
     return input.is_layer() ? make_layer_problem(input, wanted, kernel) : make_attention_problem(input, wanted, kernel);
 }
 
@@ -102,6 +103,20 @@ vkattn_tensor ProblemBuilder::add_key_padding_mask() {
     return add(VKATTN_ROLE_KEY_PADDING_MASK, contiguous("key_padding_mask", VKATTN_TYPE_BOOL, mask->shape), *mask);
 }
 
+void ProblemBuilder::add_functions() {
+    problem_.functions = input_.attention.functions;
+    for (std::size_t i = 0; i < problem_.captured.size(); ++i) {
+        const std::string name = "captured." + std::to_string(i);
+        const HostTensor *tensor = input_.find(name);
+        if (tensor == nullptr) continue;
+        if (problem_.functions.empty()) fail("has tensor '" + name + "', expected config key score_mod or mask_mod with it");
+        if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
+            fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
+        problem_.captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),
+                                   contiguous(name, type_of(tensor->dtype), tensor->shape), *tensor);
+    }
+}
+
 vkattn_tensor ProblemBuilder::add_block_mask() {
     const bool has_sizes = input_.mask.block_q_len != 0 || input_.mask.block_kv_len != 0;
     if (has_sizes && input_.find("block_mask") == nullptr)
@@ -138,7 +153,20 @@ vkattn_tensor ProblemBuilder::add_output(const std::string &name, vkattn_role ro
     return layout;
 }
 
-Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, LayerProblem> description) {
+const vkattn_key_list *ProblemBuilder::add_key_list() {
+    if (input_.find("key_indices") == nullptr) {
+        if (input_.attention.key_block_len != 0)
+            fail("has config key key_block_len alone, expected a tensor 'key_indices' with it");
+        return nullptr;
+    }
+    problem_.key_list = std::make_unique<vkattn_key_list>();
+    problem_.key_list->extension.kind = VKATTN_EXTENSION_KEY_LIST;
+    problem_.key_list->key_indices = add_integers(VKATTN_ROLE_KEY_INDICES, "key_indices");
+    problem_.key_list->key_block_len = input_.attention.key_block_len;
+    return problem_.key_list.get();
+}
+
+Problem ProblemBuilder::finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description) {
     problem_.description = std::move(description);
     return std::move(problem_);
 }

@@ -5,6 +5,7 @@
 
 #include <vkattn/vkattn.h>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -39,10 +40,13 @@ struct LayerProblem {
 
 // Must not outlive the case that it was made of.
 struct Problem {
-    std::variant<vkattn_attention_desc, LayerProblem> description;
+    std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description;
+    std::unique_ptr<vkattn_key_list> key_list; // that the description points to
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
+    std::string functions; // of a variant of attention; "": none
+    std::array<vkattn_tensor, VKATTN_CAPTURED_TENSORS> captured{};
 };
 
 // Makes the problem that gives the named outputs ("output" is always among them). Throws InputError.
@@ -82,11 +86,16 @@ class ProblemBuilder {
     vkattn_tensor add_integers(vkattn_role role, const std::string &name); // I32 or I64, held to 32 bits
     vkattn_tensor add_f32_vector(vkattn_role role, const std::string &name);
 
+    void add_functions(); // and the tensors that they capture
+
     // Adds a contiguous output and returns its layout.
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
     void add_output(ProblemOutput output) { problem_.outputs.push_back(std::move(output)); }
 
-    Problem finish(std::variant<vkattn_attention_desc, LayerProblem> description);
+    // An extension of the description of attention, if the case has lists.
+    const vkattn_key_list *add_key_list();
+
+    Problem finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc> description);
 
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
@@ -97,6 +106,7 @@ class ProblemBuilder {
 };
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
+Problem make_index_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_layer_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
 
 } // namespace vkattn::tools

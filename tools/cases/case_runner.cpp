@@ -1,6 +1,7 @@
 #include "tools/cases/case_runner.hpp"
 
 #include "tools/cases/case_problem.hpp"
+#include "tools/cases/case_variant.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
 #include "tools/tensors/stored_types.hpp"
@@ -25,10 +26,23 @@ struct PlannedCase {
     std::optional<Plan> plan;
 };
 
+Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc) {
+    if (problem.functions.empty()) return context.attention_plan(desc);
+    const VariantHandle variant = make_variant(context, problem.functions);
+    vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, desc.next}, variant.get(), {}};
+    std::ranges::copy(problem.captured, extension.captured);
+    desc.next = &extension;
+    return context.attention_plan(desc);
+}
+
 PlannedCase make_plan(const Context &context, const Problem &problem) {
     PlannedCase planned;
     if (const auto *attention = std::get_if<vkattn_attention_desc>(&problem.description)) {
-        planned.plan = context.attention_plan(*attention);
+        planned.plan = plan_attention(context, problem, *attention);
+        return planned;
+    }
+    if (const auto *index = std::get_if<vkattn_index_desc>(&problem.description)) {
+        planned.plan = context.index_plan(*index);
         return planned;
     }
     const auto &described = std::get<LayerProblem>(problem.description);

@@ -72,6 +72,13 @@ void ConfigReader::read(const char *key, float &out) {
     out = found->get<float>();
 }
 
+void ConfigReader::read(const char *key, std::string &out) {
+    const Json *found = find(key);
+    if (found == nullptr) return;
+    if (!found->is_string()) fail_value(key, *found, "a string");
+    out = found->get<std::string>();
+}
+
 void ConfigReader::read_flag(const char *key, std::uint32_t &out) {
     const Json *found = find(key);
     if (found == nullptr) return;

@@ -22,6 +22,7 @@ class ConfigReader {
     void read(const char *key, std::uint64_t &out);
     void read(const char *key, float &out);
     void read(const char *key, double &out);
+    void read(const char *key, std::string &out);
     void read_flag(const char *key, std::uint32_t &out); // true, false, 0 or 1
     void read_size(const char *key, std::uint32_t &out); // from 1: 0 would pass for a key that is absent
 

@@ -69,6 +69,11 @@ struct SelftestOptions {
     bool json = false;
 };
 
+struct CompileVariantOptions {
+    std::string file;
+    std::string output_file;
+};
+
 struct PlanOptions : OperationOptions {
     bool explain = false;
     bool json = false;
@@ -100,6 +105,7 @@ int run_command(const CommonOptions &common, const RunOptions &options, Validati
 int check_command(const CommonOptions &common, const CheckOptions &options, ValidationLog &validation);
 int show_command(const CommonOptions &common, const ShowOptions &options, ValidationLog &validation);
 int selftest_command(const CommonOptions &common, const SelftestOptions &options, ValidationLog &validation);
+int compile_variant_command(const CompileVariantOptions &options); // needs no device
 int plan_command(const CommonOptions &common, const PlanOptions &options, ValidationLog &validation);
 int shaders_command(const CommonOptions &common, const ShadersOptions &options, ValidationLog &validation);
 int tune_command(const CommonOptions &common, const TuneOptions &options, ValidationLog &validation);

@@ -27,6 +27,7 @@ struct Options {
     CheckOptions check;
     ShowOptions show;
     SelftestOptions selftest;
+    CompileVariantOptions compile_variant;
     PlanOptions plan;
     ShadersOptions shaders;
     TuneOptions tune;
@@ -171,6 +172,14 @@ void add_selftest(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+void add_compile_variant(CLI::App &app, Options &options) {
+    CLI::App *command = app.add_subcommand(
+        "compile-variant", "Compile functions of your own, score_mod and mask_mod, into every kernel; needs no device");
+    add_file(*command, "file", options.compile_variant.file, "GLSL text: see docs/variants.md")->required();
+    add_file(*command, "-o,--output", options.compile_variant.output_file, "Write the variant to this file")->required();
+    add_common(*command, options.common);
+}
+
 void add_shape(CLI::App &command, ShapeOptions &options) {
     AttentionShape &shape = options.shape;
     add_size(command, "--batch", shape.batch, "Sequences; default 1");
@@ -266,6 +275,7 @@ int run_selected(const CLI::App &app, const Options &options, ValidationLog &val
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
     if (app.got_subcommand("show")) return show_command(options.common, options.show, validation);
     if (app.got_subcommand("selftest")) return selftest_command(options.common, options.selftest, validation);
+    if (app.got_subcommand("compile-variant")) return compile_variant_command(options.compile_variant);
     if (app.got_subcommand("plan")) return plan_command(options.common, options.plan, validation);
     if (app.got_subcommand("shaders")) return shaders_command(options.common, options.shaders, validation);
     if (app.got_subcommand("tune")) return tune_command(options.common, options.tune, validation);
@@ -302,6 +312,7 @@ void add_examples(CLI::App &app) {
         {"show", "vkattn show case.safetensors\n"
                  "vkattn show case.safetensors --json | vkattn-plot weights - -o weights.png"},
         {"selftest", "vkattn selftest --saved vkattn.saved"},
+        {"compile-variant", "vkattn compile-variant my_variant.glsl -o my_variant.spv"},
         {"plan", "vkattn plan --heads 32 --kv-heads 8 --q-len 1 --kv-len 32k --dtype f16 --explain"},
         {"shaders", "vkattn shaders --kv-heads 8 --q-len 2048 --kv-len 2048 --dtype f16 --assembly"},
         {"tune", "vkattn tune --kv-heads 8 --q-len 1 --kv-len 1k..64k --saved vkattn.saved\n"
@@ -326,6 +337,7 @@ int parse_and_run(int argc, char **argv) {
     add_check(app, options);
     add_show(app, options);
     add_selftest(app, options);
+    add_compile_variant(app, options);
     add_plan(app, options);
     add_shaders(app, options);
     add_tune(app, options);

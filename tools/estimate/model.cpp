@@ -59,7 +59,7 @@ std::string model_name(const std::string &path) {
 EstimateModel own_model(const std::string &path, const std::string &text) {
     const CaseFile read = parse_case(path, {{{"vkattn", text}}, {}});
     if (!read.is_layer())
-        throw InputError(path, "op 'attention' has no sizes of its own, expected the configuration of a layer");
+        throw InputError(path, "op '" + read.op + "' has no sizes of its own, expected the configuration of a layer");
     EstimateModel model;
     model.name = model_name(path);
     model.config = read.layer;

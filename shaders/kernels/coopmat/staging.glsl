@@ -95,7 +95,8 @@ void stage_keys_at_once(KeyTile tile, uint chunk) {
 const uint BLOCK_DIMS = DIMS_OF_CHUNK < QUANTISED_BLOCK ? DIMS_OF_CHUNK : QUANTISED_BLOCK; // of a chunk
 const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
 #define IS_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +uint(KEY_FORMAT == FORMAT_##NAME)
-#define MINIMUM_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES) +KIND *uint(KEY_FORMAT == FORMAT_##NAME)
+#define MINIMUM_OF_KEY(NAME, name, number, elements, bytes, KIND, width, USES)                                         \
+    +uint(KIND == AFFINE) * uint(KEY_FORMAT == FORMAT_##NAME)
 const uint KEY_IS_QUANTISED = 0u BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
 const uint KEY_HAS_MINIMUM = 0u BLOCK_TYPES(MINIMUM_OF_KEY);
 const uint SCALES_OF_CHUNK = BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4; // block after block, four keys in each

@@ -1,0 +1,29 @@
+# vkattn_add_variant(TARGET FILE.glsl): compiles a variant of attention when the target is built, for programs that ship no compiler.
+# The target can include "FILE.variant.h", which has it as FILE_variant, an array of FILE_variant_bytes bytes for
+# vkattn_variant_info.compiled. The command `vkattn` of the same version does it: VKATTN_COMMAND names it, where it is not found.
+set(vkattn_variant_script ${CMAKE_CURRENT_LIST_DIR}/embed_variant.cmake)
+
+function(vkattn_add_variant target file)
+    if(TARGET vkattn_command)
+        set(command vkattn_command)
+    else()
+        find_program(VKATTN_COMMAND vkattn DOC "The command vkattn, which compiles variants" HINTS ${PACKAGE_PREFIX_DIR}/bin)
+        if(NOT VKATTN_COMMAND)
+            message(FATAL_ERROR "vkattn_add_variant: no command vkattn, expected it installed, or named by VKATTN_COMMAND")
+        endif()
+        set(command ${VKATTN_COMMAND})
+    endif()
+    get_filename_component(path ${file} ABSOLUTE)
+    get_filename_component(stem ${file} NAME_WE)
+    string(MAKE_C_IDENTIFIER ${stem} name)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR}/vkattn_variants)
+    add_custom_command(OUTPUT ${folder}/${stem}.variant.h
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+        COMMAND ${command} compile-variant ${path} -o ${folder}/${stem}.spv
+        COMMAND ${CMAKE_COMMAND} -DINPUT=${folder}/${stem}.spv -DOUTPUT=${folder}/${stem}.variant.h -DNAME=${name}
+                -P ${vkattn_variant_script}
+        DEPENDS ${path} ${command} ${vkattn_variant_script}
+        COMMENT "Compiling variant ${stem}" VERBATIM)
+    target_sources(${target} PRIVATE ${folder}/${stem}.variant.h)
+    target_include_directories(${target} PRIVATE ${folder})
+endfunction()

@@ -1,0 +1,53 @@
+/* vkattn_jit, a library beside vkattn: compiles variants of attention (variants.h) from GLSL text, by glslang. It carries the
+ * text of vkattn's shaders; vkattn itself knows no compiler. */
+#ifndef VKATTN_JIT_H
+#define VKATTN_JIT_H
+
+#include <vkattn/variants.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(VKATTN_STATIC)
+#define VKATTN_JIT_API
+#elif defined(_WIN32)
+#if defined(VKATTN_JIT_BUILD)
+#define VKATTN_JIT_API __declspec(dllexport)
+#else
+#define VKATTN_JIT_API __declspec(dllimport)
+#endif
+#else
+#define VKATTN_JIT_API __attribute__((visibility("default")))
+#endif
+
+/* What to compile.
+ *
+ * functions  GLSL (4.60) that defines score_mod, mask_mod or both
+ * name       what messages call the text; NULL: "functions". A directive #line 1 "NAME" in the text names what follows it */
+typedef struct vkattn_jit_info {
+    const char *functions;
+    const char *name;
+    const void *next; /* NULL */
+} vkattn_jit_info;
+
+/* Makes a variant whose modules are compiled when a plan first takes them. A plan fails with VKATTN_ERROR_INVALID_ARGUMENT
+ * where the text does not compile, and vkattn_last_error then says NAME:LINE:COLUMN and what is wrong there.
+ * On failure *variant is NULL, and vkattn_jit_last_error says why. */
+VKATTN_JIT_API vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info,
+                                                       vkattn_variant *variant);
+
+/* Compiles every module, without a device, and calls write(user, data, bytes) once with the file that
+ * vkattn_variant_info.compiled takes. On failure write is not called. */
+VKATTN_JIT_API vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
+                                                void (*write)(void *user, const void *data, uint64_t bytes),
+                                                void *user);
+
+/* The message of the last call of this library that failed on the calling thread: one line, "" if none failed. */
+VKATTN_JIT_API const char *vkattn_jit_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,112 @@
+/* Variants of attention: functions of your own, in GLSL, that every kernel calls for each score. They are compiled ahead of
+ * time, by the command `vkattn compile-variant`, or at run time by the library vkattn_jit (jit.h). docs/variants.md has a
+ * gallery of them.
+ *
+ * A text defines one of these functions or both, and others that they call:
+ *
+ *     float score_mod(float score, uint batch, uint head, uint query, uint key);  // after softcap, before bias and masks
+ *     bool mask_mod(uint batch, uint head, uint query, uint key);                 // true: the query sees the key
+ *
+ * query and key are positions from the sequence's own start, query with the offset of masks and ALiBi added
+ * (vkattn_attention_desc); head counts query heads. A score is scale * q k, after softcap. One that score_mod makes -inf, or
+ * less than -6e37, has weight 0; of such a key V must be finite. Masks alone hide a key so that it may hold anything.
+ * The functions read up to VKATTN_CAPTURED_TENSORS tensors of the call's, which are contiguous, as one row of elements:
+ *
+ *     float captured_f32(uint tensor, uint element);  // 0 outside the tensor, and of one that is absent
+ *     int captured_i32(uint tensor, uint element); */
+#ifndef VKATTN_VARIANTS_H
+#define VKATTN_VARIANTS_H
+
+#include <vkattn/attention.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VKATTN_CAPTURED_TENSORS 4
+
+/* The functions that a text defines: bits. */
+typedef enum vkattn_variant_functions {
+    VKATTN_VARIANT_SCORE_MOD = 1,
+    VKATTN_VARIANT_MASK_MOD = 2,
+    VKATTN_VARIANT_FUNCTIONS_MAX_ENUM = 0x7fffffff
+} vkattn_variant_functions;
+
+typedef struct vkattn_variant_opaque *vkattn_variant;
+
+/* A SPIR-V module that a variant needs: what a compiler is asked. The library's.
+ *
+ * module   vkattn's name of it, for instance "flash"
+ * accept   called with the module's words, which are copied
+ * refuse   called with one line that says why it cannot be compiled; calling neither refuses it, too
+ * result   the first argument of both */
+typedef struct vkattn_variant_request {
+    const char *module;
+    const char *functions; /* vkattn_variant_info.functions */
+    void (*accept)(void *result, const uint32_t *code, size_t words);
+    void (*refuse)(void *result, const char *message);
+    void *result;
+    const void *next;
+} vkattn_variant_request;
+
+/* A variant: compiled ahead, or with a compiler that is asked for each module when a plan first takes it.
+ *
+ * compiled, compiled_bytes  what `vkattn compile-variant` or vkattn_jit_compile wrote: one file that holds the SPIR-V of every
+ *                     kernel module with the functions in it, for the version of vkattn whose shaders it was made of. Copied.
+ *                     The rest is then NULL and 0
+ * functions           the text, which tells the variant from others: the same text twice is compiled once, and kept with
+ *                     vkattn_context_save
+ * defined             vkattn_variant_functions that it defines, at least one
+ * modules             the names of the module_count modules that the compiler can make; kernels that need another do not serve
+ * compile             may be called from any thread, until the context is destroyed; user: its first argument */
+typedef struct vkattn_variant_info {
+    const void *compiled;
+    uint64_t compiled_bytes;
+    const char *functions;
+    uint32_t defined;
+    const char *const *modules;
+    uint32_t module_count;
+    void (*compile)(void *user, const vkattn_variant_request *request);
+    void *user;
+    const void *next; /* NULL */
+} vkattn_variant_info;
+
+/* Makes a variant. On failure *variant is NULL. What is compiled stays in the context until that is destroyed.
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT for a file that is not whole, and with VKATTN_ERROR_UNSUPPORTED for one of
+ * another version's shaders. vkattn_jit_variant_create (jit.h) makes one of a text. */
+VKATTN_API vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info,
+                                               vkattn_variant *variant);
+
+/* Destroys a variant. NULL is ignored. Plans that were made with it stay as they are. */
+VKATTN_API void vkattn_variant_destroy(vkattn_variant variant);
+
+/* Attention with a variant: an extension of vkattn_attention_desc.
+ *
+ * extension kind VKATTN_EXTENSION_ATTENTION_VARIANT
+ * variant   of the same context
+ * captured  F32 or I32 of any shape, contiguous; absent: the functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and the
+ *           following */
+typedef struct vkattn_attention_variant {
+    vkattn_extension extension;
+    vkattn_variant variant;
+    vkattn_tensor captured[VKATTN_CAPTURED_TENSORS];
+} vkattn_attention_variant;
+
+/* Plans what fills in block_mask of a description, from the mask_mod of its variant, on the device: VKATTN_BLOCK_HIDDEN where
+ * mask_mod hides every key of a block from every query of it, FULL where it hides none, else PARTIAL. Plans of the same
+ * description then visit what is not hidden, and ask mask_mod in partial blocks alone. Positions and captured tensors are
+ * those of the description.
+ *
+ * desc: with a variant that has a mask_mod, and block_mask with as many blocks of queries as there are. A batch or head
+ *   dimension of 1, where the description has more, says that mask_mod is the same in all: it is asked for the first
+ * A run reads past_lengths, key_lengths, cu_seqlens and the captured tensors, as far as the description has them, and writes
+ * block_mask; regions of its other roles may be bound, too.
+ * Fails as vkattn_attention_plan does. */
+VKATTN_API vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attention_desc *desc,
+                                                vkattn_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

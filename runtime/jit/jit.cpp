@@ -1,0 +1,112 @@
+// The C entry points of vkattn_jit.
+#include "runtime/jit/compiler.hpp"
+#include "runtime/vulkan/variant_file.hpp"
+
+#include <vkattn/jit.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+namespace {
+
+using namespace vkattn::jit;
+
+thread_local char last_error[2048] = "";
+
+void set_error(const char *message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
+
+vkattn_result refuse(const char *message) {
+    set_error(message);
+    return VKATTN_ERROR_INVALID_ARGUMENT;
+}
+
+// The text as compilers and the context get it: with its name.
+std::string named_text(const vkattn_jit_info &info) {
+    const std::string name = info.name != nullptr ? info.name : "functions";
+    return "#line 1 \"" + name + "\"\n" + info.functions + "\n";
+}
+
+// "" where it is well.
+const char *fault_of(const vkattn_jit_info *info) {
+    if (info == nullptr) return "info: NULL, expected a pointer";
+    if (info->next != nullptr) return "info.next: an extension, expected NULL";
+    if (info->functions == nullptr) return "functions: NULL, expected GLSL text";
+    if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
+        return "name: has a quote, a backslash or a newline, expected none";
+    if (defined_functions(info->functions) == 0)
+        return "functions: none of float score_mod(...) and bool mask_mod(...), expected one of them or both";
+    return "";
+}
+
+void compile_module(void *, const vkattn_variant_request *request) {
+    try {
+        for (const VariantModule &module : variant_modules()) {
+            if (std::string_view(module.name) != request->module) continue;
+            const std::vector<uint32_t> code = compile(module, request->functions);
+            return request->accept(request->result, code.data(), code.size());
+        }
+        request->refuse(request->result, "is none that this vkattn_jit knows");
+    } catch (const std::exception &error) {
+        request->refuse(request->result, error.what());
+    }
+}
+
+vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn_variant *variant) {
+    const std::string functions = named_text(info);
+    std::vector<const char *> names;
+    for (const VariantModule &module : variant_modules())
+        if (can_compile(module)) names.push_back(module.name);
+    vkattn_variant_info made{};
+    made.functions = functions.c_str();
+    made.defined = defined_functions(functions);
+    made.modules = names.data();
+    made.module_count = static_cast<uint32_t>(names.size());
+    made.compile = compile_module;
+    const vkattn_result result = vkattn_variant_create(context, &made, variant);
+    if (result != VKATTN_SUCCESS) set_error(vkattn_last_error());
+    return result;
+}
+
+template <class Call>
+vkattn_result guard(Call &&call) {
+    try {
+        return call();
+    } catch (const CompileError &error) {
+        return refuse(error.what());
+    } catch (const std::bad_alloc &) {
+        set_error("out of host memory");
+        return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
+    } catch (const std::exception &error) {
+        set_error(error.what());
+        return VKATTN_ERROR_INTERNAL;
+    }
+}
+
+} // namespace
+
+vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info, vkattn_variant *variant) {
+    if (variant != nullptr) *variant = nullptr;
+    return guard([&] {
+        if (const char *fault = fault_of(info); *fault != 0) return refuse(fault);
+        return create(context, *info, variant);
+    });
+}
+
+vkattn_result vkattn_jit_compile(const vkattn_jit_info *info, void (*write)(void *user, const void *data, uint64_t bytes),
+                                 void *user) {
+    return guard([&] {
+        if (const char *fault = fault_of(info); *fault != 0) return refuse(fault);
+        if (write == nullptr) return refuse("write: NULL, expected a function");
+        vkattn::VariantFile file;
+        file.functions = named_text(*info);
+        file.defined = defined_functions(file.functions);
+        for (const VariantModule &module : variant_modules())
+            if (can_compile(module)) file.modules[module.name] = compile(module, file.functions);
+        const std::vector<uint32_t> words = write_variant_file(file);
+        write(user, words.data(), words.size() * sizeof(uint32_t));
+        return VKATTN_SUCCESS;
+    });
+}
+
+const char *vkattn_jit_last_error(void) { return last_error; }

@@ -1,0 +1,176 @@
+#include "runtime/ops/index.hpp"
+
+#include "runtime/device/grid.hpp"
+#include "runtime/emit/attention.hpp"
+#include "runtime/kernels/parameters.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/select.hpp"
+#include "runtime/problem/attention_problem.hpp"
+#include "runtime/problem/attention_tensors.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "shaders/interface/select.h"
+#include "vkattn_shaders/table.hpp"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+constexpr uint32_t kWorkgroup = 64;          // blocks
+constexpr uint32_t kHeads = 8;               // that an invocation takes at a time
+constexpr uint64_t kBytesOfRanks = 32 << 20; // of the queries that are scored at a time
+
+// A checked call.
+struct IndexProblem {
+    AttentionProblem attention; // of its queries and keys; V, the first elements of K, and the output are not there
+    vkattn_tensor weights, indices;
+    uint64_t rows; // queries
+    uint32_t blocks;
+    const vkattn_index_desc &desc;
+};
+
+// The masks, and where keys and queries lie, are those of attention.
+AttentionProblem attention_of(const vkattn_index_desc &desc) {
+    vkattn_attention_desc attention{};
+    attention.query = checked_rank(desc.query, "query", 4);
+    attention.key = checked_rank(desc.key, "key", 4);
+    require(attention.key.shape[1] == 1, "key: ", attention.key.shape[1], " heads, expected 1");
+    const auto &q = attention.query.shape;
+    const uint64_t v_head_dim = is_key_value(attention.key.type) ? storage_block(attention.key.type).elements : 1;
+    attention.output = contiguous(VKATTN_TYPE_F32, {q[0], q[1], q[2], v_head_dim});
+    attention.key_lengths = desc.key_lengths;
+    attention.past_lengths = desc.past_lengths;
+    attention.cu_seqlens_q = desc.cu_seqlens_q;
+    attention.cu_seqlens_k = desc.cu_seqlens_k;
+    attention.block_table = desc.block_table;
+    attention.max_seqlen_q = desc.max_seqlen_q;
+    attention.max_seqlen_k = desc.max_seqlen_k;
+    attention.scale = desc.scale;
+    attention.mask_flags = desc.mask_flags;
+    attention.causal_alignment = desc.causal_alignment;
+    attention.window_left = desc.window_left;
+    attention.window_right = desc.window_right;
+    attention.past_len = desc.past_len;
+    return check_attention(attention);
+}
+
+void check_choices(const vkattn_index_desc &desc) {
+    require(desc.activation == VKATTN_INDEX_RELU || desc.activation == VKATTN_INDEX_IDENTITY,
+            "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_index_activation");
+    require(desc.head_reduce == VKATTN_INDEX_SUM || desc.head_reduce == VKATTN_INDEX_MAX,
+            "head_reduce: ", static_cast<int>(desc.head_reduce), ", expected VKATTN_INDEX_SUM or VKATTN_INDEX_MAX");
+    require(desc.key_block_len <= 1 || desc.block_reduce == VKATTN_INDEX_MAX || desc.block_reduce == VKATTN_INDEX_MEAN,
+            "block_reduce: ", static_cast<int>(desc.block_reduce), ", expected VKATTN_INDEX_MAX or VKATTN_INDEX_MEAN");
+}
+
+// Some drivers end a shader's loops.
+void require_few_iterations(const IndexProblem &index, const DeviceCaps &caps) {
+    const AttentionProblem &problem = index.attention;
+    const uint64_t iterations = uint64_t{problem.key_block_len} *
+                                (1 + uint64_t{tiles(problem.query_heads, kHeads)} * (1 + tiles(problem.head_dim, 8)));
+    if (caps.max_loop_iterations != 0 && iterations > caps.max_loop_iterations)
+        fail(VKATTN_ERROR_UNSUPPORTED, "index on ", caps.name, ": blocks of ", problem.key_block_len, " keys, ",
+             problem.query_heads, " heads of ", problem.head_dim, ", which take ", iterations,
+             " iterations, expected at most ", caps.max_loop_iterations);
+}
+
+IndexProblem check_index(const vkattn_index_desc &desc) {
+    check_choices(desc);
+    IndexProblem index{attention_of(desc), {}, {}, 0, 0, desc};
+    AttentionProblem &problem = index.attention;
+    const bool packed = present(problem.cu_seqlens_q);
+    const uint64_t entries = packed ? 1 : problem.batch, positions = packed ? problem.query.shape[2] : problem.q_len;
+    index.weights = checked_contiguous(desc.weights, "weights",
+                                       contiguous(VKATTN_TYPE_F32, {entries, positions, problem.query_heads}));
+    const vkattn_tensor given = checked_rank(desc.indices, "indices", 4);
+    require(given.shape[3] >= 1 && given.shape[3] <= SELECT_MOST, "indices: ", given.shape[3],
+            " blocks of a query, expected 1 to ", SELECT_MOST);
+    index.indices = checked_contiguous(desc.indices, "indices",
+                                       contiguous(VKATTN_TYPE_I32, {entries, 1, positions, given.shape[3]}));
+    index.rows = entries * positions;
+    problem.key_block_len = std::clamp(desc.key_block_len, 1u, std::max(problem.kv_len, 1u));
+    index.blocks = static_cast<uint32_t>(divide_up(problem.kv_len, problem.key_block_len));
+    return index;
+}
+
+gpu::AttentionConstants constants_of(const IndexProblem &index) {
+    gpu::AttentionConstants constants = constants_of(index.attention, kWorkgroup);
+    const vkattn_index_desc &desc = index.desc;
+    const auto set = [&](bool condition, uint32_t feature) { constants.MORE_FEATURES |= condition ? feature : 0; };
+    constants.ROWS = std::min(index.attention.query_heads, kHeads);
+    set(desc.activation == VKATTN_INDEX_RELU, MORE_FEATURE_INDEX_RELU);
+    set(desc.head_reduce == VKATTN_INDEX_MAX, MORE_FEATURE_INDEX_MAX_OF_HEADS);
+    set(desc.block_reduce == VKATTN_INDEX_MEAN, MORE_FEATURE_INDEX_MEAN_OF_KEYS);
+    set(present(index.weights), MORE_FEATURE_INDEX_WEIGHTS);
+    return constants;
+}
+
+View add_scores(PlanBuilder &builder, const IndexProblem &index, UniformSlot parameters, uint64_t first,
+                uint64_t rows) {
+    const AttentionProblem &problem = index.attention;
+    const vkattn_tensor ranks = contiguous(VKATTN_TYPE_I32, {rows, index.blocks});
+    View view{ranks, builder.reserve_workspace(extent_bytes(ranks))};
+    gpu::AttentionPush push{};
+    push.first_row = static_cast<uint32_t>(first);
+    Step &step = builder.add_step(shaders::index_scores, constants_of(index), push);
+    step.groups = {tiles(index.blocks, kWorkgroup), tiles(rows, 1), 1};
+    step.flops = 2.0 * static_cast<double>(rows) * problem.query_heads * problem.kv_len * problem.head_dim;
+    step.uniforms = parameters;
+    const AttentionSources sources = attention_roles();
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT)
+            bind(builder, step, tensor.binding, {problem.*tensor.member, sources[tensor.binding]});
+    bind(builder, step, BINDING_INDEX_WEIGHTS, role_view(index.weights, VKATTN_ROLE_WEIGHT));
+    bind(builder, step, BINDING_SCORES, view);
+    return view;
+}
+
+gpu::AttentionParameters parameters_of_index(const IndexProblem &index) {
+    gpu::AttentionParameters parameters = parameters_of(index.attention);
+    parameters.sequences = index.attention.batch;
+    parameters.forced_first = index.desc.forced_first;
+    parameters.forced_last = index.desc.forced_last;
+    return parameters;
+}
+
+// The indices of rows first .. first + rows - 1.
+View indices_of(const IndexProblem &index, uint64_t first, uint64_t rows) {
+    const uint64_t most = index.indices.shape[3];
+    vkattn_tensor some = contiguous(VKATTN_TYPE_I32, {rows, most});
+    some.offset = index.indices.offset + first * most;
+    return role_view(some, VKATTN_ROLE_INDICES);
+}
+
+} // namespace
+
+void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc) {
+    const IndexProblem index = check_index(desc);
+    const AttentionProblem &problem = index.attention;
+    const AttentionSources sources = attention_roles();
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT)
+            allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
+    allow_role(builder, role_view(index.weights, VKATTN_ROLE_WEIGHT));
+    allow_role(builder, role_view(index.indices, VKATTN_ROLE_INDICES));
+    if (index.rows == 0) return;
+    require(has_keys(problem) && problem.query_heads != 0, "query, key: shapes ", shape_text(problem.query), " and ",
+            shape_text(problem.key), ", expected at least one key and one head");
+    require_few_iterations(index, builder.context().caps());
+    const uint64_t rows_at_once =
+        std::clamp<uint64_t>(kBytesOfRanks / (index.blocks * sizeof(uint32_t)), 1, index.rows);
+    const UniformSlot parameters = builder.keep_uniforms(parameters_of_index(index));
+    const uint64_t workspace = builder.reserved_workspace();
+    for (uint64_t first = 0; first < index.rows; first += rows_at_once) {
+        if (first > 0) builder.reuse_workspace(workspace);
+        const uint64_t rows = std::min(rows_at_once, index.rows - first);
+        const View ranks = add_scores(builder, index, parameters, first, rows);
+        builder.barrier();
+        const auto most = static_cast<uint32_t>(index.indices.shape[3]);
+        add_select(builder, {}, {ranks, {}}, most, indices_of(index, first, rows), false);
+    }
+}
+
+} // namespace vkattn

@@ -1,0 +1,243 @@
+// The choice of keys by their scores: against float64 over dense, packed and paged keys.
+#include "sequence_cases.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+
+using namespace vkattn_test;
+
+namespace {
+
+struct IndexOptions {
+    std::uint64_t top_k = 4;
+    std::uint32_t key_block_len = 1;
+    vkattn_index_activation activation = VKATTN_INDEX_RELU;
+    vkattn_index_reduce head_reduce = VKATTN_INDEX_SUM, block_reduce = VKATTN_INDEX_MAX;
+    std::uint32_t forced_first = 0, forced_last = 0;
+    bool causal = false; // the last query at the last key
+};
+
+// One sequence's queries [Hi,Lq,D], keys [Lk,D] and weights [Lq,Hi].
+struct OneSequence {
+    std::uint64_t heads, q_len, kv_len, head_dim;
+    std::vector<double> query, key, weights;
+};
+
+double score_of(const OneSequence &s, const IndexOptions &o, std::uint64_t i, std::uint64_t j) {
+    double score = o.head_reduce == VKATTN_INDEX_MAX ? -HUGE_VAL : 0.0;
+    for (std::uint64_t h = 0; h < s.heads; ++h) {
+        double product = 0.0;
+        for (std::uint64_t d = 0; d < s.head_dim; ++d)
+            product += s.query[(h * s.q_len + i) * s.head_dim + d] * s.key[j * s.head_dim + d];
+        product /= std::sqrt(static_cast<double>(s.head_dim));
+        if (o.activation == VKATTN_INDEX_RELU) product = std::max(product, 0.0);
+        const double each = (s.weights.empty() ? 1.0 : s.weights[i * s.heads + h]) * product;
+        score = o.head_reduce == VKATTN_INDEX_MAX ? std::max(score, each) : score + each;
+    }
+    return score;
+}
+
+// The list of a query.
+std::vector<std::int32_t> expected_list(const OneSequence &s, const IndexOptions &o, std::uint64_t i) {
+    const std::uint64_t visible = o.causal ? (s.kv_len + i + 1 > s.q_len ? s.kv_len + i + 1 - s.q_len : 0) : s.kv_len;
+    const std::uint64_t blocks = (visible + o.key_block_len - 1) / o.key_block_len;
+    std::vector<double> scores(blocks);
+    for (std::uint64_t b = 0; b < blocks; ++b) {
+        const std::uint64_t begin = b * o.key_block_len, end = std::min(begin + o.key_block_len, visible);
+        double sum = 0.0, most = -HUGE_VAL;
+        for (std::uint64_t j = begin; j < end; ++j) {
+            const double score = score_of(s, o, i, j);
+            sum += score;
+            most = std::max(most, score);
+        }
+        const bool mean = o.key_block_len > 1 && o.block_reduce == VKATTN_INDEX_MEAN;
+        scores[b] = mean ? sum / static_cast<double>(end - begin) : most;
+        if (b < o.forced_first || b + o.forced_last >= blocks) scores[b] = HUGE_VAL;
+    }
+    std::vector<std::int32_t> list(blocks);
+    std::iota(list.begin(), list.end(), 0);
+    std::ranges::stable_sort(list, [&](std::int32_t a, std::int32_t b) {
+        return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+    });
+    list.resize(std::min<std::uint64_t>(blocks, o.top_k));
+    std::ranges::sort(list);
+    list.resize(o.top_k, -1);
+    return list;
+}
+
+vkattn_index_desc describe(const IndexOptions &o) {
+    vkattn_index_desc desc{};
+    desc.key_block_len = o.key_block_len;
+    desc.activation = o.activation;
+    desc.head_reduce = o.head_reduce;
+    desc.block_reduce = o.block_reduce;
+    desc.forced_first = o.forced_first;
+    desc.forced_last = o.forced_last;
+    desc.mask_flags = o.causal ? VKATTN_MASK_CAUSAL : VKATTN_MASK_NONE;
+    desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    return desc;
+}
+
+std::vector<std::int32_t> list_at(const HostTensor &indices, std::uint64_t row, std::uint64_t len) {
+    std::vector<std::int32_t> list(len);
+    std::memcpy(list.data(), indices.bytes().data() + row * len * 4, len * 4);
+    return list;
+}
+
+std::vector<double> part(const std::vector<double> &all, std::uint64_t number, std::uint64_t size) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(number * size);
+    return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+}
+
+struct DenseCase {
+    std::uint64_t heads, q_len, kv_len, head_dim;
+    vkattn_type query = VKATTN_TYPE_F32, key = VKATTN_TYPE_F32;
+    bool weighted = true;
+};
+
+void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
+    INFO("keys ", c.kv_len, ", top ", o.top_k, " x ", o.key_block_len);
+    std::mt19937 random(seed);
+    HostTensor query = normal_tensor(c.query, {2, c.heads, c.q_len, c.head_dim}, random);
+    HostTensor key = normal_tensor(c.key, {2, 1, c.kv_len, c.head_dim}, random);
+    HostTensor weights = normal_tensor(VKATTN_TYPE_F32, {2, c.q_len, c.heads}, random);
+    HostTensor indices(VKATTN_TYPE_I32, {2, 1, c.q_len, o.top_k});
+    vkattn_index_desc desc = describe(o);
+    desc.query = query.view();
+    desc.key = key.view();
+    desc.indices = indices.view();
+    std::vector<Region> regions = {{VKATTN_ROLE_QUERY, &query, Access::kRead},
+                                   {VKATTN_ROLE_KEY, &key, Access::kRead},
+                                   {VKATTN_ROLE_INDICES, &indices, Access::kWrite}};
+    if (c.weighted) {
+        desc.weights = weights.view();
+        regions.push_back({VKATTN_ROLE_WEIGHT, &weights, Access::kRead});
+    }
+    test_device().run(test_device().context().index_plan(desc), regions);
+    for (std::uint64_t b = 0; b < 2; ++b) {
+        OneSequence s{c.heads,
+                      c.q_len,
+                      c.kv_len,
+                      c.head_dim,
+                      part(query.values(), b, c.heads * c.q_len * c.head_dim),
+                      part(key.values(), b, c.kv_len * c.head_dim),
+                      {}};
+        if (c.weighted) s.weights = part(weights.values(), b, c.q_len * c.heads);
+        for (std::uint64_t i = 0; i < c.q_len; ++i)
+            CHECK(list_at(indices, b * c.q_len + i, o.top_k) == expected_list(s, o, i));
+    }
+}
+
+std::string message_of(const vkattn_index_desc &desc) {
+    try {
+        (void)test_device().context().index_plan(desc);
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("index");
+
+TEST_CASE_FIXTURE(DeviceTest, "the best keys of each query, and the best blocks of keys") {
+    check_dense({.heads = 11, .q_len = 7, .kv_len = 130, .head_dim = 40}, {.top_k = 9, .causal = true}, 1);
+    check_dense(
+        {.heads = 4, .q_len = 3, .kv_len = 130, .head_dim = 64, .query = VKATTN_TYPE_F16, .key = VKATTN_TYPE_Q8_0},
+        {.top_k = 5,
+         .key_block_len = 8,
+         .activation = VKATTN_INDEX_IDENTITY,
+         .block_reduce = VKATTN_INDEX_MEAN,
+         .forced_first = 1,
+         .forced_last = 2,
+         .causal = true},
+        2);
+    check_dense({.heads = 3,
+                 .q_len = 2,
+                 .kv_len = 90,
+                 .head_dim = 32,
+                 .query = VKATTN_TYPE_BF16,
+                 .key = VKATTN_TYPE_BF16,
+                 .weighted = false},
+                {.top_k = 120, .head_reduce = VKATTN_INDEX_MAX}, 3); // more than there are
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the keys of a long context are chosen in several steps") {
+    check_dense({.heads = 2, .q_len = 1, .kv_len = 20000, .head_dim = 16, .key = VKATTN_TYPE_F16}, {.top_k = 300}, 4);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the workspace is bounded, however many queries there are") {
+    const auto bytes = [](std::uint64_t q_len) {
+        vkattn_index_desc desc{};
+        desc.query = vkattn::tensor(VKATTN_TYPE_F16, {1, 2, q_len, 32});
+        desc.key = vkattn::tensor(VKATTN_TYPE_F16, {1, 1, 65536, 32});
+        desc.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, q_len, 16});
+        return test_device().context().index_plan(desc).requirements().workspace_bytes;
+    };
+    CHECK(bytes(1024) == bytes(2048));
+    CHECK(bytes(1024) < std::uint64_t{64} << 20);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys") {
+    for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
+        std::mt19937 random(5);
+        SequencesCase c;
+        c.lengths = {{1, 50}, {7, 33}, {0, 5}, {3, 120}};
+        c.keys = keys;
+        c.kv_heads = 1;
+        std::vector<Sequence> sequences = make_sequences(c, random);
+        SequencesBatch batch = make_batch(c, sequences, random);
+        const IndexOptions o{.top_k = 6, .key_block_len = 4, .forced_last = 1, .causal = true};
+        HostTensor indices(VKATTN_TYPE_I32, {1, 1, 11, o.top_k});
+        const vkattn_attention_desc attention = describe(c, batch, VKATTN_KERNEL_AUTO);
+        vkattn_index_desc desc = describe(o);
+        desc.query = attention.query;
+        desc.key = attention.key;
+        desc.indices = indices.view();
+        desc.key_lengths = attention.key_lengths;
+        desc.cu_seqlens_q = attention.cu_seqlens_q;
+        desc.cu_seqlens_k = attention.cu_seqlens_k;
+        desc.block_table = attention.block_table;
+        desc.max_seqlen_q = attention.max_seqlen_q;
+        desc.max_seqlen_k = attention.max_seqlen_k;
+        std::vector<Region> regions = regions_of(batch);
+        std::erase_if(regions, [](const Region &region) {
+            return region.role == VKATTN_ROLE_VALUE || region.access == Access::kWrite;
+        });
+        regions.push_back({VKATTN_ROLE_INDICES, &indices, Access::kWrite});
+        test_device().run(test_device().context().index_plan(desc), regions);
+        std::uint64_t row = 0;
+        for (const Sequence &sequence : sequences) {
+            const OneSequence s{c.query_heads,
+                                sequence.lengths.queries,
+                                sequence.lengths.keys,
+                                c.head_dim,
+                                sequence.problem.query.values(),
+                                sequence.problem.key.values(),
+                                {}};
+            for (std::uint64_t i = 0; i < sequence.lengths.queries; ++i)
+                CHECK(list_at(indices, row++, o.top_k) == expected_list(s, o, i));
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "wrong choices of keys are named") {
+    vkattn_index_desc desc{};
+    desc.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, 3, 32});
+    desc.key = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 40, 32});
+    desc.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 3, 8});
+    CHECK(message_of(desc) == "key: 2 heads, expected 1");
+    desc.key = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 40, 32});
+    desc.head_reduce = VKATTN_INDEX_MEAN;
+    CHECK(message_of(desc) == "head_reduce: 2, expected VKATTN_INDEX_SUM or VKATTN_INDEX_MAX");
+    desc.head_reduce = VKATTN_INDEX_SUM;
+    desc.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 3, 2049});
+    CHECK(message_of(desc) == "indices: 2049 blocks of a query, expected 1 to 2048");
+    desc.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 2, 8});
+    CHECK(message_of(desc) == "indices: shape [1,1,2,8], expected [1,1,3,8]");
+}
+
+TEST_SUITE_END();

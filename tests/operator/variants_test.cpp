@@ -1,0 +1,346 @@
+// Variants of attention: functions of the user's own, compiled by vkattn_jit. The gallery of docs/variants.md.
+#include "device.hpp"
+
+#include <vkattn/jit.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+using namespace vkattn_test;
+
+namespace {
+
+constexpr int kPast = 60, kQueries = 33, kKeys = 96, kBatch = 2, kHeads = 4;
+
+// The text of a heading of the gallery.
+std::string gallery_text(const std::string &name) {
+    std::ifstream page(VKATTN_DOCUMENTATION "/variants.md");
+    std::string text, line;
+    for (bool inside = false, code = false; std::getline(page, line);) {
+        if (line.starts_with("### ")) inside = line == "### " + name;
+        if (!inside) continue;
+        if (line == "```") code = false;
+        if (code) text += line + "\n";
+        if (line == "```glsl") code = true;
+    }
+    return text;
+}
+
+vkattn_variant variant_of(const std::string &text, vkattn_context context = test_device().context().get()) {
+    const vkattn_jit_info info{text.c_str(), "test.glsl", nullptr};
+    vkattn_variant variant = nullptr;
+    const vkattn_result result = vkattn_jit_variant_create(context, &info, &variant);
+    REQUIRE_MESSAGE(result == VKATTN_SUCCESS, vkattn_jit_last_error());
+    return variant;
+}
+
+// Gives the problem a variant, which lives as long as it, and its captured tensors.
+void set_variant(AttentionProblem &problem, const std::string &text) {
+    auto *extension = new vkattn_attention_variant{};
+    extension->extension.kind = VKATTN_EXTENSION_ATTENTION_VARIANT;
+    problem.variant = {extension, [](const vkattn_attention_variant *given) {
+                           vkattn_variant_destroy(given->variant);
+                           delete given;
+                       }};
+    extension->variant = variant_of(text);
+    for (size_t i = 0; i < VKATTN_CAPTURED_TENSORS; ++i) extension->captured[i] = problem.captured[i].view();
+}
+
+AttentionProblem plain_problem(std::mt19937 &random, vkattn_type type = VKATTN_TYPE_F32) {
+    AttentionProblem problem;
+    problem.query = normal_tensor(type, {kBatch, kHeads, kQueries, 24}, random);
+    problem.key = normal_tensor(type, {kBatch, 2, kKeys, 24}, random);
+    problem.value = normal_tensor(type, {kBatch, 2, kKeys, 24}, random);
+    problem.past_len = kPast;
+    problem.score_stage = VKATTN_SCORES_MASKED;
+    return problem;
+}
+
+HostTensor integers(Shape shape, std::mt19937 &random, int most) {
+    std::uniform_int_distribution<int> draw(0, most);
+    HostTensor tensor(VKATTN_TYPE_I32, std::move(shape));
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, static_cast<float>(draw(random)));
+    return tensor;
+}
+
+double number(const HostTensor &tensor, int element) { return tensor.values()[static_cast<std::size_t>(element)]; }
+
+// What an entry of the gallery computes.
+struct Entry {
+    const char *name;
+    std::function<HostTensor(std::mt19937 &)> captured;
+    std::function<double(const HostTensor &, double, int, int, int, int)> score;
+    std::function<bool(const HostTensor &, int, int, int, int)> mask;
+};
+
+int bucket(int distance) {
+    if (distance < 8) return distance;
+    return std::min(8 + static_cast<int>(std::log2(distance * 0.125 + 0.0001) * 2.0), 15);
+}
+
+HostTensor per_head(std::mt19937 &random) { return normal_tensor(VKATTN_TYPE_F32, {kHeads}, random); }
+
+HostTensor documents(std::mt19937 &) {
+    HostTensor tensor(VKATTN_TYPE_I32, {kBatch, kKeys});
+    for (int i = 0; i < kBatch * kKeys; ++i) tensor.set(static_cast<std::uint64_t>(i), static_cast<float>(i / 37));
+    return tensor;
+}
+
+const std::vector<Entry> &gallery() {
+    static const std::vector<Entry> entries{
+        {"causal", {}, {}, [](auto &, int, int, int q, int k) { return k <= q; }},
+        {"sliding_window", {}, {}, [](auto &, int, int, int q, int k) { return k <= q && q - k < 16; }},
+        {"prefix_lm", [](auto &random) { return integers({kBatch}, random, 90); }, {},
+         [](auto &c, int b, int, int q, int k) { return k <= q || k < number(c, b); }},
+        {"documents", documents, {},
+         [](auto &c, int b, int, int q, int k) {
+             return k <= q && number(c, b * kKeys + q) == number(c, b * kKeys + k);
+         }},
+        {"alibi", per_head, [](auto &c, double s, int, int h, int q, int k) { return s - number(c, h) * std::abs(q - k); },
+         {}},
+        {"relative_bias", [](auto &random) { return normal_tensor(VKATTN_TYPE_F32, {kHeads, 17}, random); },
+         [](auto &c, double s, int, int h, int q, int k) { return s + number(c, h * 17 + std::clamp(k - q, -8, 8) + 8); },
+         {}},
+        {"softcap", {}, [](auto &, double s, int, int, int, int) { return 5.0 * std::tanh(s / 5.0); }, {}},
+        {"dilated", {}, {}, [](auto &, int, int, int q, int k) { return k <= q && (q - k) % 3 == 0; }},
+        {"t5_buckets", [](auto &random) { return normal_tensor(VKATTN_TYPE_F32, {16, kHeads}, random); },
+         [](auto &c, double s, int, int h, int q, int k) {
+             return s + number(c, bucket(std::max(q - k, 0)) * kHeads + h);
+         },
+         {}},
+        {"tree", [](auto &random) { return integers({kQueries, 2}, random, 0xffff); }, {},
+         [](auto &c, int, int, int q, int k) {
+             if (k < kPast) return true;
+             const int node = q - kPast, other = k - kPast;
+             const int element = node * 2 + other / 32;
+             const int bits = element < kQueries * 2 ? static_cast<int>(number(c, element)) : 0;
+             return (bits >> (other % 32) & 1) != 0;
+         }},
+        {"natten_2d", {}, {},
+         [](auto &, int, int, int q, int k) {
+             return std::abs(q % 12 - k % 12) <= 2 && std::abs(q / 12 - k / 12) <= 2;
+         }},
+        {"causal_alibi", per_head, [](auto &c, double s, int, int h, int q, int k) { return s - number(c, h) * (q - k); },
+         [](auto &, int, int, int q, int k) { return k <= q; }}};
+    return entries;
+}
+
+void add_entry(AttentionProblem &problem, const Entry &entry, std::mt19937 &random) {
+    if (entry.captured) problem.captured[0] = entry.captured(random);
+    const HostTensor captured = problem.captured[0];
+    if (entry.score)
+        problem.score_mod = [=](double s, int b, int h, int q, int k) { return entry.score(captured, s, b, h, q, k); };
+    if (entry.mask) problem.mask_mod = [=](int b, int h, int q, int k) { return entry.mask(captured, b, h, q, k); };
+    set_variant(problem, gallery_text(entry.name));
+}
+
+std::string error_of_plan(const std::string &text) {
+    std::mt19937 random(5);
+    AttentionProblem problem = plain_problem(random);
+    set_variant(problem, text);
+    AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+    try {
+        test_device().context().attention_plan(describe(problem, results, VKATTN_KERNEL_FLASH));
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("variants");
+
+TEST_CASE_FIXTURE(DeviceTest, "every entry of the gallery gives what its functions say") {
+    for (const Entry &entry : gallery()) {
+        INFO(std::string(entry.name));
+        std::mt19937 random(7);
+        AttentionProblem problem = plain_problem(random);
+        add_entry(problem, entry, random);
+        check_every_kernel(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "every kernel calls both functions, in f16 and beside other masks") {
+    std::mt19937 random(11);
+    for (const bool masked : {false, true}) {
+        AttentionProblem problem = plain_problem(random, VKATTN_TYPE_F16);
+        problem.query = normal_tensor(VKATTN_TYPE_F16, {kBatch, kHeads, masked ? 1u : kQueries, 24}, random);
+        if (masked) {
+            problem.softcap = 3.0f;
+            problem.key_lengths = integers({kBatch}, random, kKeys);
+            problem.sinks = normal_tensor(VKATTN_TYPE_F32, {kHeads}, random);
+        }
+        add_entry(problem, gallery().back(), random);
+        const AttentionReference reference = reference_attention(problem);
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
+                                           VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES}) {
+            if (!can_run(test_device().facts(), kernel)) continue;
+            AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F16);
+            check_attention(problem, reference, results, kernel);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what a mask_mod hides may hold anything, and an element outside a captured tensor is 0") {
+    std::mt19937 random(13);
+    AttentionProblem problem = plain_problem(random);
+    for (int i = 0; i < 24; ++i) problem.value.set(static_cast<std::uint64_t>(i), std::numeric_limits<float>::quiet_NaN());
+    problem.captured[1] = normal_tensor(VKATTN_TYPE_F32, {2, 3}, random);
+    set_variant(problem, "float score_mod(float score, uint batch, uint head, uint query, uint key) {\n"
+                         "    return score + captured_f32(1, 6u + key) + captured_f32(1, 0xffffffffu) + captured_f32(3, 0);\n"
+                         "}\n"
+                         "bool mask_mod(uint batch, uint head, uint query, uint key) { return key > 0u; }\n");
+    problem.score_mod = [](double score, int, int, int, int) { return score; };
+    problem.mask_mod = [](int, int, int, int key) { return key > 0; };
+    check_every_kernel(problem);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a text that does not compile is refused with its own line and column") {
+    CHECK(error_of_plan("// one\nfloat score_mod(float score, uint batch, uint head, uint query, uint key) {\n"
+                        "    return score + nothing;\n}\n")
+              .find("test.glsl:3:20: 'nothing' : undeclared identifier") != std::string::npos);
+    CHECK(error_of_plan("#line 7 \"mine\"\nbool mask_mod(uint batch, uint head, uint query, uint key) { return key }\n")
+              .find("mine:7:") != std::string::npos);
+    CHECK(error_of_plan("float score_mod(int wrong) { return 1.0; }\n").find("expected functions with the parameters of") !=
+          std::string::npos);
+    const vkattn_jit_info none{"// float score_mod(\nfloat other() { return 1.0; }", nullptr, nullptr};
+    vkattn_variant variant = nullptr;
+    CHECK(vkattn_jit_variant_create(test_device().context().get(), &none, &variant) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkattn_jit_last_error()).find("functions: none of") == 0);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "block_mask from a mask_mod says what is hidden, partial and full, and changes no answer") {
+    for (const char *name : {"causal", "sliding_window", "documents", "natten_2d"}) {
+        INFO(std::string(name));
+        std::mt19937 random(17);
+        AttentionProblem problem = plain_problem(random);
+        const auto entry = std::ranges::find_if(gallery(), [&](const Entry &each) { return std::string(each.name) == name; });
+        add_entry(problem, *entry, random);
+        const int q_len = 7, kv_len = 9; // of a block
+        problem.block_q_len = q_len, problem.block_kv_len = kv_len;
+        problem.block_mask = HostTensor(VKATTN_TYPE_I32, {kBatch, 1, (kQueries + q_len - 1) / q_len, (kKeys + kv_len - 1) / kv_len});
+        AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+        const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
+        vkattn_plan made = nullptr;
+        const vkattn_result planned = vkattn_block_mask_plan(test_device().context().get(), &desc, &made);
+        REQUIRE_MESSAGE(planned == VKATTN_SUCCESS, std::string(vkattn_last_error()));
+        std::vector<Region> regions{{VKATTN_ROLE_BLOCK_MASK, &problem.block_mask, Access::kWrite}};
+        if (problem.captured[0].present()) regions.push_back({VKATTN_ROLE_CAPTURED_0, &problem.captured[0], Access::kRead});
+        test_device().run(vkattn::Plan(made), regions);
+        const std::vector<double> states = problem.block_mask.values();
+        int wrong = 0;
+        for (size_t i = 0; i < states.size(); ++i) {
+            const int columns = (kKeys + kv_len - 1) / kv_len, rows = (kQueries + q_len - 1) / q_len, at = static_cast<int>(i);
+            const int batch = at / columns / rows, row = at / columns % rows, column = at % columns;
+            bool seen = false, hidden = false;
+            for (int q = row * q_len; q < std::min((row + 1) * q_len, kQueries); ++q)
+                for (int k = column * kv_len; k < std::min((column + 1) * kv_len, kKeys); ++k)
+                    (problem.mask_mod(batch, 0, q + kPast, k) ? seen : hidden) = true;
+            const int expected = !seen ? VKATTN_BLOCK_HIDDEN : hidden ? VKATTN_BLOCK_PARTIAL : VKATTN_BLOCK_FULL;
+            wrong += static_cast<int>(states[i]) != expected;
+        }
+        CHECK(wrong == 0);
+        check_every_kernel(problem);
+    }
+}
+
+namespace {
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A plan of a variant in a context of its own, and what making the variant and the plan took.
+double plan_in(const vkattn::Context &context, AttentionProblem problem, const std::function<vkattn_variant()> &make) {
+    AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+    const auto start = std::chrono::steady_clock::now();
+    vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr}, make(), {}};
+    vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    desc.next = &extension;
+    context.attention_plan(desc);
+    vkattn_variant_destroy(extension.variant);
+    return ms_since(start);
+}
+
+void refuse_all(void *, const vkattn_variant_request *request) { request->refuse(request->result, "asked of a saved one"); }
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "a text that a context has compiled is kept in its saved state") {
+    std::mt19937 random(19);
+    const AttentionProblem problem = plain_problem(random);
+    const std::string text = gallery_text("softcap"), named = "#line 1 \"test.glsl\"\n" + text + "\n";
+    const vkattn::Context first(ContextRequest().info);
+    const double cold = plan_in(first, problem, [&] { return variant_of(text, first.get()); });
+    const std::vector<std::uint8_t> saved = first.save();
+    ContextRequest request;
+    request.info.saved_data = saved.data();
+    request.info.saved_bytes = saved.size();
+    const vkattn::Context second(request.info);
+    const char *const modules[] = {"flash"};
+    vkattn_variant_info info{};
+    info.functions = named.c_str();
+    info.defined = VKATTN_VARIANT_SCORE_MOD;
+    info.modules = modules;
+    info.module_count = 1;
+    info.compile = refuse_all;
+    const double warm = plan_in(second, problem, [&] {
+        vkattn_variant variant = nullptr;
+        REQUIRE(vkattn_variant_create(second.get(), &info, &variant) == VKATTN_SUCCESS);
+        return variant;
+    });
+    MESSAGE("a variant's first plan: ", cold, " ms cold, ", warm, " ms from a saved state");
+    const std::string other = "// another\n" + named;
+    info.functions = other.c_str();
+    CHECK_THROWS_WITH_AS(plan_in(second, problem,
+                                 [&] {
+                                     vkattn_variant variant = nullptr;
+                                     vkattn_variant_create(second.get(), &info, &variant);
+                                     return variant;
+                                 }),
+                         doctest::Contains("asked of a saved one"), vkattn::Error);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and one that is not whole is refused") {
+    std::vector<std::uint8_t> file;
+    const std::string text = gallery_text("causal_alibi");
+    const vkattn_jit_info info{text.c_str(), nullptr, nullptr};
+    const auto take = [](void *user, const void *data, std::uint64_t bytes) {
+        const auto *first = static_cast<const std::uint8_t *>(data);
+        static_cast<std::vector<std::uint8_t> *>(user)->assign(first, first + bytes);
+    };
+    REQUIRE(vkattn_jit_compile(&info, take, &file) == VKATTN_SUCCESS);
+    vkattn_variant_info given{};
+    given.compiled = file.data();
+    given.compiled_bytes = file.size();
+    const vkattn_context context = test_device().context().get();
+    std::mt19937 random(23);
+    AttentionProblem problem = plain_problem(random);
+    add_entry(problem, gallery().back(), random);
+    vkattn_attention_variant ahead = *problem.variant;
+    REQUIRE(vkattn_variant_create(context, &given, &ahead.variant) == VKATTN_SUCCESS);
+    problem.variant = std::make_shared<const vkattn_attention_variant>(ahead);
+    check_every_kernel(problem);
+    vkattn_variant_destroy(ahead.variant);
+
+    const auto result_of = [&](std::uint64_t bytes) {
+        vkattn_variant variant = nullptr;
+        given.compiled_bytes = bytes;
+        const vkattn_result result = vkattn_variant_create(context, &given, &variant);
+        vkattn_variant_destroy(variant);
+        return result;
+    };
+    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{39}, std::uint64_t{200}, file.size() - 4})
+        CHECK(result_of(bytes) == VKATTN_ERROR_INVALID_ARGUMENT);
+    file[file.size() / 2] ^= 1;
+    CHECK(result_of(file.size()) == VKATTN_ERROR_INVALID_ARGUMENT);
+    file[8] ^= 1; // the shaders that it was made of
+    CHECK(result_of(file.size()) == VKATTN_ERROR_UNSUPPORTED);
+}
+
+TEST_SUITE_END();
