@@ -379,6 +379,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what is wrong with a program is said in one line,
     desc.weight = vkattn::tensor(VKATTN_TYPE_F32, {4});
     steps.plans[1] = other.context().norm_plan(desc);
     CHECK(made() == "plans[1]: plan: made in another context, expected one of the program's");
+    steps.plans[1] = vkattn::Plan(); // before its context
     CHECK(message_of([&] { context.program(std::span<const vkattn_bound_plan>()); }) ==
           "plans: NULL, expected a pointer");
     vkattn_bound_plan none{};
