@@ -1,4 +1,4 @@
-/* What stands around attention in a model: linear, norm and embedding, planned and recorded as attention is. B and L may
+/* What stands around attention in a model: linear, norm, embedding and argmax, planned and recorded as attention is. B and L may
  * be 0, and out as well: nothing is then written, and a plan has no dispatches. in, N and rows are at least 1. */
 #ifndef VKATTN_OPERATORS_H
 #define VKATTN_OPERATORS_H
@@ -95,8 +95,8 @@ typedef struct vkattn_embedding_desc {
 VKATTN_API vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc,
                                                vkattn_plan *plan);
 
-/* The k greatest numbers of each row, the greatest first; of equal numbers the one of the lower index comes first. k = 1
- * is the arg max. A NaN is below every number. The same bits every time.
+/* The k greatest numbers of each row, the greatest first; of equal numbers the one of the lower index comes first.
+ * NaN is greater than all numbers, as in PyTorch. The same bits every time. k = 1 alone: argmax, below, is faster.
  *
  * input    [B,L,N], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_INPUT
  * values   [B,L,k], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_OUTPUT. May be absent
@@ -111,6 +111,22 @@ typedef struct vkattn_top_k_desc {
 
 /* Plans one selection. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan);
+
+/* Greedy sampling: tokens[b,l] is the n for which input[b,l,n] is greatest, of equal ones the lowest. NaN is greater than
+ * all numbers, as in PyTorch: values shows it.
+ *
+ * input    [B,L,N], last stride 1, B * L at most 2^29; F32, F16 or BF16; bound as VKATTN_ROLE_INPUT
+ * tokens   [B,L] I32, any strides; bound as VKATTN_ROLE_TOKENS
+ * values   [B,L] F32, any strides, optional: the greatest themselves; bound as VKATTN_ROLE_OUTPUT */
+typedef struct vkattn_argmax_desc {
+    vkattn_tensor input;
+    vkattn_tensor tokens;
+    vkattn_tensor values;
+    const void *next; /* NULL */
+} vkattn_argmax_desc;
+
+/* Plans one choice. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan);
 
 #ifdef __cplusplus
 }

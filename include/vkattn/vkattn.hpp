@@ -389,6 +389,48 @@ class Plan {
     std::unique_ptr<std::remove_pointer_t<vkattn_plan>, Destroy> handle_;
 };
 
+// A plan of a program, and what it is bound to. Both must live until the program is made.
+inline vkattn_bound_plan bind(const Plan &plan, std::span<const vkattn_binding> bindings) {
+    return {plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), nullptr};
+}
+
+// Plans that were recorded as one, to be replayed with what their buffers hold then. Keeps its plans; buffers, layers and
+// caches must outlive it, and it must be destroyed before its context.
+class Program {
+  public:
+    // An empty object, which tests false: to be assigned to.
+    Program() = default;
+    // Takes ownership of a program made by the C functions.
+    explicit Program(vkattn_program owned) : handle_(owned) {}
+
+    // Returns what it is made of: dispatches, barriers, workspace.
+    vkattn_program_report report() const {
+        vkattn_program_report made{};
+        vkattn_program_get_report(get(), &made, sizeof made);
+        return made;
+    }
+
+    // Replays and waits. Returns the milliseconds on the GPU, negative where the queue has no timestamps.
+    Returned<double> run() const {
+        double gpu_ms = -1.0;
+        const vkattn_result result = vkattn_program_run(get(), &gpu_ms);
+        return detail::returned(result, gpu_ms);
+    }
+
+    // Replays without a wait, between what sync says.
+    Status submit(const vkattn_sync &sync = {}) const { return check(vkattn_program_submit(get(), &sync)); }
+
+    // Returns the C handle, owned by this object.
+    vkattn_program get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_program program) const noexcept { vkattn_program_destroy(program); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_program>, Destroy> handle_;
+};
+
 // A layer with its weights on the device. Immutable; must be destroyed after its plans and before its context.
 class Layer {
   public:
@@ -547,6 +589,17 @@ class Context {
         return detail::returned(result, Cache(created));
     }
 
+    // Records plans as a program, in the order in which they are computed.
+    Returned<Program> program(std::span<const vkattn_bound_plan> plans) const {
+        const vkattn_program_info info{plans.data(), static_cast<std::uint32_t>(plans.size()), nullptr};
+        vkattn_program created = nullptr;
+        const vkattn_result result = vkattn_program_create(get(), &info, &created);
+        return detail::returned(result, Program(created));
+    }
+    Returned<Program> program(std::initializer_list<vkattn_bound_plan> plans) const {
+        return program(std::span(plans.begin(), plans.size()));
+    }
+
     // Checks an attention problem, chooses its kernel and builds its pipelines.
     Returned<Plan> attention_plan(const vkattn_attention_desc &desc) const {
         return planned(vkattn_attention_plan, desc);
@@ -601,6 +654,8 @@ class Context {
 
     // Plans one choice of keys by their scores.
     Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
+    // Plans one choice of the greatest.
+    Returned<Plan> argmax_plan(const vkattn_argmax_desc &desc) const { return planned(vkattn_argmax_plan, desc); }
 
     // Bytes of workspace of a call of such a layer.
     Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {

@@ -265,8 +265,8 @@ def test_chat_renders_the_models_template(llama, run, monkeypatch):
 
 def test_what_is_held_is_not_computed_again(llama):
     decoder = decoder_of(llama[0])
-    counted, logits = [], decoder.logits
-    decoder.logits = lambda tokens, *more: counted.append(len(tokens)) or logits(tokens, *more)
+    counted, next_token = [], decoder.next_token
+    decoder.next_token = lambda tokens, *more: counted.append(len(tokens)) or next_token(tokens, *more)
     writer = chat.Writer(decoder, files.open_model(llama[0]).tokenizer(), sampling.Sampler(0, 0, 1, 0), lambda total: NoBar())
     first, _ = writer.write([5, 6, 7, 8], 2, lambda piece: None)
     assert counted == [4, 1]

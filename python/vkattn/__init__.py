@@ -8,9 +8,10 @@
 attention    the operator, with all that the library has; merge joins its partial results
 scaled_dot_product_attention   PyTorch's function of this name
 flex_attention   attention with functions of your own, of Python or GLSL
-linear, norm, embedding   what stands around it in a model
+linear, norm, embedding, argmax   what stands around it in a model
+record, Program   calls on Arrays as one submission, replayed: a token of a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
-top_k, argmax         the greatest numbers of rows
+top_k        the greatest numbers of rows
 index        the keys that queries score highest, which attention takes as key_indices
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
 Layer, Cache layers with weights, and their caches; layer_weights names those of PyTorch and Hugging Face
@@ -31,13 +32,14 @@ from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, layer_config
 from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k
 from .paged_cache import PagedCache
+from .programs import Program, ProgramReport, record
 from .scaled_dot_product import scaled_dot_product_attention
 from .variants import flex_attention
 from .weights import layer_weights
 
 __version__ = version()
 __all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
-           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "UnsupportedError", "VkattnError", "argmax", "attention",
-           "config_from_name", "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "index", "kv_append",
-           "layer_config", "layer_weights", "linear", "linear_problem", "merge", "norm", "problem",
-           "scaled_dot_product_attention", "top_k", "version"]
+           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError", "VkattnError",
+           "argmax", "attention", "config_from_name", "default_context", "devices", "embedding", "errors", "estimate",
+           "flex_attention", "from_dlpack", "index", "kv_append", "layer_config", "layer_weights", "linear", "linear_problem",
+           "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version"]

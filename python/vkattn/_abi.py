@@ -165,6 +165,13 @@ LinearDesc = structure(
 NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("kind", c_int),
                      ("epsilon", c_float), ("next", c_void_p))
 EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")), ("next", c_void_p))
+ArgmaxDesc = structure("vkattn_argmax_desc", *((name, Tensor) for name in ("input", "tokens", "values")), ("next", c_void_p))
+BoundPlan = structure("vkattn_bound_plan", ("plan", c_void_p), ("bindings", POINTER(Binding)), ("binding_count", c_uint32),
+                      ("next", c_void_p))
+ProgramInfo = structure("vkattn_program_info", ("plans", POINTER(BoundPlan)), ("plan_count", c_uint32), ("next", c_void_p))
+ProgramReport = structure(
+    "vkattn_program_report", ("workspace_bytes", c_uint64), ("plans", c_uint32), ("dispatches", c_uint32), ("barriers", c_uint32),
+    ("submissions", c_uint32))
 KvAppendDesc = structure(
     "vkattn_kv_append_desc", ("source", Tensor), ("cache", Tensor), ("offset", c_uint32), ("past_lengths", Tensor),
     ("cu_seqlens", Tensor), ("block_table", Tensor), ("max_seqlen", c_uint32), ("next", c_void_p))
@@ -217,8 +224,8 @@ EstimateResult = structure(
 
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
-              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc)
-
+              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
+              BoundPlan, ProgramInfo, ProgramReport)
 
 
 def extend(desc, extension):
@@ -266,10 +273,15 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_embedding_plan": (c_int, (c_void_p, POINTER(EmbeddingDesc), POINTER(c_void_p))),
     "vkattn_top_k_plan": (c_int, (c_void_p, POINTER(TopKDesc), POINTER(c_void_p))),
     "vkattn_index_plan": (c_int, (c_void_p, POINTER(IndexDesc), POINTER(c_void_p))),
+    "vkattn_argmax_plan": (c_int, (c_void_p, POINTER(ArgmaxDesc), POINTER(c_void_p))),
     "vkattn_plan_report": (None, (c_void_p, POINTER(Report), c_size_t)),
     "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements), c_size_t)),
     "vkattn_run": (c_int, (c_void_p, POINTER(Binding), c_uint32, POINTER(c_double))),
     "vkattn_plan_destroy": (None, (c_void_p,)),
+    "vkattn_program_create": (c_int, (c_void_p, POINTER(ProgramInfo), POINTER(c_void_p))),
+    "vkattn_program_get_report": (None, (c_void_p, POINTER(ProgramReport), c_size_t)),
+    "vkattn_program_run": (c_int, (c_void_p, POINTER(c_double))),
+    "vkattn_program_destroy": (None, (c_void_p,)),
     "vkattn_layer_create": (c_int, (c_void_p, POINTER(LayerConfig), POINTER(Weight), c_uint32, POINTER(c_void_p))),
     "vkattn_layer_destroy": (None, (c_void_p,)),
     "vkattn_layer_plan": (c_int, (c_void_p, POINTER(LayerCall), POINTER(c_void_p))),

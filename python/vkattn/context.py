@@ -13,7 +13,7 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
-from .errors import OutOfMemoryError, errors_of
+from .errors import OutOfMemoryError, VkattnError, errors_of
 from .handles import Handle, Turns, call, library
 from .traits import traits_of
 
@@ -87,16 +87,16 @@ class _Buffer:
     def __init__(self, context_handle, size):
         raw = ctypes.c_void_p()
         call("vkattn_buffer_create", context_handle.raw, size, raw)
-        self._handle, self.size = Handle(raw, "vkattn_buffer_destroy", context_handle), size
+        self.handle, self.size = Handle(raw, "vkattn_buffer_destroy", context_handle), size
 
     def write(self, offset, array, size):
-        call("vkattn_buffer_write", self._handle.raw, offset, array.ctypes.data, size)
+        call("vkattn_buffer_write", self.handle.raw, offset, array.ctypes.data, size)
 
     def read(self, offset, array, size):
-        call("vkattn_buffer_read", self._handle.raw, offset, array.ctypes.data, size)
+        call("vkattn_buffer_read", self.handle.raw, offset, array.ctypes.data, size)
 
     def binding(self, role, offset=0):
-        return _abi.Binding(_abi.ROLES[role], library.vkattn_buffer_handle(self._handle.raw), offset)
+        return _abi.Binding(_abi.ROLES[role], library.vkattn_buffer_handle(self.handle.raw), offset)
 
 
 class Context:
@@ -123,6 +123,7 @@ class Context:
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self.variants = {}  # of flex_attention: handles by their texts
         self._rooms = {}
+        self.recording = None  # what takes calls in place of their run: see programs
 
     @property
     def raw(self):
@@ -181,12 +182,28 @@ class Context:
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)
+            if self.recording is not None:
+                self.recording.add(plan, inputs, outputs, (maker, *parents))
+                return
             bindings = [self._bind(role, array, upload=True) for role, array in inputs.items() if array.size]
             bindings += [self._bind(role, array, upload=False) for role, array in outputs.items() if array.size]
             call("vkattn_run", plan.raw, (_abi.Binding * len(bindings))(*bindings), len(bindings), None)
             for role, array in outputs.items():
                 if not isinstance(array, Array) and array.size:
                     self._rooms[role].read(0, array, array.nbytes)
+
+    def refuse_recording(self, what):
+        """Raises VkattnError inside a recording: for what happens at once, and would not at a replay."""
+        if self.recording is not None:
+            raise VkattnError(f"{what}: inside a recording, expected before or after it: only calls that compute Arrays of Arrays "
+                              "are recorded")
+
+    def constant(self, array):
+        """A buffer that holds an array of the host, for as long as it is used."""
+        size = span(array) * array.itemsize
+        buffer = _Buffer(self.handle, _whole_words(size))
+        buffer.write(0, array, size)
+        return buffer
 
     def _bind(self, role, array, upload):
         if isinstance(array, Array):
@@ -316,6 +333,7 @@ class Context:
         """Bytes of a buffer."""
         data = numpy.empty(size, "u1")
         with self.lock:
+            self.refuse_recording("reading an Array")
             if size:
                 buffer.read(offset, data, size)
         return data

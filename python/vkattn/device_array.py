@@ -203,7 +203,9 @@ class Array(OnDevice):
 
     def assign(self, values):
         """Writes numbers of the same shape and type from the host."""
-        self.context.upload(self, values)
+        with self.context.lock:
+            self.context.refuse_recording("assign")
+            self.context.upload(self, values)
 
     @outside_graphs
     def numpy(self):

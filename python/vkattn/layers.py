@@ -83,7 +83,8 @@ class Layer:
         raw = ctypes.c_void_p()
         with self.context.lock:
             call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)
-        self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle)
+        self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle,
+                              *(array.buffer.handle for array in self._arrays))
         self._plans = collections.OrderedDict()
 
     @outside_graphs
@@ -139,7 +140,8 @@ class Layer:
         plans = cache.plans.setdefault(self._handle, collections.OrderedDict())  # which go with the cache
         with self.context.lock:
             held = cache.lengths
-            if tokens is not None:
+            if tokens is not None:  # which a replay would not count
+                self.context.refuse_recording("cu_seqlens with a cache")
                 cache.reserve(tokens)
             try:
                 given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle,
@@ -204,6 +206,7 @@ class Cache:
         """Counts so many new tokens of each sequence, and gives them pages. Layer.__call__ does it itself."""
         numbers = [_abi.whole(ctypes.c_uint32, "tokens", number) for number in tokens]
         with self.context.lock:
+            self.context.refuse_recording("reserve")
             call("vkattn_cache_reserve", self.handle.raw, len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers))
 
     def rewind(self, sequence, length):
@@ -222,11 +225,13 @@ class Cache:
         sequence, to_sequence = (_abi.whole(ctypes.c_uint32, name, number) for name, number in
                                  (("sequence", sequence), ("to_sequence", to_sequence)))
         with self.context.lock:
+            self.context.refuse_recording("copy_sequence")
             call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
 
     def _change(self, function, **numbers):
         numbers = [_abi.whole(ctypes.c_uint32, name, number) for name, number in numbers.items()]
         with self.context.lock:
+            self.context.refuse_recording(function.removeprefix("vkattn_cache_"))
             call(function, self.handle.raw, *numbers)
 
 

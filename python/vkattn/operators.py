@@ -1,4 +1,4 @@
-"""What stands around attention: linear, norm, embedding, appends to caches, and the merge of partial attention."""
+"""What stands around attention: linear, norm, embedding, argmax, appends to caches, and the merge of partial attention."""
 import math
 
 import numpy
@@ -112,7 +112,7 @@ def embedding(tokens, weight, *, out=None, context=None):
 def top_k(input, k, *, context=None):
     """The k greatest numbers of each row of input [..., N], the greatest first; of equal ones that of the lower index.
 
-    input  float32, float16 or bfloat16; k at most N and 2048. A NaN is below every number
+    input  float32, float16 or bfloat16; k at most N and 2048. NaN is greater than all numbers
     Returns (values [..., k] in the input's type, indices [..., k] int32).
     """
     call = Call(context, (("input", input),))
@@ -126,18 +126,6 @@ def top_k(input, k, *, context=None):
                      "indices": _fold(call.outputs["indices"], "indices")})
     call.run("vkattn_top_k_plan", desc)
     return call.given_back("output"), call.given_back("indices")
-
-
-@outside_graphs
-def argmax(input, *, context=None):
-    """The index of the greatest number of each row of input [..., N], the lowest of equal ones: [...] int32."""
-    call = Call(context, (("input", input),))
-    input = _with_rows(call.take("input", input), "input")
-    call.result("indices", (*input.shape[:-1], 1), "int32")
-    desc = _abi.TopKDesc()
-    _describe(desc, {"input": _fold(input, "input"), "indices": _fold(call.outputs["indices"], "indices")})
-    call.run("vkattn_top_k_plan", desc)
-    return call.given_back("indices", input.shape[:-1])
 
 
 @outside_graphs
@@ -181,6 +169,28 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     _describe(desc, given)
     call.run("vkattn_index_plan", desc)
     return call.given_back("indices")
+
+
+@outside_graphs
+def argmax(input, *, return_values=False, out=None, context=None):
+    """Where the greatest number of each row is, of equal ones the first: greedy sampling. NaN is greater than all numbers.
+
+    input [..., N], of 2 dimensions or more: float32, float16 or bfloat16
+    return_values  True: returns (places, the greatest themselves [...] float32)
+    out            an Array for the places
+    Returns [...] int32.
+    """
+    call = Call(context, (("input", input), ("out", out)))
+    input = call.take("input", input)
+    if input.ndim < 2:
+        raise ValueError(f"input: {input.ndim} dimensions, expected at least 2, [..., N]")
+    results = {"tokens": call.result("tokens", input.shape[:-1], "int32", out)}
+    if return_values:
+        results["values"] = call.result("output", input.shape[:-1], "float32")
+    desc = _abi.ArgmaxDesc()
+    _describe(desc, {"input": _fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
+    call.run("vkattn_argmax_plan", desc)
+    return (call.given_back("tokens"), call.given_back("output")) if return_values else call.given_back("tokens")
 
 
 @outside_graphs

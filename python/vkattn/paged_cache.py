@@ -121,6 +121,7 @@ class PagedCache:
         Raises OutOfMemoryError, and appends nothing, where the pool has too few free pages.
         """
         with self.context.lock:
+            self.context.refuse_recording("PagedCache.append")
             sequences = _numbers_of(sequences)
             if len(set(sequences)) != len(sequences):
                 raise ValueError(f"sequences: {sequences}, expected each once")
@@ -154,6 +155,7 @@ class PagedCache:
         Returns what attention does, in the kind that the query has.
         """
         with self.context.lock:
+            self.context.refuse_recording("PagedCache.attend")
             sequences = _numbers_of(sequences)
             lengths = [self.length(sequence) for sequence in sequences]
             counts, cu_seqlens_q = _counts(sequences, query, "query", cu_seqlens_q)

@@ -45,9 +45,8 @@ class Writer:
         if len(tokens) >= self.decoder.capacity:
             raise ModelError(f"prompt: {len(tokens)} tokens, expected fewer than {self.decoder.capacity}, the context's: see "
                              "--context")
-        logits, new, piece = self._read(tokens), [], self.tokenizer.stream()
+        token, new, piece = self._read(tokens), [], self.tokenizer.stream()
         while most is None or len(new) < most:
-            token = self.sampler(logits)
             if token in self.tokenizer.ends:
                 return new, "end"
             new.append(token)
@@ -56,8 +55,8 @@ class Writer:
                 break
             if len(self._held) == self.decoder.capacity:
                 return new, "context"
-            logits = self.decoder.logits([token])
-            self._held.append(token)
+            held, token = token, self.decoder.next_token([token], self.sampler)
+            self._held.append(held)
         return new, "count"
 
     def _read(self, tokens):
@@ -67,9 +66,9 @@ class Writer:
         self.decoder.rewind(common)
         self._held = self._held[:common]
         with self.bar(len(tokens) - common) as progress:
-            logits = self.decoder.logits(tokens[common:], progress)
+            token = self.decoder.next_token(tokens[common:], self.sampler, progress)
         self._held = list(tokens)
-        return logits
+        return token
 
 
 def converse(writer, system, most, lines, ask, say):

@@ -150,18 +150,20 @@ def perplexity(arguments):
 
 
 def bench(arguments):
+    from .sampling import Sampler
     arguments.context = arguments.context or arguments.prompt + arguments.tokens + 1
     decoder, _ = load(arguments)
+    greedy = Sampler(0, 0, 1, 0)
     tokens = [i * 7919 % decoder.vocabulary for i in range(arguments.prompt)]
     decoder.logits(tokens)  # once before, so that kernels are compiled
     decoder.logits(tokens[:1])
     decoder.rewind(0)
     begin = time.perf_counter()
-    logits = decoder.logits(tokens)
+    token = decoder.next_token(tokens, greedy)
     read = time.perf_counter()
     with bar(arguments.tokens, "tokens", " tokens") as progress:
         for _ in range(arguments.tokens):
-            logits = decoder.logits([int(logits.argmax())])
+            token = decoder.next_token([token], greedy)
             progress.update(1)
     end = time.perf_counter()
     result = {"device": decoder.context.facts["name"], "model": str(arguments.model), "weight_bytes": decoder.weight_bytes,

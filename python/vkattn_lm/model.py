@@ -1,4 +1,5 @@
-"""A decoder on the device, described by its Config; a token's numbers leave the device once, as logits."""
+"""A decoder on the device, described by its Config. A token is one submission, of a program that is recorded once; what leaves
+the device is the next token, or logits."""
 import numpy
 import vkattn
 
@@ -6,7 +7,7 @@ from .errors import ModelError
 from .weights import Weights
 
 _PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go
-_LOGITS_AT_ONCE = 32 << 20   # logits that are on the device at a time
+_LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
 
 
 class _Block:
@@ -61,6 +62,28 @@ def _parts(matrix):
     return [(first, matrix[first:first + step]) for first in range(0, len(matrix), step)]
 
 
+class _Step:
+    """A Decoder's computation for one token, recorded once."""
+
+    def __init__(self, decoder):
+        self._decoder, context = decoder, decoder.context
+        self._tokens = [context.empty((1, 1), "int32") for _ in decoder.embedding_parts]
+        with vkattn.record(context) as self._program:
+            self.logits = decoder.logits_of(decoder.forward(self._tokens))
+            self._greatest = vkattn.argmax(self.logits, return_values=True)
+
+    def run(self, token):
+        """Appends a token."""
+        for array, (first, _) in zip(self._tokens, self._decoder.embedding_parts):
+            array.assign(numpy.array([[token - first]], "i4"))
+        self._program.replay()
+
+    def most_likely(self):
+        """(the token whose logit is greatest, that logit)"""
+        token, logit = self._greatest
+        return int(token.numpy()[0, 0]), float(logit.numpy()[0, 0])
+
+
 class Decoder:
     """A model's weights on the device, and a cache for one sequence.
 
@@ -74,18 +97,19 @@ class Decoder:
     def __init__(self, source, config, context, *, capacity, kv_type, progress):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
-        self._embedding = weights.take("token_embd.weight", None, config.width)
-        self.vocabulary = self._embedding.shape[0]
+        embedding = weights.take("token_embd.weight", None, config.width)
+        self.vocabulary = embedding.shape[0]
         factors = _rope_factors(weights, config)
         self._blocks = [_Block(weights, config, i, factors) for i in range(config.layers)]
         self._norm = weights.norm("output_norm.weight", config.width)
         head = weights.maybe("output.weight", self.vocabulary, config.width)
-        self._embedding = _parts(self._embedding)
-        self._head = self._embedding if head is None else _parts(head)
+        self.embedding_parts = _parts(embedding)
+        self._head = self.embedding_parts if head is None else _parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
         self._caches = [block.attention.cache(capacity, key_type=kv_type) for block in self._blocks]
         self._numbers = {}
+        self._step = None  # made for the first token that comes alone
 
     @property
     def cache_bytes(self):
@@ -103,33 +127,57 @@ class Decoder:
 
     def logits(self, tokens, progress=None):
         """Appends tokens, and returns the logits after the last [vocabulary] float32."""
+        return self._append(tokens, progress).numpy()[0, 0]
+
+    def next_token(self, tokens, sampler, progress=None):
+        """Appends tokens, and returns the one that a Sampler chooses after the last: the most likely one on the device."""
+        logits = self._append(tokens, progress)
+        if len(tokens) == 1 and sampler.is_greedy:
+            token, logit = self._step.most_likely()
+            return sampler.checked(token, logit)
+        return sampler(logits.numpy()[0, 0])
+
+    def _append(self, tokens, progress):
+        """The logits after the last token, an Array [1,1,vocabulary]."""
+        if len(tokens) == 1:
+            self._check(tokens)
+            self._step = self._step or _Step(self)
+            self._step.run(tokens[0])
+            if progress is not None:
+                progress.update(1)
+            return self._step.logits
         hidden = None
         for hidden, _ in self._hidden(tokens, progress):
             pass
-        return self._logits_of(hidden[:, hidden.shape[1] - 1:])[0]
+        return self.logits_of(hidden[:, hidden.shape[1] - 1:])
 
     def every_logits(self, tokens, start):
         """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of those from `start` on, some at a time."""
         rows = max(_LOGITS_AT_ONCE // self.vocabulary, 1)
         for hidden, at in self._hidden(tokens, None):
             for first in range(max(start - at, 0), hidden.shape[1], rows):
-                yield at + first, self._logits_of(hidden[:, first:first + rows])
+                yield at + first, self.logits_of(hidden[:, first:first + rows]).numpy()[0]
 
-    def _hidden(self, tokens, progress):
+    def _check(self, tokens):
         if not tokens or self.length + len(tokens) > self.capacity:
             raise ModelError(f"{len(tokens)} tokens after {self.length}, expected at least 1, and at most {self.capacity} in all: "
                              "see --context")
         if not 0 <= min(tokens) <= max(tokens) < self.vocabulary:
             raise ModelError(f"{self.where}: token {max(tokens)}, expected one of {self.vocabulary} that token_embd.weight has")
+
+    def _hidden(self, tokens, progress):
+        self._check(tokens)
         for first in range(0, len(tokens), _PROMPT_AT_ONCE):
             part = tokens[first:first + _PROMPT_AT_ONCE]
-            yield self._forward(part), first
+            numbers = numpy.array([part], "i4")
+            yield self.forward([self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]), first
             if progress is not None:
                 progress.update(len(part))
 
-    def _forward(self, tokens):
-        """What the blocks make of some tokens, [1,L,width] float32."""
-        hidden = self._embedded(numpy.array([tokens], "i4"))
+    def forward(self, tokens):
+        """What the blocks make of some tokens, [1,L,width] float32. tokens: for each of embedding_parts, counted from its
+        first row."""
+        hidden = self._embedded(tokens)
         if self.config.embedding_scale != 1.0:
             hidden = self._pointwise(hidden, self.config.embedding_scale)
         for block, cache in zip(self._blocks, self._caches):
@@ -140,8 +188,8 @@ class Decoder:
     def _embedded(self, tokens):
         """Their rows of the embedding: a part that does not have a token gives zeros."""
         total = None
-        for first, part in self._embedding:
-            rows = vkattn.embedding(self.context.array(tokens - numpy.int32(first)), part).astype("float32")
+        for own, (_, part) in zip(tokens, self.embedding_parts):
+            rows = vkattn.embedding(own, part).astype("float32")
             total = rows if total is None else total + rows
         return total
 
@@ -165,10 +213,15 @@ class Decoder:
     def _normed(self, hidden, weight):
         return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
 
-    def _logits_of(self, hidden):
+    def logits_of(self, hidden):
+        """The logits after each token, an Array [1,L,vocabulary]."""
         normed = self._normed(hidden, self._norm)
-        parts = [vkattn.linear(normed, part).numpy()[0] for _, part in self._head]
-        return parts[0] if len(parts) == 1 else numpy.concatenate(parts, axis=1)
+        if len(self._head) == 1:
+            return vkattn.linear(normed, self._head[0][1])
+        logits = self.context.empty((1, normed.shape[1], self.vocabulary))
+        for first, part in self._head:
+            vkattn.linear(normed, part, out=logits[:, :, first:first + len(part)])
+        return logits
 
     def _pointwise(self, array, factor, bias=None, **more):
         """linear of one column: activation(factor * array + bias) * multiplier + residual, number by number."""

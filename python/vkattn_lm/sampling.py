@@ -1,4 +1,4 @@
-"""The next token, chosen of logits on the host."""
+"""The next token, chosen of logits."""
 import numpy
 
 from .errors import ModelError
@@ -11,11 +11,23 @@ class Sampler:
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
         self._random = numpy.random.default_rng(seed)
 
-    def __call__(self, logits):
-        if numpy.isnan(logits).any():
+    @property
+    def is_greedy(self):
+        """Whether it takes the most likely token, whose place is all that it needs."""
+        return self.temperature == 0
+
+    @staticmethod
+    def checked(token, logit):
+        """The token, where its logit, the greatest, is a number."""
+        if numpy.isnan(logit):
             raise ModelError("the model's logits are not numbers, expected a model with finite weights")
-        if self.temperature == 0:
-            return int(logits.argmax())
+        return token
+
+    def __call__(self, logits):
+        place = int(logits.argmax())  # of the first that is no number, if there is one
+        most_likely = self.checked(place, logits[place])
+        if self.is_greedy:
+            return most_likely
         kept = numpy.arange(len(logits))
         if 0 < self.top_k < len(logits):
             kept = numpy.argpartition(-logits, self.top_k - 1)[:self.top_k]

@@ -6,6 +6,7 @@
 #include "runtime/layers/cache.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
+#include "runtime/ops/argmax.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/block_mask.hpp"
 #include "runtime/ops/embedding.hpp"
@@ -19,6 +20,7 @@
 #include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shader_reports.hpp"
 #include "runtime/problem/attention_problem.hpp"
+#include "runtime/programs/program.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "runtime/support/usage.hpp"
@@ -82,9 +84,17 @@ struct vkattn_plan_opaque {
         : context(in->usage), plan(std::move(made)) {}
     InUse context;
     Usage usage{"plan"};
-    std::unique_ptr<const Plan> plan;
-    std::mutex mutex; // of shaders
+    std::shared_ptr<const Plan> plan; // programs keep it, too
+    std::mutex mutex;                 // of shaders
     std::optional<ShaderReports> shaders;
+};
+
+struct vkattn_program_opaque {
+    vkattn_program_opaque(vkattn_context in, std::span<const BoundPlan> plans)
+        : context(in->usage), program(in->context, plans) {}
+    InUse context;
+    Usage usage{"program"};
+    Program program;
 };
 
 struct vkattn_layer_opaque {
@@ -425,6 +435,50 @@ vkattn_result vkattn_submit(vkattn_plan plan, const vkattn_binding *bindings, ui
 
 void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
 
+vkattn_result vkattn_program_create(vkattn_context context, const vkattn_program_info *info, vkattn_program *program) {
+    return create(program, "program", [&] {
+        require_given(context, "context");
+        require_given(info, "info");
+        require_no_extensions(info->next, "info");
+        require_given(info->plans, "plans");
+        require(info->plan_count > 0, "plan_count: 0, expected at least 1");
+        std::vector<BoundPlan> plans;
+        for (const vkattn_bound_plan &bound : std::span(info->plans, info->plan_count)) {
+            const std::string name = text("plans[", plans.size(), "]");
+            require(bound.plan != nullptr, name, ": plan is NULL, expected a plan");
+            require_no_extensions(bound.next, name.c_str());
+            require(bound.bindings != nullptr || bound.binding_count == 0, name, ": bindings: NULL, expected ",
+                    bound.binding_count, " entries");
+            const InUse use(bound.plan->usage);
+            plans.push_back({bound.plan->plan, {bound.bindings, bound.binding_count}});
+        }
+        return std::make_unique<vkattn_program_opaque>(context, plans);
+    });
+}
+
+void vkattn_program_get_report(vkattn_program program, vkattn_program_report *report, size_t size) {
+    if (program != nullptr && report != nullptr) write_structure(program->program.report(), report, size);
+}
+
+vkattn_result vkattn_program_run(vkattn_program program, double *gpu_ms) {
+    return guard([&] {
+        require_given(program, "program");
+        const InUse use(program->usage);
+        const double milliseconds = program->program.run();
+        if (gpu_ms != nullptr) *gpu_ms = milliseconds;
+    });
+}
+
+vkattn_result vkattn_program_submit(vkattn_program program, const vkattn_sync *sync) {
+    return guard([&] {
+        require_given(program, "program");
+        const InUse use(program->usage);
+        program->program.submit(sync);
+    });
+}
+
+void vkattn_program_destroy(vkattn_program program) { destroy(program); }
+
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) {
         const AttentionProblem problem = check_attention(*desc);
@@ -503,6 +557,10 @@ vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc 
 
 vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_index(own, *desc); });
+}
+
+vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_argmax(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

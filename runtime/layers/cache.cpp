@@ -214,6 +214,8 @@ void Cache::reserve_pages(std::span<const uint32_t> lengths) {
     make(std::move(change));
 }
 
+std::unique_ptr<RunHold> Cache::grow(uint32_t tokens) { return std::make_unique<CacheRoom>(*this, tokens); }
+
 void Cache::release(uint32_t tokens) {
     for (uint32_t &length : host_lengths_) length -= tokens;
 }
@@ -319,8 +321,7 @@ void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint
     step.groups[0] = total == 0 ? 0 : tiles(push.sequences, ELEMENTWISE_WORKGROUP_SIZE);
     bind(builder, step, BINDING_ADVANCE_LENGTHS, cache.lengths());
     bind(builder, step, BINDING_ADVANCE_CU_SEQLENS, tokens.cu_seqlens);
-    const uint32_t counted = packed ? 0 : tokens.longest;
-    builder.set_hold([&cache, counted] { return std::make_unique<CacheRoom>(cache, counted); });
+    builder.set_growth(cache, packed ? 0 : tokens.longest);
 }
 
 namespace {

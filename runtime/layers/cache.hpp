@@ -15,7 +15,7 @@ namespace vkattn {
 
 // Keys and values of earlier tokens on the device, and how many there are of each sequence: on the device, where
 // recorded commands read and advance it, and on the host, which refuses appends beyond the capacity beforehand.
-class Cache {
+class Cache : public Growing {
   public:
     Cache(Context &context, const CacheSizes &sizes);
 
@@ -40,6 +40,8 @@ class Cache {
     // Takes back what reserve counted to every sequence, if it was not submitted. Pages stay with their sequences, for
     // what they get next.
     void release(uint32_t tokens);
+
+    std::unique_ptr<RunHold> grow(uint32_t tokens) override;
 
     void rewind(uint32_t sequence, uint32_t length);
     void copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_sequence);

@@ -85,24 +85,15 @@ void PlanBuilder::divide_steps() {
     plan_->dispatches_ = static_cast<uint32_t>(dispatches);
 }
 
-// Fills each submission with dispatches up to the operations that one dispatch may have.
 void PlanBuilder::cut_pieces() {
-    const double most = context().caps().traits.max_dispatch_megaflops * 1e6;
+    PieceCutter cutter(context().caps());
     Plan::Position first;
-    double spent = 0;
-    for (size_t i = 0; i < plan_->steps_.size(); ++i) {
-        const Step &step = plan_->steps_[i];
-        const double flops_of_group = step.flops / std::max(volume(step.groups), 1.0);
-        for (uint32_t dispatch = 0; dispatch < dispatches_of(step); ++dispatch) {
-            const double flops = volume(part_of(step, dispatch).groups) * flops_of_group;
-            if (most > 0 && spent > 0 && spent + flops > most) {
-                plan_->pieces_.push_back({first, {i, dispatch}});
-                first = {i, dispatch};
-                spent = 0;
-            }
-            spent += flops;
+    for (size_t i = 0; i < plan_->steps_.size(); ++i)
+        for (uint32_t dispatch = 0; dispatch < dispatches_of(plan_->steps_[i]); ++dispatch) {
+            if (!cutter.cuts_before(plan_->steps_[i], dispatch)) continue;
+            plan_->pieces_.push_back({first, {i, dispatch}});
+            first = {i, dispatch};
         }
-    }
     plan_->pieces_.push_back({first, {plan_->steps_.size(), 0}});
 }
 

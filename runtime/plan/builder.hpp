@@ -36,8 +36,8 @@ class PlanBuilder {
     void reuse_workspace(uint64_t from);
     uint64_t reserved_workspace() const { return workspace_next_; }
     void set_choice(vkattn_kernel kernel, std::string reason);
-    // Before each run, `hold` makes what the run holds.
-    void set_hold(std::function<std::unique_ptr<RunHold>()> hold) { plan_->hold_ = std::move(hold); }
+    // Each run counts so many tokens more of what it makes longer, which must outlive the plan.
+    void set_growth(Growing &what, uint32_t tokens) { plan_->growth_ = Growth{&what, tokens}; }
 
     // Adds a step. The caller sets its grid, which may have any size, its operations and its bindings. constants, push:
     // structs of shaders/interface; constant id n is the n-th member.

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "runtime/device/grid.hpp"
+#include "runtime/plan/growth.hpp"
 #include "runtime/vulkan/context.hpp"
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <array>
 #include <bitset>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace vkattn {
@@ -66,15 +67,6 @@ struct StepPart {
 uint32_t dispatches_of(const Step &step);
 StepPart part_of(const Step &step, uint32_t dispatch);
 
-struct Descriptors;
-
-// What holds something while a plan runs.
-class RunHold {
-  public:
-    virtual ~RunHold() = default;
-    virtual void not_submitted() = 0; // what it counted did not happen
-};
-
 // A checked problem as a list of dispatches. Immutable; recorded from any thread. Made by PlanBuilder.
 class Plan {
   public:
@@ -98,17 +90,8 @@ class Plan {
     uint32_t dispatches() const { return dispatches_; }
     // Submissions of a run: none has more than max_dispatch_megaflops, but for a single dispatch that alone has more.
     uint32_t submissions() const { return static_cast<uint32_t>(pieces_.size()); }
-
-  private:
-    friend class PlanBuilder;
-    explicit Plan(Context &context) : context_(context) {}
-
-    using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
-    struct Region {
-        VkBuffer buffer;
-        uint64_t offset;
-        uint64_t bytes;
-    };
+    // What each run makes longer: nothing, or one cache.
+    std::span<const Growth> growth() const { return {growth_ ? &*growth_ : nullptr, growth_ ? 1u : 0u}; }
 
     // A dispatch of the plan: the dispatch-th of a step.
     struct Position {
@@ -118,24 +101,17 @@ class Plan {
     struct Piece { // of a run: what one submission computes
         Position first, end;
     };
-    class Recorder;
+    // The binding of each role, or NULL. Fails, naming the role, unless they are what the plan needs.
+    using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
+    Regions match(std::span<const vkattn_binding> bindings) const;
+
+  private:
+    friend class PlanBuilder;
+    explicit Plan(Context &context) : context_(context) {}
+
     struct Bindings;
     Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
-    template <class Submit>
-    void hold_while(Submit &&submit) const;
     uint64_t region_bytes(const vkattn_binding &binding) const;
-    Regions match(std::span<const vkattn_binding> bindings) const;
-    // One for each step; none where the device has push descriptors.
-    std::vector<VkDescriptorSet> allocate_sets(VkDescriptorPool pool) const;
-    Region region_of(const Step::Bound &bound, const Regions &regions) const;
-    void push_addresses(const Step &step, const Regions &regions, std::array<uint32_t, 32> &push) const;
-    void describe(const Step &step, const Regions &regions, VkDescriptorSet set, std::array<uint32_t, 32> &push,
-                  Descriptors &descriptors) const;
-    void record_barrier(VkCommandBuffer commands) const;
-    void record_dispatches(VkCommandBuffer commands, const Step &step, uint32_t first, uint32_t end,
-                           std::array<uint32_t, 32> &push) const;
-    void record_step(VkCommandBuffer commands, const Step &step, const Regions &regions, VkDescriptorSet set,
-                     uint32_t first, uint32_t end) const;
 
     Context &context_;
     std::vector<Step> steps_;
@@ -145,9 +121,21 @@ class Plan {
     std::bitset<VKATTN_ROLE_COUNT> roles_;                 // that may be bound
     std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it need not be bound
     uint64_t workspace_bytes_ = 0;
-    std::function<std::unique_ptr<RunHold>()> hold_; // called before each run; empty: nothing is held
+    std::optional<Growth> growth_;
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
     std::string reason_;
+};
+
+// Fills submissions with dispatches, in their order, up to the operations that one dispatch may have.
+class PieceCutter {
+  public:
+    explicit PieceCutter(const DeviceCaps &caps) : most_(caps.traits.max_dispatch_megaflops * 1e6) {}
+    // Whether the next dispatch, this one of the step, begins another submission.
+    bool cuts_before(const Step &step, uint32_t dispatch);
+
+  private:
+    double most_; // 0: any number
+    double spent_ = 0;
 };
 
 // What the offset of a descriptor must be a multiple of.

@@ -59,7 +59,7 @@ const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::s
         const auto start = std::chrono::steady_clock::now();
         const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-        entry.pipeline = {made,    layout.pipeline, layout.set,   layout.bindings, layout.has_uniforms,
+        entry.pipeline = {made,    layout.pipeline, layout.set,   layout.bindings, layout.written, layout.has_uniforms,
                           &shader, key.second,      taken.count()};
         labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
     }
@@ -117,6 +117,7 @@ const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
 }
 
 void Pipelines::add_set_layout(const Shader &shader, Layout &layout) const {
+    layout.written = written_bindings(shader.code);
     layout.has_uniforms = uniform_binding(shader.code).has_value();
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(layout.bindings));
     std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);

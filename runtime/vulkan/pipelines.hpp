@@ -25,6 +25,7 @@ struct Pipeline {
     VkPipelineLayout layout;
     VkDescriptorSetLayout set_layout;
     BindingSet bindings; // of the shader's storage buffers: those that it uses, bound at 0, 1, 2 ... in their order
+    BindingSet written;  // of the shader's: those that it may write
     bool has_uniforms;   // a uniform buffer at the next
     const Shader *shader;
     std::span<const SpecialisationConstant> constants; // those that the shader reads
@@ -63,6 +64,7 @@ class Pipelines {
         VkShaderModule module = VK_NULL_HANDLE;
         std::vector<uint32_t> constant_ids; // of the module
         BindingSet bindings = 0;
+        BindingSet written = 0;
         bool has_uniforms = false;
     };
     struct Entry {

@@ -30,21 +30,6 @@ std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decorat
     return places;
 }
 
-// The binding numbers whose buffers are not declared readonly.
-BindingSet written_bindings(std::span<const uint32_t> code) {
-    std::map<uint32_t, uint32_t> pointed, pointers; // the type of a pointer, the pointer of a variable
-    std::set<uint32_t> readonly;                    // structs
-    for_each(code, kOpMemberDecorate, [&](size_t at, uint32_t words) {
-        if (words == 4 && code[at + 3] == kDecorationNonWritable) readonly.insert(code[at + 1]);
-    });
-    for_each(code, kOpTypePointer, [&](size_t at, uint32_t) { pointed[code[at + 1]] = code[at + 3]; });
-    for_each(code, kOpVariable, [&](size_t at, uint32_t) { pointers[code[at + 2]] = code[at + 1]; });
-    BindingSet written = 0;
-    for (const size_t at : decorations(code, kDecorationBinding))
-        if (!readonly.contains(pointed[pointers[code[at - 2]]])) written |= BindingSet{1} << code[at];
-    return written;
-}
-
 } // namespace
 
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
@@ -59,6 +44,20 @@ BindingSet binding_set(std::span<const uint32_t> code) {
     BindingSet bindings = 0;
     for (const size_t at : decorations(code, kDecorationBinding)) bindings |= BindingSet{1} << code[at];
     return bindings;
+}
+
+BindingSet written_bindings(std::span<const uint32_t> code) {
+    std::map<uint32_t, uint32_t> pointed, pointers; // the type of a pointer, the pointer of a variable
+    std::set<uint32_t> readonly;                    // structs
+    for_each(code, kOpMemberDecorate, [&](size_t at, uint32_t words) {
+        if (words == 4 && code[at + 3] == kDecorationNonWritable) readonly.insert(code[at + 1]);
+    });
+    for_each(code, kOpTypePointer, [&](size_t at, uint32_t) { pointed[code[at + 1]] = code[at + 3]; });
+    for_each(code, kOpVariable, [&](size_t at, uint32_t) { pointers[code[at + 2]] = code[at + 1]; });
+    BindingSet written = 0;
+    for (const size_t at : decorations(code, kDecorationBinding))
+        if (!readonly.contains(pointed[pointers[code[at - 2]]])) written |= BindingSet{1} << code[at];
+    return written;
 }
 
 std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code) {

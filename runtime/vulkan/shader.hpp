@@ -39,6 +39,9 @@ using BindingSet = uint64_t;
 // The binding numbers that a module declares, its uniform block's among them.
 BindingSet binding_set(std::span<const uint32_t> code);
 
+// Of them the buffers that the module may write: those that are not declared readonly.
+BindingSet written_bindings(std::span<const uint32_t> code);
+
 // The binding number of the module's uniform block; nothing where it has none.
 std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
+#include "runtime/vulkan/command_buffers.hpp"
 #include "runtime/vulkan/handles.hpp"
 
 #include <iterator>
@@ -33,11 +34,6 @@ class Semaphores {
     std::vector<VkPipelineStageFlags> stages;
 };
 
-void barrier(const Functions &vk, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
-    const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_MEMORY_WRITE_BIT, access};
-    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
-}
-
 // Of the wait for a fence.
 void check_waited(VkResult result) {
     if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) return check(result, "vkWaitForFences");
@@ -47,30 +43,41 @@ void check_waited(VkResult result) {
 
 } // namespace
 
-// Command buffers with their pool, the fence of the last and, once they were asked for, two timestamps.
+// Command buffers, its own or recorded before, the fence of the last and, once they were asked for, two timestamps.
 class Submissions::Submission {
   public:
     Submission(Context &context, Lane lane)
         : context_(context), vk_(context.vk()), lane_(lane),
-          family_(lane == Lane::kCompute ? context.queue_family() : context.transfer_queue_family()),
-          queue_(lane == Lane::kCompute ? context.queue() : context.transfer_queue()) {
-        try {
-            create();
-        } catch (...) {
-            destroy();
-            throw;
-        }
+          queue_(lane == Lane::kCompute ? context.queue() : context.transfer_queue()),
+          own_(context, lane == Lane::kCompute ? context.queue_family() : context.transfer_queue_family(),
+               CommandBuffers::Use::kOnce) {
+        VkFenceCreateInfo fence{};
+        fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+        make_handle(fence_, "vkCreateFence", vk_.vkCreateFence, context_.device(), &fence, nullptr);
     }
-    ~Submission() { destroy(); }
+    ~Submission() {
+        if (context_.is_abandoned()) return;
+        vk_.vkDestroyQueryPool(context_.device(), timer_, nullptr);
+        vk_.vkDestroyFence(context_.device(), fence_, nullptr);
+    }
     Submission(const Submission &) = delete;
     Submission &operator=(const Submission &) = delete;
 
     Lane lane() const { return lane_; }
 
     void record(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
-        if (commands_.size() < pieces) allocate(pieces - static_cast<uint32_t>(commands_.size()));
-        pieces_ = pieces;
-        for (const VkCommandBuffer commands : std::span(commands_).first(pieces)) record_piece(commands, record);
+        own_.record(record, pieces);
+        pieces_.assign(own_.recorded().begin(), own_.recorded().end());
+    }
+
+    // Takes what is recorded; where it is timed, between two command buffers with the timestamps.
+    void take(std::span<const VkCommandBuffer> recorded, bool timed) {
+        pieces_.assign(recorded.begin(), recorded.end());
+        if (!timed) return;
+        uint32_t stamped = 0;
+        own_.record([&](VkCommandBuffer commands) { stamp(commands, stamped++); }, 2);
+        pieces_.insert(pieces_.begin(), own_.recorded().front());
+        pieces_.push_back(own_.recorded().back());
     }
 
     VkResult submit(const vkattn_sync *sync, bool has_timelines) {
@@ -119,8 +126,7 @@ class Submissions::Submission {
     // Ready to be recorded again.
     void reset() {
         check(vk_.vkResetFences(context_.device(), 1, &fence_), "vkResetFences");
-        const VkCommandPoolResetFlags flags = pieces_ > 1 ? VK_COMMAND_POOL_RESET_RELEASE_RESOURCES_BIT : 0;
-        check(vk_.vkResetCommandPool(context_.device(), pool_, flags), "vkResetCommandPool");
+        own_.reset();
     }
 
     void start_timer() {
@@ -158,58 +164,17 @@ class Submissions::Submission {
     Work work; // while it is pending
 
   private:
-    void create() {
-        VkCommandPoolCreateInfo pool{};
-        pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-        pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-        pool.queueFamilyIndex = family_;
-        make_handle(pool_, "vkCreateCommandPool", vk_.vkCreateCommandPool, context_.device(), &pool, nullptr);
-        allocate(1);
-        VkFenceCreateInfo fence{};
-        fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-        make_handle(fence_, "vkCreateFence", vk_.vkCreateFence, context_.device(), &fence, nullptr);
-    }
-
-    void allocate(uint32_t count) {
-        VkCommandBufferAllocateInfo allocate{};
-        allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-        allocate.commandPool = pool_;
-        allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-        allocate.commandBufferCount = count;
-        std::vector<VkCommandBuffer> more(count);
-        commands_.reserve(commands_.size() + count);
-        check(vk_.vkAllocateCommandBuffers(context_.device(), &allocate, more.data()), "vkAllocateCommandBuffers");
-        for (const VkCommandBuffer commands : more) {
-            commands_.push_back(commands);
-            context_.debug_labels().name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands, "vkattn commands");
-        }
-    }
-
-    void record_piece(VkCommandBuffer commands, const std::function<void(VkCommandBuffer)> &record) {
-        VkCommandBufferBeginInfo begin{};
-        begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-        begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-        check(vk_.vkBeginCommandBuffer(commands, &begin), "vkBeginCommandBuffer");
-        // what was submitted here before
-        barrier(vk_, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT);
-        if (record) record(commands);
-        // what the host reads next, and what is submitted here later: command buffers of the application's, too
-        barrier(vk_, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-                VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
-        check(vk_.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
-    }
-
     // The first piece waits, the last signals. One call a piece: drivers join what one call submits.
     VkResult submit_pieces(const VkSubmitInfo &whole, const VkTimelineSemaphoreSubmitInfo &values,
                            uint32_t &submitted) {
-        for (uint32_t i = 0; i < pieces_; ++i, ++submitted) {
+        const auto count = static_cast<uint32_t>(pieces_.size());
+        for (uint32_t i = 0; i < count; ++i, ++submitted) {
             VkSubmitInfo piece = whole;
             VkTimelineSemaphoreSubmitInfo own = values;
             if (whole.pNext != nullptr) piece.pNext = &own;
-            piece.pCommandBuffers = &commands_[i];
+            piece.pCommandBuffers = &pieces_[i];
             if (i > 0) piece.waitSemaphoreCount = own.waitSemaphoreValueCount = 0;
-            const bool last = i + 1 == pieces_;
+            const bool last = i + 1 == count;
             if (!last) piece.signalSemaphoreCount = own.signalSemaphoreValueCount = 0;
             const VkResult result = vk_.vkQueueSubmit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
             if (result != VK_SUCCESS) return result;
@@ -222,21 +187,12 @@ class Submissions::Submission {
                                  nullptr, 0, nullptr, 0, nullptr);
     }
 
-    void destroy() noexcept {
-        if (context_.is_abandoned()) return;
-        vk_.vkDestroyQueryPool(context_.device(), timer_, nullptr);
-        vk_.vkDestroyFence(context_.device(), fence_, nullptr);
-        vk_.vkDestroyCommandPool(context_.device(), pool_, nullptr);
-    }
-
     Context &context_;
     const Functions &vk_;
     Lane lane_;
-    uint32_t family_;
     VkQueue queue_;
-    VkCommandPool pool_ = VK_NULL_HANDLE;
-    std::vector<VkCommandBuffer> commands_;
-    uint32_t pieces_ = 0; // of commands_ that are recorded
+    CommandBuffers own_;
+    std::vector<VkCommandBuffer> pieces_; // that are submitted in turn
     VkFence fence_ = VK_NULL_HANDLE;
     VkQueryPool timer_ = VK_NULL_HANDLE;
 };
@@ -275,6 +231,11 @@ Submissions::Owned Submissions::take_free(Lane lane) {
 
 void Submissions::launch(Submission &submission, const vkattn_sync *sync) {
     check_device(submission.submit(sync, has_timelines_), "vkQueueSubmit");
+}
+
+void Submissions::launch_and_wait(Submission &submission) {
+    launch(submission, nullptr);
+    check_waited(wait_for(submission));
 }
 
 // A lost device works on nothing. One that cannot be waited for may, and is taken for lost.
@@ -325,30 +286,37 @@ void Submissions::sweep() {
 void Submissions::run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
     Owned submission = take(Lane::kCompute);
     submission->record(record, pieces);
-    launch(*submission, nullptr);
-    check_waited(wait_for(*submission));
+    launch_and_wait(*submission);
     give_back(std::move(submission));
 }
 
 double Submissions::run_and_time(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
-    if (context_.caps().timestamps == 0) {
-        run(record, pieces);
-        return -1.0;
-    }
+    return time([&](Submission &submission, bool timed) {
+        uint32_t recorded = 0;
+        const auto record_and_stamp = [&](VkCommandBuffer commands) {
+            if (timed && recorded == 0) submission.stamp(commands, 0);
+            record(commands);
+            if (++recorded == pieces && timed) submission.stamp(commands, 1);
+        };
+        submission.record(record_and_stamp, pieces);
+    });
+}
+
+double Submissions::run_and_time(std::span<const VkCommandBuffer> recorded) {
+    return time([&](Submission &submission, bool timed) { submission.take(recorded, timed); });
+}
+
+// prepare(submission, whether it is timed)
+double Submissions::time(const std::function<void(Submission &, bool)> &prepare) {
+    const bool timed = context_.caps().timestamps != 0;
     Owned submission = take(Lane::kCompute);
-    submission->start_timer();
-    uint32_t recorded = 0;
-    const auto record_and_stamp = [&](VkCommandBuffer commands) {
-        if (recorded == 0) submission->stamp(commands, 0);
-        record(commands);
-        if (++recorded == pieces) submission->stamp(commands, 1);
-    };
-    submission->record(record_and_stamp, pieces);
-    launch(*submission, nullptr);
-    check_waited(wait_for(*submission));
+    if (timed) submission->start_timer();
+    prepare(*submission, timed);
+    launch_and_wait(*submission);
     double milliseconds = -1.0;
-    if (const VkResult result = submission->read_timer(milliseconds); result == VK_ERROR_DEVICE_LOST)
-        check_device(result, "vkGetQueryPoolResults");
+    if (timed)
+        if (const VkResult result = submission->read_timer(milliseconds); result == VK_ERROR_DEVICE_LOST)
+            check_device(result, "vkGetQueryPoolResults");
     give_back(std::move(submission));
     return milliseconds;
 }
@@ -357,7 +325,10 @@ void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
     std::list<Owned> own; // made before: nothing may fail once the device has it
     own.push_back(take(lane));
     Submission &submission = *own.front();
-    submission.record(work.record, work.pieces);
+    if (work.recorded.empty())
+        submission.record(work.record, work.pieces);
+    else
+        submission.take(work.recorded, false);
     submission.work = std::move(work);
     launch(submission, sync);
     const std::lock_guard lock(mutex_);

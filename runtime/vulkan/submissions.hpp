@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace vkattn {
@@ -26,6 +27,8 @@ class Submissions {
         std::function<void()> done; // by some later call, at the latest by wait; empty: nothing
         // Command buffers, recorded in turn and submitted one by one: systems time each submission, and end long ones.
         uint32_t pieces = 1;
+        std::span<const VkCommandBuffer>
+            recorded{}; // of what is kept: submitted in place of all that; empty: nothing is
     };
 
     // has_timelines: the device knows timeline semaphores.
@@ -36,6 +39,8 @@ class Submissions {
     void run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces = 1);
     // The same, and returns the milliseconds between timestamps around what was recorded; negative without timestamps.
     double run_and_time(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces);
+    // The same of command buffers that are recorded, as CommandBuffers does for the compute queue.
+    double run_and_time(std::span<const VkCommandBuffer> recorded);
     // Records and submits. sync may be NULL. On failure nothing is submitted; if the driver refuses a later piece, what
     // was submitted before has ended.
     void submit(Lane lane, Work work, const vkattn_sync *sync);
@@ -52,6 +57,8 @@ class Submissions {
     Owned take(Lane lane);
     Owned take_free(Lane lane);
     void launch(Submission &submission, const vkattn_sync *sync);
+    void launch_and_wait(Submission &submission);
+    double time(const std::function<void(Submission &, bool)> &prepare);
     VkResult wait_for(const Submission &submission) noexcept;
     void give_back(Owned submission);
     void finish(Owned submission);

@@ -1,6 +1,5 @@
 #include "decoder.hpp"
 
-#include "recorded_plans.hpp"
 #include "tools/cases/case_problem.hpp"
 #include "tools/checkpoints/checkpoint_case.hpp"
 #include "tools/io/input_error.hpp"
@@ -169,7 +168,7 @@ struct Decoder::Model {
     void count(const HostTensor &values) { parameters += values.bytes.size() / dtype_bytes(values.dtype); }
 };
 
-// The whole model for so many tokens: plans, their buffers, and the command buffer that they are recorded into.
+// The whole model for so many tokens: plans, their buffers, and the program that they are recorded as.
 class Decoder::Pass {
   public:
     Pass(const Model &model, std::uint32_t len, bool all_logits)
@@ -183,22 +182,28 @@ class Decoder::Pass {
         for (const Block &block : model.blocks) add_block(block);
         add_norm(model.final_norm);
         add_logits();
-        recorded_.emplace(model.context, bound_);
+        std::vector<vkattn_bound_plan> plans;
+        for (const BoundPlan &bound : bound_) plans.push_back(vkattn::bind(bound.plan, bound.bindings));
+        program_ = model.context.program(plans);
+        bound_.clear(); // the program keeps what it needs
     }
 
     std::vector<float> run(std::span<const std::int32_t> tokens) {
         tokens_.write(tokens);
-        for (const Block &block : model_.blocks) block.cache.reserve(len_);
-        recorded_->submit_and_wait();
+        program_.run();
         std::vector<float> logits(std::size_t{rows_} * model_.config.vocabulary);
         logits_.read(logits);
         return logits;
     }
 
   private:
+    struct BoundPlan {
+        vkattn::Plan plan;
+        std::vector<vkattn_binding> bindings;
+    };
+
     void add(vkattn::Plan plan, std::vector<vkattn_binding> bindings) {
-        plans_.push_back(std::move(plan));
-        bound_.push_back({plans_.back(), std::move(bindings)});
+        bound_.push_back({std::move(plan), std::move(bindings)});
     }
 
     vkattn_tensor stream() const { return tokens_of(VKATTN_TYPE_F32, len_, model_.config.width); }
@@ -280,9 +285,8 @@ class Decoder::Pass {
     const Model &model_;
     std::uint32_t len_, rows_;
     vkattn::Buffer tokens_, stream_, normed_, hidden_, logits_;
-    std::deque<vkattn::Plan> plans_;
     std::vector<BoundPlan> bound_;
-    std::optional<RecordedPlans> recorded_;
+    vkattn::Program program_;
 };
 
 Decoder::Decoder(const vkattn::Context &context, const DecoderOptions &options)

@@ -26,7 +26,7 @@ class Decoder {
     Decoder &operator=(const Decoder &) = delete;
 
     // Appends tokens, at most to the capacity, and returns the logits of what comes after the last of them. One token
-    // takes one submission of a command buffer that is recorded once.
+    // is one submission, of a program that is recorded once.
     std::vector<float> append(std::span<const std::int32_t> tokens);
     // The same, and the logits after each: [tokens, vocabulary].
     std::vector<float> append_for_all(std::span<const std::int32_t> tokens);

@@ -1,10 +1,10 @@
-// Numbers as whole ones in the same order: a greater number has a greater rank, equal ones have the same. A NaN is below
-// every number.
+// Numbers as whole ones in the same order: a greater number has a greater rank, equal ones have the same. A NaN is above
+// every number, as in PyTorch.
 #ifndef RANK_GLSL
 #define RANK_GLSL
 
 const uint RANK_OF_NOTHING = 0u; // is never selected
-const uint RANK_OF_NAN = 1u;
+const uint RANK_OF_NAN = 0xfffffffeu;
 const uint HIGHEST_RANK = 0xffffffffu; // of no number
 
 uint rank_of(float number) {

@@ -1,10 +1,12 @@
+#include "shaders/interface/argmax.h"
 #include "shaders/interface/embedding.h"
 #include "shaders/interface/kv_append.h"
 #include "shaders/interface/linear.h"
 #include "shaders/interface/merge.h"
 #include "shaders/interface/norm.h"
-// Any description of linear, norm, embedding, kv_append and merge: whatever plan comes of it reaches nothing outside what
+// Any description of linear, norm, embedding, argmax, kv_append and merge: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
+#include "runtime/ops/argmax.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
@@ -154,6 +156,30 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
     return plan;
 }
 
+std::unique_ptr<const Plan> argmax(FuzzedDataProvider &data, PlanBuilder &builder) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), width = some_size(data);
+    vkattn_argmax_desc desc{};
+    desc.input = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+    desc.tokens = some_tensor(data, VKATTN_TYPE_I32, {batch, len});
+    if (data.ConsumeBool()) desc.values = some_tensor(data, VKATTN_TYPE_F32, {batch, len});
+    plan_argmax(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.tokens))) return plan;
+    const Step &reads = plan->steps().front(), &writes = plan->steps().back();
+    const auto push = push_of<gpu::ArgmaxPush>(reads);
+    expect(plan->steps().size() == (push.parts > 1 ? 2 : 1), "parts are joined");
+    expect(push.rows == reads.groups[1] && push.features == width, "every number is looked at");
+    expect(std::uint64_t{push.parts} * ARGMAX_PART_ELEMENTS >= width, "no number is left out");
+    expect_inside(reads, BINDING_ARGMAX_INPUT, desc.input.type,
+                  {{reads.groups[2], push.input_strides[0]}, {push.rows, push.input_strides[1]}, {push.features, 1}});
+    expect_inside(writes, BINDING_ARGMAX_TOKENS, VKATTN_TYPE_I32,
+                  {{writes.groups[2], push.token_strides[0]}, {push.rows, push.token_strides[1]}});
+    if (present(desc.values))
+        expect_inside(writes, BINDING_ARGMAX_VALUES, VKATTN_TYPE_F32,
+                      {{writes.groups[2], push.value_strides[0]}, {push.rows, push.value_strides[1]}});
+    return plan;
+}
+
 vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
     const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data);
     const std::uint64_t size = data.ConsumeBool() ? 64 : some_size(data), capacity = some_size(data);
@@ -255,7 +281,7 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
     FuzzedDataProvider data(bytes, size);
     constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &,
-                                                          PlanBuilder &) = {linear, norm, embedding, kv_append, merge};
+                                                          PlanBuilder &) = {linear, norm, embedding, kv_append, merge, argmax};
     try {
         PlanBuilder builder(context_of_limits(data), PlanBuilder::Purpose::kMeasure);
         expect_within_limits(*data.PickValueInArray(kOperators)(data, builder));

@@ -1,4 +1,4 @@
-// linear, norm and embedding as callers plan them: against float64, in every type, with odd sizes and gaps between
+// linear, norm, embedding and argmax as callers plan them: against float64, in every type, with odd sizes and gaps between
 // rows.
 #include "compare.hpp"
 #include "limited_device.hpp"
@@ -309,6 +309,41 @@ TEST_CASE_FIXTURE(DeviceTest, "embedding gives the tokens' rows, and zeros for t
         }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "argmax gives the lowest of equal places, in every type and width") {
+    std::mt19937 random(12);
+    std::uniform_int_distribution<int> whole(-9, 9); // so that there are equal ones
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t width : {1u, 2u, 127u, 8192u, 8193u, 40001u, 262144u}) {
+            HostTensor input = rows(type, 2, 3, width, random);
+            for (std::uint64_t i = 0; i < input.elements(); ++i) input.set(i, static_cast<float>(whole(random)));
+            input.set(width * 2 - 1, 9.5f);                                                // the last of a row
+            for (std::uint64_t i = 2 * width; i < 3 * width; ++i) input.set(i, -INFINITY); // nothing else in a row
+            for (std::uint64_t i = 3 * width; i < 4 * width; ++i) input.set(i, i % 2 == 0 ? -0.0f : 0.0f);
+            input.set(4 * width + width / 2, std::nanf(""));
+            input.set(5 * width - 1, INFINITY);
+            HostTensor tokens(VKATTN_TYPE_I32, {2, 3}, {7, 2}), values(VKATTN_TYPE_F32, {2, 3});
+            vkattn_argmax_desc desc{};
+            desc.input = input.view();
+            desc.tokens = tokens.view();
+            for (const bool with_values : {true, false}) {
+                if (with_values) desc.values = values.view();
+                std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &input, Access::kRead},
+                                               {VKATTN_ROLE_TOKENS, &tokens, Access::kWrite}};
+                if (with_values) regions.push_back({VKATTN_ROLE_OUTPUT, &values, Access::kWrite});
+                test_device().run(test_device().context().argmax_plan(desc), regions);
+                desc.values = {};
+                for (std::uint64_t row = 0; row < 6; ++row) {
+                    std::uint64_t best = 0;
+                    const auto at = [&](std::uint64_t i) { return input.get(row * width + i); };
+                    for (std::uint64_t i = 1; i < width; ++i)
+                        if (at(i) > at(best) || (std::isnan(at(i)) && !std::isnan(at(best)))) best = i;
+                    REQUIRE(tokens.get(row) == static_cast<float>(best));
+                    REQUIRE((values.get(row) == at(best) || (std::isnan(values.get(row)) && std::isnan(at(best)))));
+                }
+            }
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     const vkattn::Context &context = test_device().context();
     const LinearProblem good = linear_problem(VKATTN_TYPE_F32, 3, 8, 6);
@@ -350,6 +385,16 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     embedding.weight = vkattn::tensor(VKATTN_TYPE_F32, {(std::uint64_t{1} << 32) + 1, 6}, {0, 1});
     CHECK(message_of([&] { context.embedding_plan(embedding); }) ==
           "weight: shape [4294967297,6], expected sizes of at most 2^29");
+
+    vkattn_argmax_desc argmax{};
+    argmax.input = vkattn::tensor(VKATTN_TYPE_F32, {2, 3});
+    CHECK(message_of([&] { context.argmax_plan(argmax); }) == "input: shape [2,3], expected [B,L,N] with N at least 1");
+    argmax.input = vkattn::tensor(VKATTN_TYPE_I32, {2, 3, 6});
+    CHECK(message_of([&] { context.argmax_plan(argmax); }) == "input: type I32, expected F32, F16 or BF16");
+    argmax.input = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 6});
+    CHECK(message_of([&] { context.argmax_plan(argmax); }) == "tokens: absent, expected I32 [2,3]");
+    argmax.tokens = vkattn::tensor(VKATTN_TYPE_I32, {2, 3}, {0, 1});
+    CHECK(message_of([&] { context.argmax_plan(argmax); }).starts_with("tokens: "));
 }
 
 TEST_SUITE_END();

@@ -2,7 +2,7 @@
 # no file may have. How the structures of include/vkattn grow.
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
-set(runtime_rooms support problem device vulkan kernels plan emit ops layers trials jit api) # from the bottom up
+set(runtime_rooms support problem device vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 function(check_includes house rooms file) # of a file of the house
@@ -11,7 +11,7 @@ function(check_includes house rooms file) # of a file of the house
     if(height LESS 0)
         message(SEND_ERROR "${house}/${file}: in no room of ${rooms}")
     endif()
-    if(house STREQUAL "runtime" AND room MATCHES "^(vulkan|plan)$") # they run any shader, and name none
+    if(house STREQUAL "runtime" AND room MATCHES "^(vulkan|plan|programs)$") # they run any shader, and name none
         file(STRINGS "${ROOT}/${house}/${file}" lines REGEX "^#include \"(vkattn_shaders/|shaders/interface/[^c])")
         foreach(line IN LISTS lines)
             message(SEND_ERROR "${house}/${file}: ${line}, expected of shaders what all share: shaders/interface/common.h")
@@ -73,7 +73,7 @@ endforeach()
 
 # What the program fills in, and what the library shows, ends with next; what the library fills in has its size told.
 set(filled_in vkattn_device_facts vkattn_kernel_support vkattn_matrix_shape vkattn_check vkattn_candidate vkattn_option
-    vkattn_requirements vkattn_report vkattn_estimate_result vkattn_type_info)
+    vkattn_requirements vkattn_report vkattn_estimate_result vkattn_type_info vkattn_program_report)
 set(without_next vkattn_trait vkattn_memory) # core.h says how these grow
 file(READ "${ROOT}/include/vkattn/core.h" core)
 string(FIND "${core}" "#ifndef" end)

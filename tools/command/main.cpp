@@ -201,6 +201,7 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     command.add_option("--visible-blocks", shape.visible_blocks, "Percent of the blocks, at random")
         ->capture_default_str()
         ->check(CLI::Range(0, 100));
+    add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 

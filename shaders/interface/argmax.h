@@ -1,0 +1,41 @@
+/* Argmax, what the kernels and the host agree on. */
+#ifndef VKATTN_INTERFACE_ARGMAX_H
+#define VKATTN_INTERFACE_ARGMAX_H
+
+#include "common.h"
+
+#ifdef __cplusplus
+namespace vkattn::gpu {
+#endif
+
+#define BINDING_ARGMAX_INPUT 0
+#define BINDING_ARGMAX_TOKENS 1
+#define BINDING_ARGMAX_VALUES 2
+#define BINDING_ARGMAX_PARTS 3 /* of the workspace: uint [B,L,parts,2], the key and the index of each part's greatest */
+
+#define ARGMAX_WORKGROUP_SIZE 128 /* a power of two */
+#define ARGMAX_PART_ELEMENTS 8192 /* of a row, that one workgroup looks at */
+
+#define ARGMAX_CONSTANTS(X)                                                                                            \
+    X(0, INPUT_FORMAT, 1)                                                                                              \
+    X(1, WRITES_PARTS, 0)                                                                                              \
+    X(2, READS_PARTS, 0)                                                                                               \
+    X(3, HAS_VALUES, 0)
+
+struct ArgmaxPush {
+    uint first_group[3];
+    uint bases[4];
+    uint features;
+    uint parts;            /* of a row */
+    uint rows;             /* L */
+    uint input_strides[2]; /* batch, position */
+    uint token_strides[2];
+    uint value_strides[2];
+};
+
+#ifdef __cplusplus
+VKATTN_INTERFACE(argmax, Argmax, ARGMAX_CONSTANTS)
+} // namespace vkattn::gpu
+#endif
+
+#endif
