@@ -274,7 +274,7 @@ typedef enum vkattn_index_reduce {
  * weights  [B,Lq,Hi] F32, contiguous; with cu_seqlens_q [1,total,Hi]. Absent: 1. Bound as VKATTN_ROLE_WEIGHT
  * indices  [B,1,Lq,N] I32, contiguous; with cu_seqlens_q [1,1,total,N]. N is at most 2048 and at least 1. The N visible
  *          blocks of the highest scores, of equal scores those of lower numbers, in ascending order, then -1. A NaN
- *          is below every number. Bound as VKATTN_ROLE_INDICES
+ *          is above every number. Bound as VKATTN_ROLE_INDICES
  * key_lengths, past_lengths, cu_seqlens_q, cu_seqlens_k, block_table, max_seqlen_q, max_seqlen_k, scale, mask_flags,
  * causal_alignment, window_left, window_right, past_len: as in vkattn_attention_desc
  * forced_first, forced_last: so many of a query's first and last visible blocks are in its list whatever their scores, as

@@ -224,8 +224,28 @@ EstimateResult = structure(
 
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
-              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, IndexDesc,
-              TopKDesc, BoundPlan, ProgramInfo, ProgramReport)
+              LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
+              BoundPlan, ProgramInfo, ProgramReport)
+
+
+def extend(desc, extension):
+    """Puts an extension at the head of a description's chain; it lives as long."""
+    extension.extension.next = desc.next
+    desc.next = ctypes.addressof(extension)
+    desc.__dict__.setdefault("extensions", []).append(extension)
+
+
+def contents(desc):
+    """What tells a description from others: its bytes and those of its extensions, without the addresses."""
+    extensions = [type(each).from_buffer_copy(each) for each in desc.__dict__.get("extensions", ())]
+    if not extensions:
+        return bytes(desc)
+    plain = type(desc).from_buffer_copy(desc)
+    plain.next = None
+    for each in extensions:
+        each.extension.next = None
+    return b"".join(bytes(each) for each in (plain, *extensions))
+
 
 _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_last_error": (c_char_p, ()),

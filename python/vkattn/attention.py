@@ -1,6 +1,4 @@
 """The operator: softmax(scale * Q K^T + masks) V."""
-import ctypes
-
 import numpy
 
 from . import _abi
@@ -95,9 +93,7 @@ class Problem:
             self._add_list(call.inputs["key_indices"], key_block_len)
 
     def _add_list(self, indices, key_block_len):
-        key_list = _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len)
-        self.desc.next = ctypes.addressof(key_list)
-        self.desc.__dict__["key_list"] = key_list  # lives as long
+        _abi.extend(self.desc, _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len))
 
     def _find_strays(self, longest):
         inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]

@@ -121,7 +121,7 @@ class Context:
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
-        self.variants, self.extensions = {}, {}  # of flex_attention: handles by their texts, and what descriptions point to
+        self.variants = {}  # of flex_attention: handles by their texts
         self._rooms = {}
         self.recording = None  # what takes calls in place of their run: see programs
 
@@ -171,7 +171,7 @@ class Context:
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
-        key = plan_function.encode() + bytes(desc)
+        key = plan_function.encode() + _abi.contents(desc)
         maker = self.handle if layer is None else layer
         with self.lock:
             plan = plans.get(key)

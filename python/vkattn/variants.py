@@ -36,25 +36,16 @@ def _variant(context, text):
     return handle
 
 
-def _extension(context, text, captured):
-    """What a description points to; the same for the same, since plans are known by their descriptions."""
-    tensors = [describe(array, f"captured_{number}") for number, array in enumerate(captured)]
-    key = (text, *(bytes(each) for each in tensors))
-    if key not in context.extensions:
-        made = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT), variant=_variant(context, text).raw)
-        for number, tensor in enumerate(tensors):
-            made.captured[number] = tensor
-        context.extensions[key] = made
-    return context.extensions[key]
-
-
 def _set_variant(made, score_mod, mask_mod, given):
     text, captured = functions_text(score_mod, mask_mod, given)
     context = made.call.context or default_context()
+    with context.lock:
+        extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT),
+                                          variant=_variant(context, text).raw)
     for number, array in enumerate(captured):
         made.call.inputs[f"captured_{number}"] = array
-    with context.lock:
-        made.desc.next = ctypes.addressof(_extension(context, text, captured))
+        extension.captured[number] = describe(array, f"captured_{number}")
+    _abi.extend(made.desc, extension)
 
 
 @outside_graphs

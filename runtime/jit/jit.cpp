@@ -93,8 +93,8 @@ vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit
     });
 }
 
-vkattn_result vkattn_jit_compile(const vkattn_jit_info *info, void (*write)(void *user, const void *data, uint64_t bytes),
-                                 void *user) {
+vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
+                                 void (*write)(void *user, const void *data, uint64_t bytes), void *user) {
     return guard([&] {
         if (const char *fault = fault_of(info); *fault != 0) return refuse(fault);
         if (write == nullptr) return refuse("write: NULL, expected a function");

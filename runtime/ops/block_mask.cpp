@@ -46,7 +46,8 @@ void plan_block_mask(PlanBuilder &builder, const vkattn_attention_desc &desc) {
     const vkattn_tensor &blocks = problem.block_mask;
     const auto size = [&](uint32_t dim) { return static_cast<uint32_t>(blocks.shape[dim]); };
     step.groups = {size(3), size(2), size(0) * size(1)};
-    step.flops = kFlopsOfElement * static_cast<double>(blocks.shape[0] * blocks.shape[1]) * problem.q_len * problem.kv_len;
+    step.flops =
+        kFlopsOfElement * static_cast<double>(blocks.shape[0] * blocks.shape[1]) * problem.q_len * problem.kv_len;
     step.uniforms = builder.keep_uniforms(parameters_of(problem));
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (std::ranges::find(kRead, tensor.binding) != std::end(kRead))

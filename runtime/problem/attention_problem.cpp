@@ -367,9 +367,8 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.key_type = format_of(problem.key);
     problems.value_type = format_of(problem.value);
     uint32_t bit = 0;
-    for (const bool flag :
-         {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0, problem.batch_invariant,
-          problem.variant != nullptr})
+    for (const bool flag : {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0,
+                            problem.batch_invariant, problem.variant != nullptr})
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,

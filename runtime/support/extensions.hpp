@@ -26,7 +26,7 @@ inline void require_extensions(const void *next, const char *name, std::initiali
         const auto *extension = static_cast<const vkattn_extension *>(next);
         if (std::erase(left, extension->kind) == 0)
             fail(VKATTN_ERROR_INVALID_ARGUMENT, name, ".next: an extension of kind ", extension->kind,
-                 ", expected others that ", name, " knows, each once");
+                 ", expected NULL or one that this version of vkattn knows, each once");
         next = extension->next;
     }
 }

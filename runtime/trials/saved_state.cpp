@@ -67,9 +67,8 @@ SavedState ignored(std::string reason) { return {{}, {}, {}, {}, {}, std::move(r
 // Whether content, which follows the header, has the sizes that the header says, and its checksum.
 bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
     uint64_t room = content.size();
-    for (uint64_t bytes :
-         {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes, header.variant_bytes,
-          header.pipeline_bytes}) {
+    for (uint64_t bytes : {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes,
+                           header.variant_bytes, header.pipeline_bytes}) {
         if (bytes > room) return false;
         room -= bytes;
     }

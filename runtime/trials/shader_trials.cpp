@@ -228,7 +228,7 @@ bool is_taken(const TestedShader &shader, const LinearTrial &trial, const Device
 }
 
 double flops_of(const AttentionProblem &problem) {
-    return 2.0 * problem.batch * problem.query_heads * problem.q_len * problem.kv_len *
+    return 2.0 * problem.batch * problem.query_heads * problem.q_len * slots_of(problem) *
            (problem.head_dim + problem.v_head_dim);
 }
 

@@ -20,7 +20,7 @@ struct Shader {
     uint32_t push_bytes;
     bool full_subgroups; // of as many invocations as the constant SUBGROUP_SIZE says
     vkattn_type
-        matrices; // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
+        matrices;       // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
     bool takes_variant; // it calls the functions of a variant: see variant.hpp
 };
 

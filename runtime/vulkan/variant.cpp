@@ -63,7 +63,8 @@ const Shader &Variant::shader_of(const Shader &shader) {
     {
         const std::lock_guard lock(mutex_);
         if (const auto made = modules_.find(shader.name); made != modules_.end()) return made->second.shader;
-        if (const auto known = compiled_.find(shader.name); known != compiled_.end()) return make(shader, known->second);
+        if (const auto known = compiled_.find(shader.name); known != compiled_.end())
+            return make(shader, known->second);
     }
     std::vector<uint32_t> code = compile(shader.name); // others may be compiled meanwhile, and this one twice
     const std::lock_guard lock(mutex_);

@@ -40,9 +40,7 @@ float modify_score(float score, Row row, Key key) {
 #endif
 
 #ifdef MASK_MOD
-bool hidden_by_function(Row row, Key key) {
-    return !mask_mod(batch_of(row), head_of(row), query_of(row), key.number);
-}
+bool hidden_by_function(Row row, Key key) { return !mask_mod(batch_of(row), head_of(row), query_of(row), key.number); }
 #endif
 
 #endif

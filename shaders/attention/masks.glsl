@@ -63,9 +63,7 @@ float apply_masks(float score, Row row, Key key) {
 }
 
 // Whether each key must be looked up in a mask: block_mask would say it of whole tiles.
-bool masked_by_key() {
-    return has(FEATURE_KEY_PADDING_MASK) || (LOOKED_UP && !has(FEATURE_BLOCK_MASK));
-}
+bool masked_by_key() { return has(FEATURE_KEY_PADDING_MASK) || (LOOKED_UP && !has(FEATURE_BLOCK_MASK)); }
 
 // What all the rows of a tile see of some keys.
 struct Sight {

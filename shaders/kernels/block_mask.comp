@@ -38,6 +38,7 @@ void main() {
     if (gl_LocalInvocationID.x != 0) return;
     uint element = batch * parameters.block_mask_strides[0] + head * parameters.block_mask_strides[1] +
                    workgroup().y * parameters.block_mask_strides[2] + workgroup().x;
-    block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element] =
-        (found & SEEN) == 0 ? BLOCK_HIDDEN : (found & UNSEEN) == 0 ? BLOCK_FULL : BLOCK_PARTIAL;
+    block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element] = (found & SEEN) == 0     ? BLOCK_HIDDEN
+                                                               : (found & UNSEEN) == 0 ? BLOCK_FULL
+                                                                                       : BLOCK_PARTIAL;
 }

@@ -24,6 +24,18 @@ layout(set = 0, binding = BINDING_SORT_LISTS_TO, std430) writeonly buffer ToBuff
 #define SORT_SIZE SORT_LISTS_WORKGROUP_SIZE
 #include "common/sort.glsl"
 
+shared uint is_unsorted;
+
+// Whether the chunk is not yet in order, as index leaves lists.
+bool needs_sorting() {
+    if (gl_LocalInvocationID.x == 0) is_unsorted = 0;
+    barrier(); // and the entries are there
+    for (uint i = gl_LocalInvocationID.x + 1; i < SORTED_LEN; i += SORT_LISTS_WORKGROUP_SIZE)
+        if (sorted[i - 1] > sorted[i]) atomicOr(is_unsorted, 1u);
+    barrier();
+    return is_unsorted != 0;
+}
+
 const uint NO_BLOCK = 0x7fffffffu;
 
 uint block_of_entry(uint element) {
@@ -38,7 +50,7 @@ void main() {
                      group.y * push.from_strides[2];
     for (uint i = gl_LocalInvocationID.x; i < SORTED_LEN; i += SORT_LISTS_WORKGROUP_SIZE)
         sorted[i] = begin + i < end ? block_of_entry(from_list + begin + i) : NO_BLOCK;
-    sort_shared();
+    if (needs_sorting()) sort_shared();
     uint to_list = base_bytes(BINDING_SORT_LISTS_TO) / 4 + (group.z * push.positions + group.y) * push.len;
     for (uint i = gl_LocalInvocationID.x; begin + i < end; i += SORT_LISTS_WORKGROUP_SIZE)
         to[to_list + begin + i] = sorted[i];

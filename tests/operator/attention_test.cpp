@@ -226,6 +226,19 @@ TEST_CASE_FIXTURE(DeviceTest, "subnormal and largest f16 values are read exactly
     check_every_kernel(problem);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "every finite value of 8 bits passes through a single key unchanged") {
+    for (const vkattn_type type : {VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2}) {
+        CAPTURE(type_name(type));
+        AttentionProblem problem = random_problem({1, 1, 1, 1, 1, 32, 256}, {kF32, kF32, type, kF32});
+        const std::span<std::uint8_t> bytes = problem.value.bytes();
+        for (std::size_t bits = 0; bits < bytes.size(); ++bits) {
+            bytes[bits] = static_cast<std::uint8_t>(bits);
+            if (!std::isfinite(problem.value.get(bits))) bytes[bits] = 0;
+        }
+        check_every_kernel(problem);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "every finite f16 and bf16 value passes through a single key unchanged") {
     for (const vkattn_type type : {kF16, kBF16}) {
         CAPTURE(type_name(type));

@@ -196,7 +196,7 @@ TEST_CASE_FIXTURE(DeviceTest, "wrong lists are named") {
           }) == "key_indices: given beside attn_weights or qk_matmul_output, expected neither: lists keep no scores");
     vkattn_extension unknown{77, nullptr};
     CHECK(message(problem.key_indices, [&](vkattn_attention_desc &desc) { desc.next = &unknown; }) ==
-          "desc.next: an extension of kind 77, expected others that desc knows, each once");
+          "desc.next: an extension of kind 77, expected NULL or one that this version of vkattn knows, each once");
 }
 
 TEST_SUITE_END();

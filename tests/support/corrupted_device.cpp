@@ -93,7 +93,7 @@ void change_format(Constants &constants, const char *name) {
     std::uint32_t &format = constants[name];
     if (format == VKATTN_TYPE_Q4_0)
         constants["HEAD_DIM"] /= 2;
-    else if (format == VKATTN_TYPE_Q8_0)
+    else if (vkattn::is_quantised(static_cast<vkattn_type>(format)))
         format = VKATTN_TYPE_Q4_0;
     else
         format = format == VKATTN_TYPE_F16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;

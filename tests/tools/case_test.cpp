@@ -76,7 +76,8 @@ TEST_CASE_FIXTURE(DeviceTest, "every case with functions of its own has its answ
     for (const auto &entry : std::filesystem::directory_iterator(VKATTN_TEST_DATA "/variants")) {
         const tools::CaseFile file = tools::read_case(entry.path());
         const std::vector<std::string> outputs = tools::expected_outputs(file);
-        for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH}) check_case(file, outputs, kernel);
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH})
+            check_case(file, outputs, kernel);
         ++checked;
     }
     CHECK(checked >= 4);

@@ -9,20 +9,14 @@
 namespace vkattn::tools {
 namespace {
 
-// Keys from the first on that a query sees: all, or up to its own where the last query stands at the last key.
-std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query) {
-    if (!shape.causal) return shape.kv_len;
-    const std::uint64_t hidden = shape.q_len - 1 - query;
-    return hidden < shape.kv_len ? shape.kv_len - hidden : 0;
-}
-
 // Query-key pairs of one head that the masks leave.
 double visible_pairs(const AttentionShape &shape) {
     std::uint64_t pairs = 0;
     const std::vector<std::int32_t> states = shape.block_size == 0 ? std::vector<std::int32_t>() : block_states(shape);
     const std::size_t columns = shape.block_size == 0 ? 0 : blocks_of(shape, shape.kv_len);
     for (std::uint32_t query = 0; query < shape.q_len; ++query) {
-        const std::uint64_t seen = seen_keys(shape, query);
+        std::uint64_t seen = seen_keys(shape, query);
+        if (shape.key_list != 0) seen = std::min<std::uint64_t>(seen, shape.key_list);
         if (columns == 0) pairs += seen;
         for (std::size_t column = 0; column < columns; ++column) {
             const std::uint64_t begin = column * shape.block_size, end = std::min(begin + shape.block_size, seen);
@@ -38,11 +32,13 @@ double flops(const AttentionShape &shape, const vkattn_attention_desc &desc) {
            static_cast<double>(desc.key.shape[3] + desc.output.shape[3]);
 }
 
-double bytes_once(const vkattn_attention_desc &desc) {
-    double bytes = 0.0;
-    for (const vkattn_tensor *each : {&desc.query, &desc.key, &desc.value, &desc.output})
-        bytes += static_cast<double>(vkattn_tensor_bytes(each));
-    return bytes;
+// Of K and V no more than the lists can name.
+double bytes_once(const AttentionShape &shape, const vkattn_attention_desc &desc) {
+    double keys = 0.0;
+    for (const vkattn_tensor *each : {&desc.key, &desc.value}) keys += static_cast<double>(vkattn_tensor_bytes(each));
+    if (shape.key_list != 0)
+        keys *= std::min(1.0, static_cast<double>(shape.key_list) * shape.q_len / static_cast<double>(shape.kv_len));
+    return keys + static_cast<double>(vkattn_tensor_bytes(&desc.query) + vkattn_tensor_bytes(&desc.output));
 }
 
 void fill_quantised(const Context &context, const RandomValues &random, const vkattn_tensor &layout, Buffer &buffer) {
@@ -83,6 +79,13 @@ InputSet make_input_set(const Context &context, const AttentionShape &shape, con
         set.add(context, VKATTN_ROLE_BLOCK_MASK, vkattn_tensor_bytes(&problem.desc.block_mask))
             .write(std::as_bytes(std::span(states)));
     }
+    if (problem.key_list != nullptr) {
+        std::vector<std::int32_t> lists;
+        const std::vector<std::int32_t> of_entry = key_lists(shape);
+        for (std::uint32_t b = 0; b < shape.batch; ++b) lists.insert(lists.end(), of_entry.begin(), of_entry.end());
+        set.add(context, VKATTN_ROLE_KEY_INDICES, vkattn_tensor_bytes(&problem.key_list->key_indices))
+            .write(std::as_bytes(std::span(lists)));
+    }
     set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));
     return set;
 }
@@ -93,7 +96,7 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
                               vkattn_kernel kernel) {
     const ShapedProblem problem = problem_of(shape, kernel);
     OperationTimes times = time_operation(
-        context, options, bytes_once(problem.desc), [&] { return context.attention_plan(problem.desc); },
+        context, options, bytes_once(shape, problem.desc), [&] { return context.attention_plan(problem.desc); },
         [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
     times.flops = flops(shape, problem.desc);
     times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;

@@ -4,6 +4,7 @@
 #include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <random>
 
@@ -35,6 +36,24 @@ NamedType named_type(const char *option, const std::string &name, bool (*is_one)
 
 std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len) {
     return (len + shape.block_size - 1) / shape.block_size;
+}
+
+std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query) {
+    if (!shape.causal) return shape.kv_len;
+    const std::uint64_t hidden = shape.q_len - 1 - query;
+    return hidden < shape.kv_len ? shape.kv_len - hidden : 0;
+}
+
+std::vector<std::int32_t> key_lists(const AttentionShape &shape) {
+    std::vector<std::int32_t> keys(shape.kv_len), lists;
+    std::iota(keys.begin(), keys.end(), 0);
+    std::mt19937 random(2);
+    for (std::uint32_t query = 0; query < shape.q_len; ++query) {
+        const auto seen = static_cast<std::ptrdiff_t>(seen_keys(shape, query));
+        std::sample(keys.begin(), keys.begin() + seen, std::back_inserter(lists), shape.key_list, random);
+        lists.resize(std::size_t{query + 1} * shape.key_list, -1);
+    }
+    return lists;
 }
 
 std::vector<std::int32_t> block_states(const AttentionShape &shape) {
@@ -78,6 +97,13 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
             tensor(VKATTN_TYPE_I32, {1, 1, blocks_of(shape, shape.q_len), blocks_of(shape, shape.kv_len)});
         desc.block_q_len = desc.block_kv_len = shape.block_size;
     }
+    if (shape.key_list != 0) {
+        problem.key_list = std::make_shared<vkattn_key_list>(
+            vkattn_key_list{{VKATTN_EXTENSION_KEY_LIST, nullptr},
+                            tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.key_list}),
+                            1});
+        desc.next = problem.key_list.get();
+    }
     desc.kernel = kernel;
     return problem;
 }
@@ -91,6 +117,7 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.page_size != 0) text += ", pages of " + std::to_string(shape.page_size);
     if (shape.block_size != 0)
         text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
+    if (shape.key_list != 0) text += ", lists of " + std::to_string(shape.key_list) + " keys";
     return text + (shape.causal ? ", causal" : "");
 }
 

@@ -6,6 +6,7 @@
 #include <vkattn/vkattn.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct AttentionShape {
     bool causal = false;
     std::uint32_t block_size = 0;      // of a block mask, in queries and in keys; 0: none
     std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
+    std::uint32_t key_list = 0;        // keys that each query's list names; 0: there are no lists
 };
 
 // One shape, and the lengths that it is to take in turn.
@@ -50,9 +52,17 @@ NamedType named_type(const char *option, const std::string &name, bool (*is_one)
 // A shape as the library takes it.
 struct ShapedProblem {
     vkattn_attention_desc desc{};
+    std::shared_ptr<const vkattn_key_list> key_list; // that desc points to
     NamedType query_type{};
     NamedType kv_type{};
 };
+
+// Keys from the first on that a query sees: all, or up to its own where the last query stands at the last key.
+std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query);
+
+// The lists of a batch entry [1,q_len,key_list]: each of other keys of those that its query sees, at random, then -1; the
+// same at each call.
+std::vector<std::int32_t> key_lists(const AttentionShape &shape);
 
 // How many blocks of the shape's block mask so many positions make.
 std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);

@@ -109,7 +109,8 @@ void ProblemBuilder::add_functions() {
         const std::string name = "captured." + std::to_string(i);
         const HostTensor *tensor = input_.find(name);
         if (tensor == nullptr) continue;
-        if (problem_.functions.empty()) fail("has tensor '" + name + "', expected config key score_mod or mask_mod with it");
+        if (problem_.functions.empty())
+            fail("has tensor '" + name + "', expected config key score_mod or mask_mod with it");
         if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
             fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
         problem_.captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),

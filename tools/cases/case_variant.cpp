@@ -23,7 +23,8 @@ std::vector<std::byte> compile_variant(const std::string &functions, const std::
         const auto *first = static_cast<const std::byte *>(data);
         static_cast<std::vector<std::byte> *>(user)->assign(first, first + bytes);
     };
-    if (vkattn_jit_compile(&info, take, &compiled) != VKATTN_SUCCESS) throw Error(VKATTN_ERROR_INVALID_ARGUMENT, vkattn_jit_last_error());
+    if (vkattn_jit_compile(&info, take, &compiled) != VKATTN_SUCCESS)
+        throw Error(VKATTN_ERROR_INVALID_ARGUMENT, vkattn_jit_last_error());
     return compiled;
 }
 
@@ -36,7 +37,9 @@ constexpr const char *kMissing =
 
 VariantHandle make_variant(const Context &, const std::string &) { throw Error(VKATTN_ERROR_UNSUPPORTED, kMissing); }
 
-std::vector<std::byte> compile_variant(const std::string &, const std::string &) { throw Error(VKATTN_ERROR_UNSUPPORTED, kMissing); }
+std::vector<std::byte> compile_variant(const std::string &, const std::string &) {
+    throw Error(VKATTN_ERROR_UNSUPPORTED, kMissing);
+}
 
 #endif
 

@@ -1,7 +1,7 @@
 #include "tools/cases/case_variant.hpp"
 #include "tools/command/commands.hpp"
-#include "tools/io/output_file.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/io/output_file.hpp"
 #include "tools/io/text_file.hpp"
 
 #include <filesystem>

@@ -176,7 +176,8 @@ void add_compile_variant(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "compile-variant", "Compile functions of your own, score_mod and mask_mod, into every kernel; needs no device");
     add_file(*command, "file", options.compile_variant.file, "GLSL text: see docs/variants.md")->required();
-    add_file(*command, "-o,--output", options.compile_variant.output_file, "Write the variant to this file")->required();
+    add_file(*command, "-o,--output", options.compile_variant.output_file, "Write the variant to this file")
+        ->required();
     add_common(*command, options.common);
 }
 
@@ -200,6 +201,7 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     command.add_option("--visible-blocks", shape.visible_blocks, "Percent of the blocks, at random")
         ->capture_default_str()
         ->check(CLI::Range(0, 100));
+    add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 
