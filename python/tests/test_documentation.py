@@ -13,7 +13,7 @@ PROGRAMS = [(page.name, program) for page in (ROOT / "README.md", *sorted((ROOT 
             for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)]
 
 
-SAYS = {"BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
+SAYS = {"vkattn.record": " barriers\n", "BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
 
 
 def run(page, program):

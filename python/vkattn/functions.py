@@ -6,7 +6,7 @@ import textwrap
 
 import numpy
 
-from .arrays import as_array
+from .arrays import as_array, host_array
 from .device_array import Array
 
 PARAMETERS = {"score_mod": ("score", "batch", "head", "query", "key"), "mask_mod": ("batch", "head", "query", "key")}
@@ -60,8 +60,10 @@ class Captured:
             fail("a fifth captured array, expected four at most")
         self._given.append(array)
         if not isinstance(array, Array):
-            array = numpy.asarray(as_array(array, "captured array", None))
-            array = numpy.ascontiguousarray(array, "float32" if array.dtype.kind == "f" else "int32")
+            array = host_array(array, "captured array")
+            array = array.astype("int32") if array.dtype.kind == "b" else array
+            dtype = "float32" if array.dtype.kind == "f" else "int32"
+            array = numpy.ascontiguousarray(as_array(array, "captured array", None, dtype))
         elif array.dtype not in ("float32", "int32"):
             fail(f"a captured Array of {array.dtype}, expected float32 or int32")
         self.arrays.append(array)

@@ -7,6 +7,7 @@ from .arrays import describe
 from .attention import Problem
 from .compiled import outside_graphs
 from .context import default_context
+from .device_array import Array
 from .errors import UnsupportedError, raise_error
 from .functions import functions_text
 from .handles import Handle
@@ -43,6 +44,8 @@ def _set_variant(made, score_mod, mask_mod, given):
         extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT),
                                           variant=_variant(context, text).raw)
     for number, array in enumerate(captured):
+        if isinstance(array, Array):
+            context.own(array, f"captured_{number}")
         made.call.inputs[f"captured_{number}"] = array
         extension.captured[number] = describe(array, f"captured_{number}")
     _abi.extend(made.desc, extension)

@@ -43,10 +43,7 @@ class Includer final : public glslang::TShader::Includer {
     const std::string &functions_;
 };
 
-void start_glslang() {
-    static std::once_flag once;
-    std::call_once(once, [] { glslang::InitializeProcess(); });
-}
+void start_glslang() { [[maybe_unused]] static const bool started = glslang::InitializeProcess(); }
 
 constexpr auto kMessages = static_cast<EShMessages>(EShMsgSpvRules | EShMsgVulkanRules);
 
