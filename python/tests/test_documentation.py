@@ -85,7 +85,7 @@ def test_the_llama_of_4_bits_is_numpys_on_the_whole_text():
         return numpy.concatenate([a * numpy.cos(angles) - b * numpy.sin(angles), b * numpy.cos(angles) + a * numpy.sin(angles)], -1)
 
     for stored in its["model"]:
-        w = {name: its["dequantised"](value).astype("float64") for name, value in stored.items()}
+        w = {name: value.download().astype("float64") for name, value in stored.items()}
         normed = rms(x)
         q, k, v = ((normed @ w[name].T).reshape(len(tokens), count, size).swapaxes(0, 1)
                    for name, count in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)))

@@ -58,11 +58,9 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     if (present(rows.block_table) && is_empty(rows.block_table.tensor)) return;
     const gpu::AppendPush push = push_of(rows);
     const gpu::AppendConstants constants = constants_of(rows);
-    const uint64_t elements = // of an invocation
-        is_quantised(rows.cache.tensor.type) ? QUANTISED_BLOCK
-        : constants.IN_BLOCKS != 0           ? 4
-                                             : 2;
-    Step &step = builder.add_step(shaders::kv_append, constants, push);
+    const bool quantised = is_quantised(rows.cache.tensor.type);
+    const uint64_t elements = quantised ? QUANTISED_BLOCK : constants.IN_BLOCKS != 0 ? 4 : 2; // of an invocation
+    Step &step = builder.add_step(quantised ? shaders::kv_append_quantised : shaders::kv_append, constants, push);
     vkattn_tensor grid = rows.source.tensor;
     if (rows.gathers) grid.shape[0] = rows.batch;
     const uint64_t tokens = constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions;

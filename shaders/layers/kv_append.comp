@@ -1,4 +1,5 @@
-// Writes new K or V rows into a cache, converting to its storage format. Rows that would lie beyond the capacity, or on
+// Writes new K or V rows into a cache, converting to its storage format: a quantised one where QUANTISED_CACHE is defined,
+// another where it is not, so that what appends floats compiles no encoder. Rows that would lie beyond the capacity, or on
 // a page outside the pool, are dropped.
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
@@ -19,7 +20,9 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH AppendPush
 #define CU_SEQLENS_BINDING BINDING_APPEND_CU_SEQLENS
+#ifdef QUANTISED_CACHE
 #include "formats/encode.glsl"
+#endif
 #include "layers/packed.glsl"
 #include "layers/rotation.glsl"
 
@@ -70,6 +73,9 @@ float load_element(AppendedRow row, uint dim) {
     return ROTATED == ROTATED_NONE ? load_dim(row, dim) : load_rotated(row, dim);
 }
 
+#ifdef QUANTISED_CACHE
+const uint ELEMENTS = QUANTISED_BLOCK; // of an invocation
+
 // Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
 void store_half(uint byte_offset, uint bits) {
     uint shift = (byte_offset & 2) * 8;
@@ -93,13 +99,15 @@ void store_block(const uint format, uint byte_offset, EncodedBlock block) {
     if (shifted == (halves % 2 == 0)) store_half(byte_offset + 2 * (halves - 1), shifted ? last >> 16 : last);
 }
 
-void append_block(AppendedRow row, uint dim) {
+void append_elements(AppendedRow row, uint dim) {
     float values[QUANTISED_BLOCK];
     for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_element(row, dim + i);
     uint to = row.cache + dim * push.cache_strides[3];
     store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + block_of_element(CACHE_FORMAT, to),
                 encode_block(CACHE_FORMAT, values));
 }
+#else
+const uint ELEMENTS = IN_BLOCKS != 0u ? 4 : 2;
 
 void append_four(AppendedRow row, uint dim) {
     vec4 four;
@@ -121,6 +129,14 @@ void append_pair(AppendedRow row, uint dim) {
     cache_store2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], vec2(value, load_element(row, dim + 1)));
 }
 
+void append_elements(AppendedRow row, uint dim) {
+    if (IN_BLOCKS != 0u)
+        append_four(row, dim);
+    else
+        append_pair(row, dim);
+}
+#endif
+
 // Where the block table says that a position's page lies.
 uint page_of(uint batch, uint position) {
     uint entry = batch * push.table_pages + min(position / PAGE_SIZE, push.table_pages - 1);
@@ -128,11 +144,10 @@ uint page_of(uint batch, uint position) {
 }
 
 void main() {
-    const uint elements = is_quantised(CACHE_FORMAT) ? QUANTISED_BLOCK : IN_BLOCKS != 0u ? 4 : 2;
-    const uint items = (HEAD_DIM + elements - 1) / elements; // of a row
+    const uint items = (HEAD_DIM + ELEMENTS - 1) / ELEMENTS; // of a row
     uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
     uint token = invocation / items;
-    uint dim = invocation % items * elements;
+    uint dim = invocation % items * ELEMENTS;
     uint head = workgroup().y;
     uint batch = workgroup().z;
     uvec2 source = uvec2(batch, push.first + token);
@@ -168,10 +183,5 @@ void main() {
     row.source = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2];
     row.cache = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2];
     row.position = position;
-    if (is_quantised(CACHE_FORMAT))
-        append_block(row, dim);
-    else if (IN_BLOCKS != 0u)
-        append_four(row, dim);
-    else
-        append_pair(row, dim);
+    append_elements(row, dim);
 }

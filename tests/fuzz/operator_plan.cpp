@@ -280,8 +280,8 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
     FuzzedDataProvider data(bytes, size);
-    constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &,
-                                                          PlanBuilder &) = {linear, norm, embedding, kv_append, merge, argmax};
+    constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &, PlanBuilder &) = {
+        linear, norm, embedding, kv_append, merge, argmax};
     try {
         PlanBuilder builder(context_of_limits(data), PlanBuilder::Purpose::kMeasure);
         expect_within_limits(*data.PickValueInArray(kOperators)(data, builder));

@@ -203,17 +203,14 @@ TEST_CASE_FIXTURE(DeviceTest, "16-bit storage at the head sizes of models") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "quantised K and V, each by itself and with every other type") {
-    std::vector<Types> all = {
-        {kF32, kQ8, kQ4, kF32}, {kF32, kQ4, kF16, kBF16}, {kBF16, kF32, kQ8, kF32}, {kF32, kBF16, kQ4, kF32}};
+    constexpr AttentionSizes kTiles = {1, 2, 2, 33, 35, 32, 96}, kGroups = {2, 4, 2, 7, 41, 64, 64},
+                             kParts = {1, 3, 1, 1, 300, 128, 64}, kWideValues = {2, 8, 1, 1, 70, 64, 128};
+    for (const Types &types : {Types{kF32, kQ8, kQ4, kF32}, Types{kF32, kQ4, kF16, kBF16},
+                               Types{kBF16, kF32, kQ8, kF32}, Types{kF32, kBF16, kQ4, kF32}})
+        for (const AttentionSizes &sizes : {kTiles, kGroups, kParts, kWideValues}) check_sizes(sizes, types);
     for (const vkattn_type type : quantised_types()) {
-        all.push_back({kF32, type, type, kF32});
-        all.push_back({kF16, type, type, kF16});
-    }
-    for (const Types &types : all) {
-        check_sizes({2, 4, 2, 7, 41, 64, 64}, types);
-        check_sizes({1, 3, 1, 1, 300, 128, 64}, types);
-        check_sizes({1, 2, 2, 33, 35, 32, 96}, types);
-        check_sizes({2, 8, 1, 1, 70, 64, 128}, types);
+        for (const AttentionSizes &sizes : {kTiles, kParts}) check_sizes(sizes, {kF32, type, type, kF32});
+        for (const AttentionSizes &sizes : {kGroups, kWideValues}) check_sizes(sizes, {kF16, type, type, kF16});
     }
 }
 

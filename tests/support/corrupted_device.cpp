@@ -103,7 +103,7 @@ void change_format(Constants &constants, const char *name) {
 void corrupt(const Shader &shader, Constants &constants) {
     if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
-    else if (&shader == &shaders::kv_append)
+    else if (&shader == &shaders::kv_append || &shader == &shaders::kv_append_quantised)
         change_format(constants, "CACHE_FORMAT");
     else if (&shader == &shaders::qk_scores)
         change_format(constants, "KEY_FORMAT");
