@@ -65,10 +65,7 @@ vec4 TENSOR_NAME(_load_quantised)(const uint format, uint element) {
 }
 #endif
 
-float TENSOR_NAME(_load)(const uint format, uint element) {
-#ifdef TENSOR_QUANTISED
-    if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element & ~3u)[element & 3u];
-#endif
+float TENSOR_NAME(_load_float)(const uint format, uint element) {
     uint base = base_bytes(TENSOR_BINDING);
     const uint bytes = bytes_of_block(format);
     uint at = base + bytes * element, bits;
@@ -79,18 +76,31 @@ float TENSOR_NAME(_load)(const uint format, uint element) {
     return element_value(format, bits);
 }
 
-// Four elements, `stride` apart; the first is a multiple of 4 if the format is quantised. pairs: the first element's
-// offset is even.
-vec4 TENSOR_NAME(_load4)(const uint format, const bool pairs, uint element, const uint stride) {
+float TENSOR_NAME(_load)(const uint format, uint element) {
 #ifdef TENSOR_QUANTISED
-    if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element);
+    if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element & ~3u)[element & 3u];
 #endif
+    return TENSOR_NAME(_load_float)(format, element);
+}
+
+// Four elements of no quantised format, `stride` apart. pairs: the first element's offset is even. Not by _load: drivers inline
+// all of it, decoders too, before they drop what constants rule out.
+vec4 TENSOR_NAME(_load4_floats)(const uint format, const bool pairs, uint element, const uint stride) {
     if (bytes_of_block(format) == 2 && pairs && stride == 1) {
         uint word = base_bytes(TENSOR_BINDING) / 4 + element / 2;
         return expand_halves(format, uvec2(WORDS[word], WORDS[word + 1]));
     }
-    return vec4(TENSOR_NAME(_load)(format, element), TENSOR_NAME(_load)(format, element + stride),
-                TENSOR_NAME(_load)(format, element + 2 * stride), TENSOR_NAME(_load)(format, element + 3 * stride));
+    return vec4(TENSOR_NAME(_load_float)(format, element), TENSOR_NAME(_load_float)(format, element + stride),
+                TENSOR_NAME(_load_float)(format, element + 2 * stride),
+                TENSOR_NAME(_load_float)(format, element + 3 * stride));
+}
+
+// The same of any format; the first is a multiple of 4 if it is quantised.
+vec4 TENSOR_NAME(_load4)(const uint format, const bool pairs, uint element, const uint stride) {
+#ifdef TENSOR_QUANTISED
+    if (is_quantised(format)) return TENSOR_NAME(_load_quantised)(format, element);
+#endif
+    return TENSOR_NAME(_load4_floats)(format, pairs, element, stride);
 }
 
 #ifdef TENSOR_VECTORS

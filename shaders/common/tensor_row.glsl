@@ -4,13 +4,13 @@
 // Before: TENSOR, the tensor's name
 // row: the element of the row's first dim; dims: how many the row has; stride: elements from dim to dim
 
-// Dims `dim` (a multiple of 4) to `dim + 3`. pairs: the offset of each row's first element is even.
+// Dims `dim` (a multiple of 4) to `dim + 3` of a row that is not quantised. pairs: the offset of each row's first element is even.
 vec4 TENSOR_NAME(_load_block)(const uint format, const bool pairs, uint row, uint dim, const uint dims,
                               const uint stride) {
     uint element = row + dim * stride;
-    if (dim + 4 <= dims) return TENSOR_NAME(_load4)(format, pairs, element, stride);
+    if (dim + 4 <= dims) return TENSOR_NAME(_load4_floats)(format, pairs, element, stride);
     vec4 block = vec4(0);
-    for (uint i = 0; dim + i < dims; ++i) block[i] = TENSOR_NAME(_load)(format, element + i * stride);
+    for (uint i = 0; dim + i < dims; ++i) block[i] = TENSOR_NAME(_load_float)(format, element + i * stride);
     return block;
 }
 
