@@ -97,18 +97,25 @@ void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCa
 
 TEST_SUITE_BEGIN("linear_planner");
 
-TEST_CASE("device addresses are read of weights of floats alone") {
-    std::size_t addressed = 0;
+TEST_CASE("device addresses are read of weights in blocks by a shader of their own") {
+    std::size_t addressed = 0, addressed_blocks = 0;
     for (unsigned seed = 0; seed < 2000; ++seed) {
         INFO("seed ", seed);
         Random random(seed);
         const vkattn::DeviceCaps caps = any_device(random);
         vkattn::LinearProblem problem = any_problem(random);
-        addressed += vkattn::choose_linear(problem, caps).kernel == &vkattn::kLinearAddresses ? 1 : 0;
+        const auto count = [&](std::size_t &chosen, const vkattn::Shader &shader) {
+            const vkattn::LinearChoice choice = vkattn::choose_linear(problem, caps);
+            if (choice.kernel != &vkattn::kLinearAddresses) return;
+            CHECK(choice.shader == &shader);
+            ++chosen;
+        };
+        count(addressed, vkattn::shaders::linear_addresses);
         problem.weight.type = VKATTN_TYPE_Q8_0;
-        CHECK(vkattn::choose_linear(problem, caps).kernel != &vkattn::kLinearAddresses);
+        count(addressed_blocks, vkattn::shaders::linear_addresses_quantised);
     }
     CHECK(addressed > 10);
+    CHECK(addressed_blocks > 10);
 }
 
 TEST_CASE("every choice covers the layer within the device's limits, whatever the tile says") {

@@ -262,7 +262,7 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, attention does witho
 
 TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do without") {
     if (skips_corruption()) return;
-    const CorruptedDevice corrupted({.shaders = "linear_addresses"});
+    const CorruptedDevice corrupted({.shaders = "linear_addresses linear_addresses_quantised"});
     const LimitedDevice device("self_test=0,matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=0",
                                corrupted.get_instance_proc_addr());
     vkattn_linear_desc desc{};
@@ -285,8 +285,9 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
         CHECK_MESSAGE((check.passed == 0) == addressed, name << ": " << check.reason);
         if (name.find("linear_coopmat") != 0) ++(addressed ? failed : passed);
     }
-    CHECK(failed == 3); // f32, f16 and bf16
-    CHECK(passed == 6);
+    const std::size_t weights = 3 + quantised_weight_types().size(); // f32, f16 and bf16, and blocks
+    CHECK(failed == weights);
+    CHECK(passed == 2 * weights);
     CHECK(!reads_addresses());
 }
 

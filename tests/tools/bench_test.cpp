@@ -99,9 +99,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
     CHECK(times.flops == 2.0 * 3 * 50 * 20);
     CHECK(times.bytes == 3 * 50 * 2 + 50 * 20 * 4 + 3 * 20 * 2);
     LinearShape wrong = shape;
-    wrong.weight_dtype = "q8_0";
+    wrong.weight_dtype = "f8_e4m3";
     CHECK_THROWS_WITH_AS(time_linear(test_device().context(), wrong, {}),
-                         "--weight-dtype q8_0: no such type, expected f32, f16 or bf16", InputError);
+                         "--weight-dtype f8_e4m3: no such type, expected f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
+                         "iq4_nl, q4_K, q5_K or q6_K",
+                         InputError);
 }
 
 TEST_SUITE_END();

@@ -149,7 +149,7 @@ TEST_CASE("configuration of the wrong type or range is refused") {
 
 TEST_CASE("what this version cannot do is said") {
     check_config_error(R"({"op":"mha","embed_dim":16,"num_heads":4,"dropout_p":0.1})", "layers have no dropout");
-    check_config_error(R"({"op":"attention","k_dtype":"q5_0"})", "k_dtype");
+    check_config_error(R"({"op":"attention","k_dtype":"q4_K"})", "k_dtype");
     for (const std::string name : {"cu_seqlens_k", "block_table"}) {
         TensorMap tensors = qkv();
         tensors[name] = {Dtype::kI32, {2}, std::vector<std::byte>(8)};
