@@ -86,28 +86,27 @@ inline std::pair<std::optional<VariantFile>, VariantDamage> read_variant_file(st
     if (std::memcmp(header.magic, VariantHeader::kMagic, sizeof header.magic) != 0)
         return {std::nullopt, VariantDamage::kNotOne};
     if (header.texts != kShaderTexts) return {std::nullopt, VariantDamage::kOtherShaders};
-    const std::pair damaged{std::optional<VariantFile>{}, VariantDamage::kDamaged};
-    if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words) return damaged;
+    if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words) return {std::nullopt, VariantDamage::kDamaged};
     std::vector<uint32_t> words(header.words);
     std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
-    if (variant_checksum(words) != header.checksum) return damaged;
+    if (variant_checksum(words) != header.checksum) return {std::nullopt, VariantDamage::kDamaged};
     size_t at = (size_t{header.function_bytes} + 3) / 4;
-    if (at > words.size()) return damaged;
+    if (at > words.size()) return {std::nullopt, VariantDamage::kDamaged};
     VariantFile file;
     file.defined = header.defined;
     file.functions.assign(reinterpret_cast<const char *>(words.data()), header.function_bytes);
     for (uint32_t i = 0; i < header.module_count; ++i) {
         VariantModuleHeader module{};
         constexpr size_t kHeaderWords = sizeof module / sizeof(uint32_t);
-        if (words.size() - at < kHeaderWords) return damaged;
+        if (words.size() - at < kHeaderWords) return {std::nullopt, VariantDamage::kDamaged};
         std::memcpy(&module, words.data() + at, sizeof module);
         at += kHeaderWords;
-        if (words.size() - at < module.words || module.name[sizeof module.name - 1] != 0) return damaged;
+        if (words.size() - at < module.words || module.name[sizeof module.name - 1] != 0) return {std::nullopt, VariantDamage::kDamaged};
         const auto first = words.begin() + static_cast<std::ptrdiff_t>(at);
         file.modules[module.name].assign(first, first + static_cast<std::ptrdiff_t>(module.words));
         at += module.words;
     }
-    if (at != words.size()) return damaged;
+    if (at != words.size()) return {std::nullopt, VariantDamage::kDamaged};
     taken = sizeof header + words.size() * sizeof(uint32_t);
     return {std::move(file), VariantDamage::kNone};
 }

@@ -99,7 +99,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a block mask for each sequence") {
 TEST_CASE_FIXTURE(DeviceTest, "dense queries over packed and paged keys of every type") {
     const std::vector<SequenceLengths> lengths = {{2, 300}, {2, 1}, {2, 17}};
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
+        std::size_t turn = keys == Keys::kPaged ? 1 : 0; // floats in both, blocks in one of them
         for (const vkattn_type type : cached_types()) {
+            if (is_quantised(type) && turn++ % 2 != 0) continue;
             SequencesCase c{.lengths = lengths, .packs_queries = false, .keys = keys, .head_dim = 64, .v_head_dim = 32};
             c.key_type = type;
             c.value_type = type == VKATTN_TYPE_Q4_0 ? VKATTN_TYPE_F16 : type;
