@@ -86,7 +86,8 @@ inline std::pair<std::optional<VariantFile>, VariantDamage> read_variant_file(st
     if (std::memcmp(header.magic, VariantHeader::kMagic, sizeof header.magic) != 0)
         return {std::nullopt, VariantDamage::kNotOne};
     if (header.texts != kShaderTexts) return {std::nullopt, VariantDamage::kOtherShaders};
-    if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words) return {std::nullopt, VariantDamage::kDamaged};
+    if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words)
+        return {std::nullopt, VariantDamage::kDamaged};
     std::vector<uint32_t> words(header.words);
     std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
     if (variant_checksum(words) != header.checksum) return {std::nullopt, VariantDamage::kDamaged};
@@ -101,7 +102,8 @@ inline std::pair<std::optional<VariantFile>, VariantDamage> read_variant_file(st
         if (words.size() - at < kHeaderWords) return {std::nullopt, VariantDamage::kDamaged};
         std::memcpy(&module, words.data() + at, sizeof module);
         at += kHeaderWords;
-        if (words.size() - at < module.words || module.name[sizeof module.name - 1] != 0) return {std::nullopt, VariantDamage::kDamaged};
+        if (words.size() - at < module.words || module.name[sizeof module.name - 1] != 0)
+            return {std::nullopt, VariantDamage::kDamaged};
         const auto first = words.begin() + static_cast<std::ptrdiff_t>(at);
         file.modules[module.name].assign(first, first + static_cast<std::ptrdiff_t>(module.words));
         at += module.words;
