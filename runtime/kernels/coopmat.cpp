@@ -239,6 +239,7 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors),
                     factors == VKATTN_TYPE_F16 ? " or a quantised type as query is f16" : " as query");
+    if (const char *lists = obstacle_of_lists(problem, caps); *lists != '\0') return lists;
     return matrix_obstacle(caps, {&shader_of(problem, caps), factors, paths_of(problem)});
 }
 

@@ -178,6 +178,8 @@ FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &cap
 }
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (const char *lists = obstacle_of_lists(problem, caps); *lists != '\0')
+        return {.rank = Rank::kTiles, .obstacle = lists};
     AttentionShape shape{};
     FlashTile tile = tile_that_fills(problem, caps);
     shape.parts = parts_of(problem, caps, tile);

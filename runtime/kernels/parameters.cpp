@@ -106,6 +106,12 @@ vkattn_tensor sorted_lists_of(const AttentionProblem &problem) {
     return contiguous(VKATTN_TYPE_I32, {shape[0], shape[1], shape[2], shape[3]});
 }
 
+const char *obstacle_of_lists(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool crashes =
+        present(problem.key_indices) && present(problem.block_table) && caps.traits.scalar_address_loads != 0;
+    return crashes ? "llvmpipe crashes in tiles of lists of keys in pages" : "";
+}
+
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     gpu::AttentionParameters parameters{};
 #define VKATTN_COPY_STRIDES(binding, name, NAME, feature, Layout, type, Trial)                                         \

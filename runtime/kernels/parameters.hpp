@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/device/device_caps.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "shaders/interface/attention.h"
 
@@ -16,6 +17,10 @@ bool is_in_halves(const AttentionProblem &problem);
 
 // The sorted copy of key_indices, as it lies in the workspace.
 vkattn_tensor sorted_lists_of(const AttentionProblem &problem);
+
+// Why tiles cannot attend its lists; "": they can, or there are none. llvmpipe of Mesa 26 crashes in them where keys lie in
+// pages as well: it takes a null pointer for the block table where no lane is at work.
+const char *obstacle_of_lists(const AttentionProblem &problem, const DeviceCaps &caps);
 
 // The uniform block of a problem's dispatches.
 gpu::AttentionParameters parameters_of(const AttentionProblem &problem);

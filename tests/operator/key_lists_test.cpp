@@ -165,7 +165,16 @@ TEST_CASE_FIXTURE(DeviceTest, "lists of packed queries over packed and paged key
             vkattn_attention_desc desc = describe(c, batch, kernel);
             const vkattn_key_list list{{VKATTN_EXTENSION_KEY_LIST, nullptr}, lists.view(), 4};
             desc.next = &list;
-            const vkattn::Plan plan = test_device().context().attention_plan(desc);
+            vkattn::Plan plan;
+            try {
+                plan = test_device().context().attention_plan(desc);
+            } catch (const vkattn::Error &error) {
+                const std::string reason = "llvmpipe crashes in tiles of lists of keys in pages";
+                CHECK_MESSAGE(std::string(error.what()).find(reason) != std::string::npos, error.what());
+                CHECK(kernel == VKATTN_KERNEL_FLASH);
+                CHECK(keys == Keys::kPaged);
+                continue;
+            }
             std::vector<Region> regions = regions_of(batch);
             regions.push_back({VKATTN_ROLE_KEY_INDICES, &lists, Access::kRead});
             test_device().run(plan, regions);

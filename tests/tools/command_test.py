@@ -87,8 +87,8 @@ def test_bare_vkattn_prints_its_help():
 def test_the_manual_page_is_what_the_command_says_of_itself():
     page = (pathlib.Path(__file__).parents[2] / "tools/vkattn.1").read_text(encoding="utf-8")
     assert run("--help-man").stdout == page, "expected what 'vkattn --help-man >tools/vkattn.1' writes"
-    commands = re.findall(r"^  (\w+) ", re.split("subcommands:", run().stdout, flags=re.IGNORECASE)[1], re.MULTILINE)
-    assert commands and commands == re.findall(r"^\.SS vkattn (\w+)$", page, re.MULTILINE)
+    commands = re.findall(r"^  ([\w-]+) ", re.split("subcommands:", run().stdout, flags=re.IGNORECASE)[1], re.MULTILINE)
+    assert commands and commands == re.findall(r"^\.SS vkattn ([\w-]+)$", page, re.MULTILINE)
     assert page.count("Examples:") == len(commands)
 
 
