@@ -160,7 +160,9 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights, for few rows and m
     for (const vkattn_type weight_type : quantised_weight_types())
         for (const std::uint64_t len : {weight_type % 2 == 0 ? 1u : 3u, 21u}) {
             const vkattn_type type = kFloats[(len + weight_type) % 3];
-            const auto [blocks, outputs] = kShapes[(len / 3 + weight_type) % 3];
+            const std::uint64_t blocks = kShapes[(len / 3 + weight_type) % 3][0];
+            const std::uint64_t outputs =
+                kShapes[(len / 3 + weight_type) % 3][1]; // no structured binding: clang 14 captures none
             const std::uint64_t elements = type_info(weight_type).block_elements, in = blocks * elements;
             const std::uint64_t gap = blocks == 2 ? 3 * elements : 0;
             INFO(type_name(weight_type), ", rows ", 2 * len, " of ", type_name(type), ", ", in, " to ", outputs);
