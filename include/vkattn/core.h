@@ -599,7 +599,7 @@ typedef struct vkattn_check {
  * is lost, the call fails; what lost it is off for contexts that start from what this one saves.
  * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL; stride: sizeof
  *   *checks */
-#define VKATTN_MAX_CHECKS 128
+#define VKATTN_MAX_CHECKS 256
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride);
 
 /* Receives a check, in the thread of the self-test, which waits. It must not call the context, nor throw. */

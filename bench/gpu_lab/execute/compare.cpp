@@ -112,20 +112,20 @@ constexpr Entry kEntries[] = {
     FLOATS("f16", read_f16),
 };
 
-// The value keeps its format; the classes are a mask of bits.
-template <auto f, Read read, bool to_exec>
+// The value keeps its format; the classes are a mask of bits, of 16 beside a half, where it may be the upper half of a register.
+template <auto f, Read read, Read read_classes, bool to_exec>
 void classify_lanes(Wave &wave, const Instruction &instruction) {
     Lanes buffers[2];
     const uint32_t *value = read(wave, instruction, 0, buffers[0]),
-                   *classes = read_bits(wave, instruction, 1, buffers[1]);
+                   *classes = read_classes(wave, instruction, 1, buffers[1]);
     uint64_t mask = 0;
     for_all_lanes(wave, [&](int lane) { mask |= uint64_t(f(value[lane], classes[lane]) != 0) << lane; });
     write_mask<to_exec>(wave, instruction, mask);
 }
 
 constexpr Entry kClassEntries[] = {
-    BOTH("class_f32", classify_lanes < kIsClass32, read_f32),
-    BOTH("class_f16", classify_lanes < kIsClass16, read_u16),
+    BOTH("class_f32", classify_lanes < kIsClass32, read_f32, read_bits),
+    BOTH("class_f16", classify_lanes < kIsClass16, read_u16, read_u16),
 };
 
 } // namespace

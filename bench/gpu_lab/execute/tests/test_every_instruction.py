@@ -229,11 +229,12 @@ def class_of(bits, exponent_bits, fraction_bits):
 def test_classes_of_floats(executors, kind, values, format):
     for executor in executors.values():
         mask = "vcc" if executor.lanes == 64 else "vcc_lo"
-        half = ".l" if kind == "f16" and executor.generation >= 11 else ""
-        for asked, name in itertools.product(range(10), ("v_cmp_class", "v_cmpx_class")):
+        halves = (".l", ".h") if kind == "f16" and executor.generation >= 11 else ("",)
+        for asked, name, half in itertools.product(range(10), ("v_cmp_class", "v_cmpx_class"), halves):
+            shift = 16 if half == ".h" else 0
             rows = columns(values, 1, executor.lanes)[0]
             to = "" if "cmpx" in name and executor.generation >= 10 else mask + ", "
-            answer = executor.run(f"{name}_{kind} {to}v0{half}, v1{half}", v={"0": [r[0] for r in rows], "1": [1 << asked] * executor.lanes})
+            answer = executor.run(f"{name}_{kind} {to}v0{half}, v1{half}", v={"0": [r[0] << shift for r in rows], "1": [1 << asked << shift] * executor.lanes})
             want = sum((class_of(r[0], *format) == asked) << lane for lane, r in enumerate(rows))
             assert answer["exec" if "cmpx" in name else "vcc"] == want, f"{executor.gpu}: {name}_{kind}, class {asked}"
 
