@@ -183,7 +183,9 @@ TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals on
             for (const vkattn::Cache *cache : {&stepped, &paged}) {
                 const HostTensor start = append(layer, *cache, tokens_of(input, 0, 3));
                 check_equal("start", start, tokens_of(expected, 0, 3), 1e-10);
-                check_equal("steps", replay(layer, *cache, input, 3), tokens_of(expected, 3, 8), 1e-9);
+                // a number that a GPU's sums put on the other side of a tie is stored as its neighbour
+                check_equal("steps", replay(layer, *cache, input, 3), tokens_of(expected, 3, 8),
+                            is_quantised(type) ? 1e-7 : 1e-9);
                 CHECK(lengths_of(*cache, 2) == std::vector<std::uint32_t>{11, 11});
             }
         }
