@@ -261,7 +261,7 @@ typedef enum vkattn_index_reduce {
     VKATTN_INDEX_REDUCE_MAX_ENUM = 0x7fffffff
 } vkattn_index_reduce;
 
-/* The N blocks of keys that score highest for each query, as DeepSeek's lightning indexer and its kin choose them: what
+/* The N blocks of keys that score highest for each query, as DeepSeek's lightning indexer chooses them: what
  * key_indices of a vkattn_key_list takes.
  *
  *     score[b,i,j] = sum over h of weights[b,i,h] * activation(scale * query[b,h,i] . key[b,j])

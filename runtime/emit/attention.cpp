@@ -85,10 +85,6 @@ class AddressedKeys {
     View key_, value_; // of the current stretch
 };
 
-} // namespace
-
-namespace {
-
 // With the functions of the problem's variant in it; a measure compiles nothing.
 const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatch &dispatch) {
     if (call.problem.variant == nullptr || call.builder.is_measure()) return *dispatch.shader;

@@ -1,6 +1,7 @@
 #include "runtime/emit/sorted_lists.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/kernels/parameters.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/sort_lists.h"
 #include "vkattn_shaders/table.hpp"
@@ -12,8 +13,7 @@ namespace vkattn {
 namespace {
 
 View reserve_copy(PlanBuilder &builder, const vkattn_tensor &lists) {
-    const vkattn_tensor copy =
-        contiguous(VKATTN_TYPE_I32, {lists.shape[0], lists.shape[1], lists.shape[2], lists.shape[3]});
+    const vkattn_tensor copy = sorted_lists_of(lists);
     return {copy, builder.reserve_workspace(extent_bytes(copy))};
 }
 

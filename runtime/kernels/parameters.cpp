@@ -101,8 +101,8 @@ int32_t window_of(int32_t width) { return width < 0 ? kUnboundedWindow : std::mi
 
 } // namespace
 
-vkattn_tensor sorted_lists_of(const AttentionProblem &problem) {
-    const uint64_t *shape = problem.key_indices.shape;
+vkattn_tensor sorted_lists_of(const vkattn_tensor &key_indices) {
+    const uint64_t *shape = key_indices.shape;
     return contiguous(VKATTN_TYPE_I32, {shape[0], shape[1], shape[2], shape[3]});
 }
 
@@ -119,7 +119,7 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     STRIDED_ATTENTION_TENSORS(VKATTN_COPY_STRIDES)
 #undef VKATTN_COPY_STRIDES
     if (present(problem.key_indices)) { // kernels read the sorted copy
-        copy_strides(sorted_lists_of(problem), parameters.key_indices_strides);
+        copy_strides(sorted_lists_of(problem.key_indices), parameters.key_indices_strides);
         parameters.key_indices_len = static_cast<uint32_t>(problem.key_indices.shape[3]);
     }
     parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);

@@ -16,7 +16,7 @@ bool rows_are_aligned(const vkattn_tensor &tensor);
 bool is_in_halves(const AttentionProblem &problem);
 
 // The sorted copy of key_indices, as it lies in the workspace.
-vkattn_tensor sorted_lists_of(const AttentionProblem &problem);
+vkattn_tensor sorted_lists_of(const vkattn_tensor &key_indices);
 
 // Why tiles cannot attend its lists; "": they can, or there are none. llvmpipe of Mesa 26 crashes in them where keys lie in
 // pages as well: it takes a null pointer for the block table where no lane is at work.

@@ -3,7 +3,7 @@
 // input [B,L,N] -> tokens I32 [B,L], values F32 [B,L] where they are asked for
 // A row of several parts takes two dispatches: WRITES_PARTS, whose grid is (parts, L, B), and READS_PARTS; of one part a
 // single one. grid: (1, L, B)
-// Numbers are compared as keys: whole numbers in the same order, so that no compiler's rules for NaN matter.
+// Numbers are compared by their ranks, so that no compiler's rules for NaN matter.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -15,6 +15,7 @@ ARGMAX_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH ArgmaxPush
 #include "common/push.glsl"
+#include "common/rank.glsl"
 
 #define TENSOR input
 #define TENSOR_BINDING BINDING_ARGMAX_INPUT
@@ -26,21 +27,7 @@ layout(set = 0, binding = BINDING_ARGMAX_PARTS, std430) buffer PartsBuffer { uin
 
 shared uvec2 greatest[ARGMAX_WORKGROUP_SIZE];
 
-const uint KEY_OF_NAN = 0xffffffffu;
-const uint BITS_OF_NAN = 0x7fc00000u;
-
-uint key_of(uint bits) {
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return KEY_OF_NAN;
-    if (bits == 0x80000000u) bits = 0u; // -0 equals 0
-    return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
-}
-
-uint bits_of(uint key) {
-    if (key == KEY_OF_NAN) return BITS_OF_NAN;
-    return (key & 0x80000000u) != 0u ? key & 0x7fffffffu : ~key;
-}
-
-// Of two (key, index) the one with the greater key, of equal ones with the lower index.
+// Of two (rank, index) the one with the greater rank, of equal ones with the lower index.
 uvec2 greater(uvec2 a, uvec2 b) { return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a; }
 
 uint row_of(const uint strides[2]) { return workgroup().z * strides[0] + workgroup().y * strides[1]; }
@@ -50,15 +37,15 @@ uint first_part() {
 }
 
 uvec2 greatest_of_elements() {
-    uvec2 own = uvec2(0, 0xffffffffu); // below every number
+    uvec2 own = uvec2(RANK_OF_NOTHING, 0xffffffffu);
     uint begin = workgroup().x * ARGMAX_PART_ELEMENTS, end = min(begin + ARGMAX_PART_ELEMENTS, push.features);
     for (uint i = begin + gl_LocalInvocationID.x; i < end; i += ARGMAX_WORKGROUP_SIZE)
-        own = greater(own, uvec2(key_of(floatBitsToUint(input_load(INPUT_FORMAT, row_of(push.input_strides) + i))), i));
+        own = greater(own, uvec2(rank_of(input_load(INPUT_FORMAT, row_of(push.input_strides) + i)), i));
     return own;
 }
 
 uvec2 greatest_of_parts() {
-    uvec2 own = uvec2(0, 0xffffffffu);
+    uvec2 own = uvec2(RANK_OF_NOTHING, 0xffffffffu);
     for (uint part = gl_LocalInvocationID.x; part < push.parts; part += ARGMAX_WORKGROUP_SIZE)
         own = greater(own, uvec2(parts[first_part() + 2 * part], parts[first_part() + 2 * part + 1]));
     return own;
@@ -81,5 +68,6 @@ void main() {
     }
     tokens[base_bytes(BINDING_ARGMAX_TOKENS) / 4 + row_of(push.token_strides)] = int(greatest[0].y);
     if (HAS_VALUES != 0u)
-        values[base_bytes(BINDING_ARGMAX_VALUES) / 4 + row_of(push.value_strides)] = bits_of(greatest[0].x);
+        values[base_bytes(BINDING_ARGMAX_VALUES) / 4 + row_of(push.value_strides)] =
+            floatBitsToUint(number_of_rank(greatest[0].x));
 }
