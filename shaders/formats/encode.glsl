@@ -33,6 +33,33 @@ uint magnitude_bits(float value) { return floatBitsToUint(value) & 0x7fffffffu; 
 // NaN in a block makes its scale NaN: every value of the block then is.
 uint scale_bits(float scale, uint largest_bits) { return largest_bits > INFINITY_BITS ? 0x7e00u : f16_bits(scale); }
 
+// a / b of normal numbers, rounded to nearest as by a CPU. A GPU's division may be off by 2.5 units in the last place
+// (Vulkan, "Precision of Individual Operations"): its quotient is put right by the remainder, in whole numbers. What is not
+// normal is left as the GPU divides it.
+float divide(float a, float b) {
+    const uint one = 1u << 23; // as a fraction
+    precise float quotient = a / b;
+    uint a_exponent = floatBitsToUint(a) >> 23 & 255u, b_exponent = floatBitsToUint(b) >> 23 & 255u;
+    uint a_fraction = floatBitsToUint(a) & (one - 1u) | one, b_fraction = floatBitsToUint(b) & (one - 1u) | one;
+    int exponent = int(a_exponent) - int(b_exponent) + 127;
+    if (a_fraction < b_fraction) {
+        a_fraction *= 2u;
+        --exponent;
+    }
+    bool are_normal = min(a_exponent, b_exponent) > 0u && max(a_exponent, b_exponent) < 255u;
+    if (!are_normal || exponent < 1 || exponent > 254) return quotient;
+    precise float near = float(a_fraction) / float(b_fraction); // from 1 to below 2
+    uint fraction = uint(near * float(one));
+    int remainder = int((a_fraction << 23) - fraction * b_fraction); // exact: what is beyond 32 bits is equal in both
+    for (uint i = 0; i < 4; ++i) {
+        int step = 2 * remainder > int(b_fraction) ? 1 : 2 * remainder < -int(b_fraction) ? -1 : 0;
+        fraction += uint(step);
+        remainder -= step * int(b_fraction);
+    }
+    uint sign_bit = (floatBitsToUint(a) ^ floatBitsToUint(b)) & 0x80000000u;
+    return uintBitsToFloat(sign_bit | uint(exponent) << 23 | fraction - one);
+}
+
 // The value furthest from zero, with its sign; the first of equals.
 float furthest_from_zero(float values[QUANTISED_BLOCK]) {
     float furthest = 0.0;
@@ -50,8 +77,8 @@ struct EncodedNumbers {
 // Numbers from -half_range on, which is the value furthest from zero; each is stored above itself by half the range.
 EncodedNumbers encode_scaled(float values[QUANTISED_BLOCK], const uint half_range) {
     float furthest = furthest_from_zero(values);
-    precise float scale = furthest / -float(half_range);
-    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    float scale = divide(furthest, -float(half_range));
+    float inverse = scale != 0.0 ? divide(1.0, scale) : 0.0;
     EncodedNumbers encoded;
     encoded.scale = scale_bits(scale, magnitude_bits(furthest));
     for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
@@ -71,8 +98,9 @@ EncodedNumbers encode_affine(float values[QUANTISED_BLOCK], const uint range) {
         greatest = max(greatest, values[i]);
         largest = max(largest, magnitude_bits(values[i]));
     }
-    precise float scale = (greatest - least) / float(range);
-    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    precise float whole_range = greatest - least;
+    float scale = divide(whole_range, float(range));
+    float inverse = scale != 0.0 ? divide(1.0, scale) : 0.0;
     EncodedNumbers encoded;
     encoded.scale = scale_bits(scale, largest) | f16_bits(least) << 16;
     for (uint i = 0; i < QUANTISED_BLOCK; ++i) {

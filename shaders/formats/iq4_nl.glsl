@@ -16,8 +16,8 @@ uint iq4_nl_nearest(float value) {
 EncodedBlock iq4_nl_encode(float values[32]) {
     float furthest = furthest_from_zero(values);
     EncodedNumbers encoded;
-    precise float scale = furthest / float(IQ4_NL[0]);
-    precise float inverse = magnitude_bits(furthest) > floatBitsToUint(1e-15) ? 1.0 / scale : 0.0;
+    float scale = divide(furthest, float(IQ4_NL[0]));
+    float inverse = magnitude_bits(furthest) > floatBitsToUint(1e-15) ? divide(1.0, scale) : 0.0;
     precise float products = 0.0;
     precise float squares = 0.0;
     for (uint i = 0; i < 32; ++i) {
@@ -31,7 +31,7 @@ EncodedBlock iq4_nl_encode(float values[32]) {
         products += product;
         squares += square;
     }
-    precise float fitted = products / squares;
+    float fitted = divide(products, squares);
     // numbers whose squares are beyond f32 keep the scale of the furthest
     if (inverse == 0.0 || magnitude_bits(fitted) >= INFINITY_BITS) fitted = scale;
     encoded.scale = scale_bits(fitted, magnitude_bits(furthest));

@@ -4,8 +4,8 @@
 EncodedBlock q8_0_encode(float values[32]) {
     uint largest = 0u;
     for (uint i = 0; i < 32; ++i) largest = max(largest, magnitude_bits(values[i]));
-    precise float scale = uintBitsToFloat(largest) / 127.0;
-    precise float inverse = scale != 0.0 ? 1.0 / scale : 0.0;
+    float scale = divide(uintBitsToFloat(largest), 127.0);
+    float inverse = scale != 0.0 ? divide(1.0, scale) : 0.0;
     EncodedBlock block = begin_block(scale_bits(scale, largest));
     for (uint i = 0; i < 32; ++i) {
         precise float scaled = values[i] * inverse;

@@ -52,12 +52,18 @@ void disassemble(Code &code, uint64_t address, int lanes) {
     code.text = code.length ? text : "";
 }
 
-// LLVM 21 does not decode GCN's v_cmpx in 64 bits: decoded as v_cmp.
+// LLVM 21 does not decode GCN's v_cmpx in 64 bits: decoded as v_cmp, whose number differs by a bit.
 bool disassemble_gcn_cmpx(Code &code, uint64_t address) {
-    if (settings().generation >= kRdna1 || code.bytes[3] >> 2 != 0x34 || !(code.bytes[2] & 0x10)) return false;
-    code.bytes[2] ^= 0x10;
+    constexpr uint32_t kFirstClass = 0x10, kFirstComparison = 0x20, kEnd = 0x100;
+    uint32_t word;
+    memcpy(&word, code.bytes.data(), sizeof word);
+    const uint32_t operation = word >> 16 & 0x3ff;
+    if (settings().generation >= kRdna1 || word >> 26 != 0x34 || operation < kFirstClass || operation >= kEnd) return false;
+    const uint8_t only_cmpx = operation < kFirstComparison ? 0x01 : 0x10;
+    if (!(operation & only_cmpx)) return false;
+    code.bytes[2] ^= only_cmpx;
     disassemble(code, address, 64);
-    code.bytes[2] ^= 0x10;
+    code.bytes[2] ^= only_cmpx;
     const size_t at = code.text.find("v_cmp_");
     if (at == std::string::npos) return false;
     code.text.replace(at, 6, "v_cmpx_");

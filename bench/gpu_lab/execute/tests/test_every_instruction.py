@@ -239,6 +239,19 @@ def test_classes_of_floats(executors, kind, values, format):
             assert answer["exec" if "cmpx" in name else "vcc"] == want, f"{executor.gpu}: {name}_{kind}, class {asked}"
 
 
+@pytest.mark.parametrize("name", ["v_cmp", "v_cmpx"])
+def test_comparisons_into_scalar_registers(executors, name):
+    """In 64 bits on GCN, which LLVM does not decode for v_cmpx; compilers test a bit by the classes of a constant."""
+    for executor in (e for e in executors.values() if e.generation < 10):
+        numbers = list(range(executor.lanes))
+        for comparison, want in (("class_f32_e64 s[80:81], -1, v0", sum((k >> 1 & 1) << k for k in numbers)),
+                                 ("class_f16_e64 s[80:81], 0, v0", sum((k >> 6 & 1) << k for k in numbers)),
+                                 ("gt_u32_e64 s[80:81], 9, v0", sum((9 > k) << k for k in numbers))):
+            answer = executor.run(f"{name}_{comparison}\ns_mov_b64 vcc, s[80:81]", v={"0": numbers})
+            assert answer["vcc"] == want, f"{executor.gpu}: {comparison}"
+            assert answer["exec"] == (want if name == "v_cmpx" else (1 << executor.lanes) - 1), f"{executor.gpu}: {comparison}"
+
+
 EXEC = {
     "and": (["and"], lambda a, e: a & e), "or": (["or"], lambda a, e: a | e), "xor": (["xor"], lambda a, e: a ^ e),
     "nand": (["nand"], lambda a, e: ~(a & e)), "nor": (["nor"], lambda a, e: ~(a | e)),
