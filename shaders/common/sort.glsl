@@ -6,11 +6,12 @@
 
 shared SORT_TYPE sorted[SORT_LEN];
 
-// Elements are there when every invocation has come here, and sorted when it returns.
+// Elements are there when every invocation has come here, and sorted when it returns. A barrier follows the stores in the
+// loop: at the loop's head, Mesa 26.1 lets waves of RDNA 3 pass it before the stores of the round before have been issued.
 void sort_shared() {
+    barrier();
     for (uint width = 2; width <= SORT_LEN; width *= 2) {
         for (uint distance = width / 2; distance > 0; distance /= 2) {
-            barrier();
             for (uint pair = gl_LocalInvocationID.x; pair < SORT_LEN / 2; pair += SORT_SIZE) {
                 uint low = pair / distance * 2 * distance + pair % distance, high = low + distance;
                 bool ascends = (low & width) == 0;
@@ -20,9 +21,9 @@ void sort_shared() {
                     sorted[high] = a;
                 }
             }
+            barrier();
         }
     }
-    barrier();
 }
 
 #endif
