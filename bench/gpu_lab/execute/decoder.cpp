@@ -58,7 +58,8 @@ bool disassemble_gcn_cmpx(Code &code, uint64_t address) {
     uint32_t word;
     memcpy(&word, code.bytes.data(), sizeof word);
     const uint32_t operation = word >> 16 & 0x3ff;
-    if (settings().generation >= kRdna1 || word >> 26 != 0x34 || operation < kFirstClass || operation >= kEnd) return false;
+    if (settings().generation >= kRdna1 || word >> 26 != 0x34 || operation < kFirstClass || operation >= kEnd)
+        return false;
     const uint8_t only_cmpx = operation < kFirstComparison ? 0x01 : 0x10;
     if (!(operation & only_cmpx)) return false;
     code.bytes[2] ^= only_cmpx;
