@@ -167,9 +167,10 @@ std::unique_ptr<const Plan> argmax(FuzzedDataProvider &data, PlanBuilder &builde
     if (writes_nothing(*plan, is_empty(desc.tokens))) return plan;
     const Step &reads = plan->steps().front(), &writes = plan->steps().back();
     const auto push = push_of<gpu::ArgmaxPush>(reads);
+    const std::uint64_t numbers = desc.input.shape[2]; // no other tensor has as many
     expect(plan->steps().size() == (push.parts > 1 ? 2 : 1), "parts are joined");
-    expect(push.rows == reads.groups[1] && push.features == width, "every number is looked at");
-    expect(std::uint64_t{push.parts} * ARGMAX_PART_ELEMENTS >= width, "no number is left out");
+    expect(push.rows == reads.groups[1] && push.features == numbers, "every number is looked at");
+    expect(std::uint64_t{push.parts} * ARGMAX_PART_ELEMENTS >= numbers, "no number is left out");
     expect_inside(reads, BINDING_ARGMAX_INPUT, desc.input.type,
                   {{reads.groups[2], push.input_strides[0]}, {push.rows, push.input_strides[1]}, {push.features, 1}});
     expect_inside(writes, BINDING_ARGMAX_TOKENS, VKATTN_TYPE_I32,

@@ -190,7 +190,7 @@ void apply_key_list(const AttentionProblem &p, const DenseProblem &d, Row &row) 
     if (!p.key_indices.present()) return;
     const Shape &shape = p.key_indices.shape();
     const std::size_t head = shape[1] == 1 ? 0 : kv_head_of(p, d.sizes, row.head);
-    const double *list = &d.key_indices[((row.batch * shape[1] + head) * shape[2] + row.query) * shape[3]];
+    const double *list = d.key_indices.data() + ((row.batch * shape[1] + head) * shape[2] + row.query) * shape[3];
     std::vector<double> times(row.scores.size(), 0.0);
     for (std::size_t n = 0; n < shape[3]; ++n)
         for (double key = list[n] * p.key_block_len; list[n] >= 0 && key < (list[n] + 1) * p.key_block_len; ++key)
