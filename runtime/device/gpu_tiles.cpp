@@ -23,28 +23,28 @@ struct FlashRow {
 // GPU, of 16-bit values alone, dims of V at most; staging, blocks, rows, keys, shared bytes. The first that fits.
 constexpr FlashRow kFlashRows[] = {
     // converts each 16-bit value by itself
-    {GpuClass::kGcn, false, 128, {Staging::kF32, 2, 4, 4, 16 << 10}},
-    {GpuClass::kGcn, false, kAny, {Staging::kF32, 1, 4, 4, 16 << 10}},
-    {GpuClass::kRdna, false, 128, {Staging::kHalves, 2, 4, 4, 16 << 10}},
-    {GpuClass::kRdna, false, kAny, {Staging::kHalves, 4, 4, 4, 16 << 10}},
-    {GpuClass::kApple, true, 128, {Staging::kHalves, 4, 4, 4, 24 << 10}},
-    {GpuClass::kApple, true, kAny, {Staging::kHalves, 4, 4, 4, 16 << 10}},
-    {GpuClass::kApple, false, 256, {Staging::kF32, 2, 4, 4, 16 << 10}},
-    {GpuClass::kApple, false, kAny, {Staging::kF32, 2, 2, 4, 16 << 10}},
-    {GpuClass::kAdreno, false, 128, {Staging::kF32, 1, 4, 4, 16 << 10}},
-    {GpuClass::kAdreno, false, kAny, {Staging::kF32, 4, 4, 4, 16 << 10}},
+    {GpuClass::kGcn, false, 128, {StagedNumbers::kF32, 2, 4, 4, 16 << 10}},
+    {GpuClass::kGcn, false, kAny, {StagedNumbers::kF32, 1, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, false, 128, {StagedNumbers::kHalves, 2, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, false, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
+    {GpuClass::kApple, true, 128, {StagedNumbers::kHalves, 4, 4, 4, 24 << 10}},
+    {GpuClass::kApple, true, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
+    {GpuClass::kApple, false, 256, {StagedNumbers::kF32, 2, 4, 4, 16 << 10}},
+    {GpuClass::kApple, false, kAny, {StagedNumbers::kF32, 2, 2, 4, 16 << 10}},
+    {GpuClass::kAdreno, false, 128, {StagedNumbers::kF32, 1, 4, 4, 16 << 10}},
+    {GpuClass::kAdreno, false, kAny, {StagedNumbers::kF32, 4, 4, 4, 16 << 10}},
     // an invocation has 64 registers at most; two workgroups in 32 KiB
-    {GpuClass::kMali, false, 256, {Staging::kWideHalves, 2, 2, 2, 16 << 10}},
-    {GpuClass::kMali, false, kAny, {Staging::kHalves, 2, 1, 4, 16 << 10}},
-    {GpuClass::kIntel, false, 128, {Staging::kHalves, 1, 4, 4, 16 << 10}},
-    {GpuClass::kIntel, false, kAny, {Staging::kWideHalves, 4, 2, 4, 24 << 10}},
+    {GpuClass::kMali, false, 256, {StagedNumbers::kWideHalves, 2, 2, 2, 16 << 10}},
+    {GpuClass::kMali, false, kAny, {StagedNumbers::kHalves, 2, 1, 4, 16 << 10}},
+    {GpuClass::kIntel, false, 128, {StagedNumbers::kHalves, 1, 4, 4, 16 << 10}},
+    {GpuClass::kIntel, false, kAny, {StagedNumbers::kWideHalves, 4, 2, 4, 24 << 10}},
     // its conversions run at half the rate of its products, or less
-    {GpuClass::kNvidia, true, 128, {Staging::kHalves, 1, 4, 4, 16 << 10}},
-    {GpuClass::kNvidia, true, kAny, {Staging::kWideHalves, 1, 4, 2, 32 << 10}},
-    {GpuClass::kNvidia, false, 384, {Staging::kF32, 3, 4, 4, 40 << 10}},
-    {GpuClass::kNvidia, false, kAny, {Staging::kF32, 3, 4, 2, 40 << 10}},
-    {GpuClass::kOther, false, 384, {Staging::kF32, 3, 4, 4, 32 << 10}},
-    {GpuClass::kOther, false, kAny, {Staging::kF32, 3, 2, 4, 32 << 10}},
+    {GpuClass::kNvidia, true, 128, {StagedNumbers::kHalves, 1, 4, 4, 16 << 10}},
+    {GpuClass::kNvidia, true, kAny, {StagedNumbers::kWideHalves, 1, 4, 2, 32 << 10}},
+    {GpuClass::kNvidia, false, 384, {StagedNumbers::kF32, 3, 4, 4, 40 << 10}},
+    {GpuClass::kNvidia, false, kAny, {StagedNumbers::kF32, 3, 4, 2, 40 << 10}},
+    {GpuClass::kOther, false, 384, {StagedNumbers::kF32, 3, 4, 4, 32 << 10}},
+    {GpuClass::kOther, false, kAny, {StagedNumbers::kF32, 3, 2, 4, 32 << 10}},
 };
 
 struct DecodeRow {

@@ -8,10 +8,10 @@ namespace vkattn {
 // what compilers make of the shaders (scripts/gpu-lab search; its evidence is bench/results/gpu-lab/tiles).
 
 // How flash stages K, V and Q of 16 bits in shared memory; others are staged as f32.
-enum class Staging : uint32_t { kF32, kHalves, kWideHalves };
+enum class StagedNumbers : uint32_t { kF32, kHalves, kWideHalves };
 
 struct FlashLayout {
-    Staging staging;
+    StagedNumbers staging;
     uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
     uint32_t rows, keys;   // of an invocation
     uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core

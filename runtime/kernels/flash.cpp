@@ -16,7 +16,7 @@ constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
 constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
-// By Staging; all but the first take 16-bit values alone.
+// By StagedNumbers; all but the first take 16-bit values alone.
 constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
 
 uint32_t element_dims(const Shader *shader) { return shader == &shaders::flash_wide_halves ? 8 : 4; }

@@ -11,35 +11,27 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::string_view kInputs[] = {"q",
-                                        "k",
-                                        "v",
-                                        "attn_mask",
-                                        "block_mask",
-                                        "key_padding_mask",
-                                        "nonpad_kv_seqlen",
-                                        "past_key",
-                                        "past_value",
-                                        "alibi_slopes",
-                                        "sinks",
-                                        "cu_seqlens_q",
-                                        "cu_seqlens_k",
-                                        "block_table",
-                                        "key_indices",
-                                        "captured.0",
-                                        "captured.1",
-                                        "captured.2",
-                                        "captured.3"};
-constexpr std::array<std::string_view, 6> kOutputs{"output",      "lse",           "attn_weights",
-                                                   "present_key", "present_value", "qk_matmul_output"};
-
-void check_inputs(const ProblemBuilder &builder) {
-    std::string known;
-    for (const std::string_view name : kInputs) known += std::string(name) + " ";
-    for (const auto &[name, tensor] : builder.input().tensors)
-        if (std::ranges::find(kInputs, std::string_view(name)) == std::end(kInputs))
-            builder.fail("unknown tensor " + quote_name(name) + ", expected " + known + "or expected.*");
-}
+constexpr std::string_view kAttentionInputs[] = {"q",
+                                                 "k",
+                                                 "v",
+                                                 "attn_mask",
+                                                 "block_mask",
+                                                 "key_padding_mask",
+                                                 "nonpad_kv_seqlen",
+                                                 "past_key",
+                                                 "past_value",
+                                                 "alibi_slopes",
+                                                 "sinks",
+                                                 "cu_seqlens_q",
+                                                 "cu_seqlens_k",
+                                                 "block_table",
+                                                 "key_indices",
+                                                 "captured.0",
+                                                 "captured.1",
+                                                 "captured.2",
+                                                 "captured.3"};
+constexpr std::array<std::string_view, 6> kAttentionOutputs{"output",      "lse",           "attn_weights",
+                                                            "present_key", "present_value", "qk_matmul_output"};
 
 // A tensor as [B,H,L,D], whatever its storage: 3-D ones are [B,L,H*D], and packed ones [total,H,D].
 struct HeadsView {
@@ -256,8 +248,8 @@ std::uint32_t find_past_len(const ProblemBuilder &builder) {
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
     ProblemBuilder builder(input, wanted);
-    check_inputs(builder);
-    builder.check_wanted(kOutputs);
+    builder.check_inputs(kAttentionInputs);
+    builder.check_wanted(kAttentionOutputs);
     vkattn_attention_desc desc{};
     desc.kernel = kernel;
     fill_config(input, desc);

@@ -6,6 +6,19 @@
 #include <limits>
 
 namespace vkattn::tools {
+namespace {
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+}
+
+std::string listed(std::span<const std::string_view> names) {
+    std::string text;
+    for (const std::string_view name : names) text += (text.empty() ? "" : " ") + std::string(name);
+    return text;
+}
+
+} // namespace
 
 vkattn_type type_of(Dtype dtype) {
     switch (dtype) {
@@ -41,13 +54,17 @@ bool ProblemBuilder::wants(const std::string &output) const {
     return std::ranges::find(wanted_, output) != wanted_.end();
 }
 
+void ProblemBuilder::check_inputs(std::span<const std::string_view> known) const {
+    for (const auto &[name, tensor] : input_.tensors)
+        if (!contains(known, name))
+            fail("unknown tensor " + quote_name(name) + ", expected " + listed(known) + " or expected.*");
+}
+
 void ProblemBuilder::check_wanted(std::span<const std::string_view> given) const {
-    std::string expected;
-    for (const std::string_view name : given) expected += (expected.empty() ? "" : " ") + std::string(name);
     for (const std::string &name : wanted_)
-        if (std::ranges::find(given, std::string_view(name)) == given.end())
+        if (!contains(given, name))
             fail("op " + quote_name(input_.op) + " has no output " + quote_name(name) + ", expected some of " +
-                 expected);
+                 listed(given));
 }
 
 const HostTensor &ProblemBuilder::required_float(const std::string &name, std::size_t rank,

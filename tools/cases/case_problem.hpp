@@ -63,6 +63,9 @@ class ProblemBuilder {
     const CaseFile &input() const { return input_; }
     bool wants(const std::string &output) const;
 
+    // Fails on the first tensor of the case that is not in the list.
+    void check_inputs(std::span<const std::string_view> known) const;
+
     // Fails on the first wanted output that is not in the list.
     void check_wanted(std::span<const std::string_view> given) const;
 

@@ -11,7 +11,7 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 12> kInputs{
+constexpr std::array<std::string_view, 12> kLayerInputs{
     "query",    "key",        "value",         "hidden_states", "attn_mask",        "key_padding_mask",
     "past_key", "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask"};
 
@@ -34,7 +34,7 @@ CacheNames cache_names(vkattn_layer_kind kind) {
 std::vector<vkattn_weight> collect_weights(const ProblemBuilder &builder) {
     std::vector<vkattn_weight> weights;
     for (const auto &[name, tensor] : builder.input().tensors) {
-        if (std::ranges::find(kInputs, std::string_view(name)) != kInputs.end()) continue;
+        if (std::ranges::find(kLayerInputs, std::string_view(name)) != kLayerInputs.end()) continue;
         if (!is_float(tensor.dtype))
             builder.fail("tensor " + quote_name(name) + " is " + std::string(dtype_name(tensor.dtype)) +
                          ", expected F32, F16 or BF16");

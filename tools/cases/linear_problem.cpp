@@ -8,11 +8,7 @@
 namespace vkattn::tools {
 namespace {
 
-void check_inputs(const ProblemBuilder &builder) {
-    for (const auto &[name, tensor] : builder.input().tensors)
-        if (name != "x" && name != "weight" && name != "bias")
-            builder.fail("unknown tensor " + quote_name(name) + ", expected x weight bias or expected.*");
-}
+constexpr std::string_view kLinearInputs[] = {"x", "weight", "bias"};
 
 // The weight in its storage type. The device quantises rows of heads, of which it is one.
 vkattn_tensor add_weight(ProblemBuilder &builder, const HostTensor &weight) {
@@ -33,7 +29,7 @@ vkattn_tensor add_weight(ProblemBuilder &builder, const HostTensor &weight) {
 
 Problem make_linear_problem(const CaseFile &input, std::span<const std::string> wanted) {
     ProblemBuilder builder(input, wanted);
-    check_inputs(builder);
+    builder.check_inputs(kLinearInputs);
     const std::string_view outputs[] = {"output"};
     builder.check_wanted(outputs);
     const HostTensor &x = builder.required_float("x", 3, 3), &weight = builder.required_float("weight", 2, 2);

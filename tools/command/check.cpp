@@ -61,7 +61,7 @@ void print_case(const CheckedCase &checked) {
               << padded(checked.kernel, 13) << " " << (checked.status == kExitSuccess ? "PASS" : "FAIL") << std::endl;
 }
 
-nlohmann::json to_json(const CheckedCase &checked) {
+nlohmann::json json_of(const CheckedCase &checked) {
     if (checked.status == kExitBadInput) return {{"name", checked.name}, {"result", "ERROR"}, {"error", checked.error}};
     return {{"name", checked.name},
             {"result", checked.status == kExitSuccess ? "PASS" : "FAIL"},
@@ -87,7 +87,7 @@ int check_command(const CommonOptions &common, const CheckOptions &options, Vali
         if (checked.status == kExitBadInput) print_error(checked.error);
         status = std::max(status, checked.status);
         if (options.json)
-            cases.push_back(to_json(checked));
+            cases.push_back(json_of(checked));
         else
             print_case(checked);
     }

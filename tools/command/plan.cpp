@@ -10,7 +10,7 @@
 namespace vkattn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // A problem, what a plan takes for it, and what every kernel would make of it.
 struct Planned {
@@ -20,7 +20,7 @@ struct Planned {
     std::vector<Option> options;
 };
 
-Json to_json(const Option &option) {
+OrderedJson json_of(const Option &option) {
     return {{"kernel", vkattn_kernel_name(option.kernel)},
             {"chosen", option.chosen != 0},
             {"serves", option.obstacle[0] == '\0'},
@@ -29,13 +29,13 @@ Json to_json(const Option &option) {
             {"obstacle", option.obstacle}};
 }
 
-Json to_json(const Planned &planned) {
-    Json json = {{"problem", planned.problem},
-                 {"kernel", planned.report.kernel_name},
-                 {"reason", planned.report.reason},
-                 {"dispatches", planned.report.dispatches},
-                 {"workspace_bytes", planned.requirements.workspace_bytes}};
-    for (const Option &option : planned.options) json["options"].push_back(to_json(option));
+OrderedJson json_of(const Planned &planned) {
+    OrderedJson json = {{"problem", planned.problem},
+                        {"kernel", planned.report.kernel_name},
+                        {"reason", planned.report.reason},
+                        {"dispatches", planned.report.dispatches},
+                        {"workspace_bytes", planned.requirements.workspace_bytes}};
+    for (const Option &option : planned.options) json["options"].push_back(json_of(option));
     return json;
 }
 
@@ -65,7 +65,7 @@ int plan_command(const CommonOptions &common, const PlanOptions &options, Valida
     const SavedOnFailure saved(context, common);
     const vkattn_device_facts facts = context.facts();
     if (!options.json) std::cout << facts.name << ", " << driver_text(facts) << "\n\n";
-    Json all = Json::array();
+    OrderedJson all = OrderedJson::array();
     for (const AttentionShape &shape : shapes_of(options)) {
         const ShapedProblem problem = problem_of(shape, kernel);
         const Plan plan = context.attention_plan(problem.desc);
@@ -76,11 +76,11 @@ int plan_command(const CommonOptions &common, const PlanOptions &options, Valida
             {}};
         if (options.explain) planned.options = context.explain(problem.desc);
         if (options.json)
-            all.push_back(to_json(planned));
+            all.push_back(json_of(planned));
         else
             print_text(planned);
     }
-    if (options.json) std::cout << all.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    if (options.json) std::cout << all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
     save_context(context, common);
     return kExitSuccess;
 }

@@ -16,7 +16,7 @@
 namespace vkattn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // A problem in words, and its plan.
 struct PlannedProblem {
@@ -46,9 +46,9 @@ struct ReportedPlan {
     std::span<const vkattn_shader> shaders;
 };
 
-Json json_of(const ReportedPlan &reported, const vkattn_device_facts &facts) {
+OrderedJson json_of(const ReportedPlan &reported, const vkattn_device_facts &facts) {
     const vkattn_report report = reported.plan.report();
-    Json shaders = Json::array();
+    OrderedJson shaders = OrderedJson::array();
     for (const vkattn_shader &shader : reported.shaders) shaders.push_back(to_json(shader));
     return {{"device", facts.name},
             {"driver", driver_text(facts)},
@@ -61,9 +61,9 @@ Json json_of(const ReportedPlan &reported, const vkattn_device_facts &facts) {
 }
 
 // A row for each statistic, since their names differ from driver to driver.
-void add_rows(std::vector<Json> &rows, const ReportedPlan &reported, const vkattn_device_facts &facts) {
+void add_rows(std::vector<OrderedJson> &rows, const ReportedPlan &reported, const vkattn_device_facts &facts) {
     for (const vkattn_shader &shader : reported.shaders) {
-        const auto add = [&](const char *statistic, const Json &value) {
+        const auto add = [&](const char *statistic, const OrderedJson &value) {
             rows.push_back({{"device", facts.name},
                             {"driver", driver_text(facts)},
                             {"problem", reported.problem},
@@ -118,8 +118,8 @@ int shaders_command(const CommonOptions &common, const ShadersOptions &options, 
     if (!options.json && !options.csv)
         std::cout << facts.name << ", " << driver_text(facts)
                   << "\nWhat the driver's compiler says; static figures, nothing was run.\n\n";
-    Json all = Json::array();
-    std::vector<Json> rows;
+    OrderedJson all = OrderedJson::array();
+    std::vector<OrderedJson> rows;
     for (const PlannedProblem &problem : problems) {
         try {
             const Waiting waiting("compiling " + problem.text);
@@ -136,7 +136,7 @@ int shaders_command(const CommonOptions &common, const ShadersOptions &options, 
             throw InputError("shaders", error.what());
         }
     }
-    if (options.json) std::cout << all.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    if (options.json) std::cout << all.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
     if (options.csv) write_csv(std::cout, rows);
     save_context(context, common);
     return kExitSuccess;

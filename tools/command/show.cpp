@@ -87,8 +87,8 @@ nlohmann::ordered_json panel(const std::string &title, const std::vector<double>
 
 std::string mean_title(const Weights &weights) { return "mean of " + std::to_string(weights.heads()) + " heads"; }
 
-void print_json(const Weights &weights, const ShowOptions &options, const std::string &name, const std::string &kernel,
-                const vkattn_device_facts &device) {
+void print_weights_json(const Weights &weights, const ShowOptions &options, const std::string &name,
+                        const std::string &kernel, const vkattn_device_facts &device) {
     const std::vector<std::string> tokens = read_tokens(options.tokens_file, weights.keys());
     nlohmann::ordered_json json{{"name", name},
                                 {"device", device.name},
@@ -110,8 +110,8 @@ void print_json(const Weights &weights, const ShowOptions &options, const std::s
     std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
-void print_text(const Weights &weights, const ShowOptions &options, const std::string &name, const std::string &kernel,
-                const vkattn_device_facts &device) {
+void print_weights(const Weights &weights, const ShowOptions &options, const std::string &name,
+                   const std::string &kernel, const vkattn_device_facts &device) {
     std::cout << name << ": " << weights.heads() << " heads, " << weights.queries() << " queries, " << weights.keys()
               << " keys; sequence " << options.sequence << " of " << weights.batch() << "; kernel " << kernel << " on "
               << device.name << "\n";
@@ -138,8 +138,8 @@ int show_command(const CommonOptions &common, const ShowOptions &options, Valida
     if (options.sequence >= weights.batch())
         throw InputError("--sequence",
                          std::to_string(options.sequence) + ", expected less than " + std::to_string(weights.batch()));
-    (options.json ? print_json : print_text)(weights, options, clean_line(input.name()), result.kernel,
-                                             context.facts());
+    (options.json ? print_weights_json : print_weights)(weights, options, clean_line(input.name()), result.kernel,
+                                                        context.facts());
     save_context(context, common);
     return kExitSuccess;
 }

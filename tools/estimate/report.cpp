@@ -14,7 +14,7 @@
 namespace vkattn::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::uint64_t kUnbounded = std::numeric_limits<std::uint64_t>::max();
 constexpr std::array<const char *, VKATTN_LAYER_KIND_COUNT> kKindNames{
@@ -243,34 +243,36 @@ void print_notes(std::ostream &out, std::span<const Estimate> estimates) {
         for (const std::string &note : estimate.model.notes) out << clean_line(note) << ".\n";
 }
 
-Json bound_json(std::uint64_t value) { return value == kUnbounded ? Json(nullptr) : Json(value); }
+OrderedJson bound_json(std::uint64_t value) { return value == kUnbounded ? OrderedJson(nullptr) : OrderedJson(value); }
 
-Json optional_json(const std::optional<std::uint64_t> &value) { return value ? Json(*value) : Json(nullptr); }
+OrderedJson optional_json(const std::optional<std::uint64_t> &value) {
+    return value ? OrderedJson(*value) : OrderedJson(nullptr);
+}
 
-Json to_json(const Estimate &estimate) {
+OrderedJson to_json(const Estimate &estimate) {
     const vkattn_estimate_info &info = estimate.info;
     const vkattn_estimate_result &result = estimate.result;
-    Json json{{"name", estimate.model.name},
-              {"op", kKindNames.at(estimate.model.config.kind)},
-              {"num_layers", info.num_layers},
-              {"batch", info.batch},
-              {"prefill_len", info.prefill_len},
-              {"context_len", info.context_len},
-              {"weight_type", type_name(info.weight_type)},
-              {"cache_type", type_name(info.cache_type)},
-              {"with_biases", info.with_biases != 0},
-              {"causal", info.causal != 0},
-              {"counted", counts_feed_forward(estimate) ? "attention and feed-forward" : "attention"},
-              {"parameters", result.parameters},
-              {"weight_bytes", result.weight_bytes},
-              {"cache_bytes_per_token", result.cache_bytes_per_token},
-              {"cache_bytes", result.cache_bytes},
-              {"prefill_projection_flops", result.prefill_projection_flops},
-              {"prefill_attention_flops", result.prefill_attention_flops},
-              {"decode_projection_flops", result.decode_projection_flops},
-              {"decode_attention_flops", result.decode_attention_flops},
-              {"decode_bytes", result.decode_bytes},
-              {"decode_intensity", result.decode_intensity}};
+    OrderedJson json{{"name", estimate.model.name},
+                     {"op", kKindNames.at(estimate.model.config.kind)},
+                     {"num_layers", info.num_layers},
+                     {"batch", info.batch},
+                     {"prefill_len", info.prefill_len},
+                     {"context_len", info.context_len},
+                     {"weight_type", type_name(info.weight_type)},
+                     {"cache_type", type_name(info.cache_type)},
+                     {"with_biases", info.with_biases != 0},
+                     {"causal", info.causal != 0},
+                     {"counted", counts_feed_forward(estimate) ? "attention and feed-forward" : "attention"},
+                     {"parameters", result.parameters},
+                     {"weight_bytes", result.weight_bytes},
+                     {"cache_bytes_per_token", result.cache_bytes_per_token},
+                     {"cache_bytes", result.cache_bytes},
+                     {"prefill_projection_flops", result.prefill_projection_flops},
+                     {"prefill_attention_flops", result.prefill_attention_flops},
+                     {"decode_projection_flops", result.decode_projection_flops},
+                     {"decode_attention_flops", result.decode_attention_flops},
+                     {"decode_bytes", result.decode_bytes},
+                     {"decode_intensity", result.decode_intensity}};
     json["prefill_workspace_bytes"] = optional_json(estimate.prefill_workspace);
     json["decode_workspace_bytes"] = optional_json(estimate.step_workspace);
     if (info.memory_bytes == 0) return json;
@@ -289,7 +291,7 @@ std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const 
     return estimates;
 }
 
-std::vector<std::string> verdict(std::span<const Estimate> estimates) {
+std::vector<std::string> verdict_sentences(std::span<const Estimate> estimates) {
     const vkattn_estimate_info &info = estimates.front().info;
     std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, without " +
                                        left_out(estimates, {"workspaces"}) + ", with " + std::to_string(info.batch) +
@@ -320,23 +322,23 @@ void print_table(std::ostream &out, std::span<const Estimate> estimates) {
     print_notes(out, estimates);
     if (!has_memory(estimates)) return;
     out << '\n';
-    for (const std::string &sentence : verdict(estimates)) out << clean_line(sentence) << '\n';
+    for (const std::string &sentence : verdict_sentences(estimates)) out << clean_line(sentence) << '\n';
 }
 
 void print_json(std::ostream &out, std::span<const Estimate> estimates) {
-    Json report{{"estimates", Json::array()}};
-    Json notes = Json::array();
+    OrderedJson report{{"estimates", OrderedJson::array()}};
+    OrderedJson notes = OrderedJson::array();
     for (const Estimate &estimate : estimates) {
         report["estimates"].push_back(to_json(estimate));
         for (const std::string &note : estimate.model.notes) notes.push_back(note);
     }
     report["notes"] = notes;
-    if (has_memory(estimates)) report["verdict"] = verdict(estimates);
-    out << report.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    if (has_memory(estimates)) report["verdict"] = verdict_sentences(estimates);
+    out << report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << '\n';
 }
 
 void print_csv(std::ostream &out, std::span<const Estimate> estimates) {
-    std::vector<Json> rows;
+    std::vector<OrderedJson> rows;
     for (const Estimate &estimate : estimates) rows.push_back(to_json(estimate));
     write_csv(out, rows);
 }

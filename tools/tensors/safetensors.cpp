@@ -19,8 +19,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors values ar
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kLengthBytes = 8;
-
 struct DtypeInfo {
     Dtype dtype;
     std::string_view name;

@@ -13,6 +13,8 @@
 
 namespace vkattn::tools {
 
+constexpr std::uint64_t kLengthBytes = 8; // before the header of a file
+
 enum class Dtype { kF64, kF32, kF16, kBf16, kI64, kI32, kU8, kBool };
 
 // Returns the name that safetensors gives the dtype, for instance "BF16".

@@ -13,7 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000; // the cap of the reference implementation
 constexpr int kHeaderDepth = 3;                        // header, tensor, shape
 
