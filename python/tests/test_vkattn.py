@@ -323,7 +323,8 @@ def test_contexts_devices_and_what_they_learn():
     context = vkattn.Context(0)
     assert context.facts["name"] == vkattn.devices()[0]["name"]
     assert {kernel.name for kernel in context.facts["kernels"]} >= {"flash", "decode", "unfused"}
-    assert all(check.passed for check in context.self_test() if check.name.startswith("flash"))
+    checks = vkattn.Context(0, traits="specialised_arrays=0,matrix_units=0").self_test()  # of few shaders
+    assert len(checks) > 20 and all(check.passed for check in checks)
     query = random(1, 2, 5, 16)
     candidates = context.tune(vkattn.problem(query, query, query))
     assert sum(candidate.kept for candidate in candidates) == 1

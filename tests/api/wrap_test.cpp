@@ -260,7 +260,11 @@ TEST_CASE_FIXTURE(DeviceTest, "calls that do not use the queue go on while a sub
 TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue are those that vkattn.h lists") {
     const Application app;
     QueueLock lock;
-    const vkattn::Context context(lock.with(app.context_info()));
+    const ContextRequest few_shaders(kFewShaders);
+    vkattn_context_info with_lock = lock.with(app.context_info());
+    with_lock.traits = few_shaders.info.traits;
+    with_lock.trait_count = few_shaders.info.trait_count;
+    const vkattn::Context context(with_lock);
     const auto uses = [&](auto &&call) {
         const int before = lock.arrivals;
         call();

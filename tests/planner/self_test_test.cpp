@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that computes something else is off, and
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "the checks are told one by one, those of the list") {
-    const LimitedDevice device("matrix_units=1");
+    const LimitedDevice device(kFewShaders);
     std::vector<std::string> told;
     const auto tell = [](void *user, const vkattn_check *check) {
         static_cast<std::vector<std::string> *>(user)->emplace_back(check->name);

@@ -50,6 +50,9 @@ struct ContextRequest {
     std::vector<vkattn_trait> traits_;
 };
 
+// Traits of a device that runs few shaders, so that a whole self-test takes seconds where drivers compile slowly.
+constexpr const char *kFewShaders = "specialised_arrays=0,matrix_units=0";
+
 class TestDevice {
   public:
     // Takes VKATTN_VALIDATION (1: validation layers) from the environment, too. traits: as ContextRequest has them.
