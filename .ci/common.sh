@@ -20,9 +20,11 @@ use_driver() { export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1; }
 
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 
-# The builds that several stages use: the first one compiles, the others find nothing left to do.
+# The builds that several stages use: the first one compiles, the others find nothing left to do. unity: what parses headers
+# for longer than it compiles is compiled several files at a time, where no other folder has use for the compiler's cache.
+unity="-DCMAKE_UNITY_BUILD=ON"
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-in_testing="-DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
+in_testing="$unity -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
     local target=$1 arguments=$2
     shift 2
@@ -31,6 +33,10 @@ compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, r
 }
 compile_on_debian() { VKATTN_BUILD_DIR=build-ci compile "$1" "$on_debian" env; }
 compile_in_testing() { VKATTN_BUILD_DIR=build-modern compile "$1" "$in_testing" scripts/modern-root run; }
+# For builds by other compilers: the shaders of build-ci rather than the same once more.
+# shellcheck disable=SC2034
+compiled_shaders="-DVKATTN_COMPILED_SHADERS=$PWD/build-ci/generated"
+compile_shaders() { compile_on_debian vkattn_tools; }
 compile_emulated() {
     VKATTN_BUILD_DIR=build-emulated compile "$1" "$on_debian -DVKATTN_EMULATED_SUBGROUPS=ON -DVKATTN_BUILD_SAMPLES=OFF" env
 }
