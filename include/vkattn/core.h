@@ -72,6 +72,7 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_ROPE_FACTORS = 1,      /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
     VKATTN_EXTENSION_KEY_LIST = 2,          /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
     VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
+    VKATTN_EXTENSION_LAYER_INDEXER = 4,     /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 

@@ -112,8 +112,34 @@ typedef struct vkattn_layer_config {
     float scale;
     float softcap;
     float norm_epsilon;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or of MLA and MLA_BLOCK a vkattn_layer_indexer */
 } vkattn_layer_config;
+
+/* An extension of vkattn_layer_config, of MLA and MLA_BLOCK: sparse attention as DeepSeek-V3.2 has it (DSA). An indexer
+ * scores the keys of each query, of those that the call's masks leave visible, and the query attends the index_topk keys
+ * of the highest scores. It attends all of them where there are no more.
+ *
+ *     queries  q = indexer.wq_b q_norm(wq_a x), index_n_heads of index_head_dim elements
+ *     keys     k = LayerNorm(indexer.wk x), one a token, which the cache keeps; epsilon 1e-6
+ *     weights  w = indexer.weights_proj x
+ *     score[i,j] = sum over h of w[i,h] * relu(q[i,h] . k[j])
+ *
+ * The first qk_rope_head_dim elements of q and k are rotated by their positions.
+ *
+ * extension          kind VKATTN_EXTENSION_LAYER_INDEXER
+ * index_n_heads      at least 1
+ * index_head_dim     from qk_rope_head_dim to 576
+ * index_topk         1 to 2048
+ * index_rope_interleaved   as rope_interleaved, of the indexer: 0 in DeepSeek-V3.2, 1 in GLM-5
+ * Read by the calls that take the config. q_lora_rank must not be 0. Calls of the layer take no attn_mask, block_mask,
+ * key_padding_mask and attn_weights. */
+typedef struct vkattn_layer_indexer {
+    vkattn_extension extension;
+    uint32_t index_n_heads;
+    uint32_t index_head_dim;
+    uint32_t index_topk;
+    uint32_t index_rope_interleaved;
+} vkattn_layer_indexer;
 
 /* One named weight, contiguous, F32, F16 or BF16.
  *
@@ -147,7 +173,9 @@ typedef struct vkattn_layer_opaque *vkattn_layer;
  * MLA            wq [num_heads*(nope+rope), embed_dim], or wq_a [q_lora_rank, embed_dim], q_norm.weight [q_lora_rank],
  *                wq_b [num_heads*(nope+rope), q_lora_rank]; wkv_a [kv_lora_rank+rope, embed_dim], kv_norm.weight
  *                [kv_lora_rank], wkv_b [num_heads*(nope+v), kv_lora_rank] (per head: nope rows, then v rows), wo
- *                [embed_dim, num_heads*v]
+ *                [embed_dim, num_heads*v]; with an indexer, indexer.wq_b [index_n_heads*index_head_dim, q_lora_rank],
+ *                indexer.wk [index_head_dim, embed_dim], indexer.k_norm.weight [index_head_dim], .bias optional, and
+ *                indexer.weights_proj [index_n_heads, embed_dim]
  * COMPRESSED_KV  uqkv_proj [embed_dim+2*latent_dim, embed_dim], latent_proj [latent_dim, latent_dim], decompress_matrix
  *                [latent_dim, embed_dim], with a rank decompress_lora_a [latent_dim, rank] and decompress_lora_b [rank,
  *                embed_dim]; out_proj [embed_dim, embed_dim]
@@ -171,8 +199,8 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 typedef struct vkattn_cache_opaque *vkattn_cache;
 
 /* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
- *             qk_rope_head_dim, no values of its own), COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY
- *             keep no cache. NULL: from the next three
+ *             qk_rope_head_dim, no values of its own; with an indexer its keys of index_head_dim take the values' place),
+ *             COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY keep no cache. NULL: from the next three
  * kv_heads, head_dim, v_head_dim   for the operator attention; v_head_dim 0: the values are a part of the keys
  * batch       sequences; capacity: tokens of each; both at most 2^29, and may be 0
  * key_type, value_type   F32, F16, BF16 or quantised blocks (Q8_0 ...), independent of each other; quantised: sizes
@@ -288,7 +316,8 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  * present_key, present_value: receive the whole cache, P + Lk tokens; both or neither. With past_len = P and no
  *   past_key, their first P tokens are taken as already there: an in-place cache
  *   MHA, ENCODER: [B,Hkv,P,head_dim]; COMPRESSED_KV: the two latents [B,P,latent_dim]; MLA, MLA_BLOCK: past_key and
- *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]. F32, F16 or BF16
+ *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]; with an indexer past_value and present_value too, its keys
+ *   [B,P,index_head_dim]. F32, F16 or BF16
  * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
  *   causal_alignment, windows: as in vkattn_attention_desc, with Lk counting the past
  * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA

@@ -18,7 +18,7 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
                "encoder": 5}  # as the header calls it
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gelu_tanh": 5}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
-EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT = 1, 2, 3
+EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER = 1, 2, 3, 4
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
 INDEX_REDUCES = {"sum": 0, "max": 1, "mean": 2}
 MLA_FORMS = {"naive": 0, "absorb": 1}
@@ -190,6 +190,9 @@ IndexDesc = structure(
     ("head_reduce", c_int), ("block_reduce", c_int), ("forced_first", c_uint32), ("forced_last", c_uint32), ("next", c_void_p))
 TopKDesc = structure("vkattn_top_k_desc", *((name, Tensor) for name in ("input", "values", "indices")), ("next", c_void_p))
 RopeFactors = structure("vkattn_rope_factors", ("extension", Extension), ("factors", c_void_p), ("count", c_uint32))
+LayerIndexer = structure(
+    "vkattn_layer_indexer", ("extension", Extension), ("index_n_heads", c_uint32), ("index_head_dim", c_uint32),
+    ("index_topk", c_uint32), ("index_rope_interleaved", c_uint32))
 LayerConfig = structure(
     "vkattn_layer_config", ("kind", c_int), ("embed_dim", c_uint32), ("input_dim", c_uint32), ("num_heads", c_uint32),
     ("num_kv_heads", c_uint32), ("head_dim", c_uint32), ("kv_head_mapping", c_int), ("latent_dim", c_uint32),

@@ -17,6 +17,7 @@ _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
+_INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
 
 
 def _rope_scaling(kind, factors=None, **members):
@@ -36,10 +37,14 @@ def layer_config(kind, **members):
     kind     a layer's: see Layer
     members  num_heads, embed_dim and the rest, as layers.h lists them for the kind; enumerations by their lower-case names
              (activation="gelu"), rope_scaling as a dict of its members, of longrope
-             with the list "factors"
+             with the list "factors"; index_n_heads, index_head_dim, index_topk and index_rope_interleaved give mla and
+             mla_block an indexer
     """
-    known = {name for name, _ in _abi.LayerConfig._fields_}
+    known = {name for name, _ in _abi.LayerConfig._fields_} | _INDEXER
     config = _abi.LayerConfig()
+    indexer = {name: members.pop(name) for name in _INDEXER & members.keys()}
+    if indexer:
+        _abi.extend(config, _abi.LayerIndexer(_abi.Extension(_abi.EXTENSION_LAYER_INDEXER), **indexer))
     for name, value in {"kind": kind, **members}.items():
         if name not in known:
             raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
@@ -157,7 +162,8 @@ class Layer:
 
         capacity  tokens of each of `batch` sequences, at most
         key_type, value_type  f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl,
-                              f8_e4m3 or f8_e5m2; value_type None: key_type
+                              f8_e4m3 or f8_e5m2; value_type None: key_type. Of mla key_type is that of the latents, and
+                              value_type that of an indexer's keys
         pages     0: every sequence has memory for its capacity. Else it is a pool of so many pages of page_size tokens, a
                   power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
         """

@@ -40,6 +40,13 @@ void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, con
     require(!present(first) && !present(second), names, ": given, expected none for layer ", layer);
 }
 
+void require_paired_cache(const LayerCall &call) {
+    require(present(call.past_key) == present(call.past_value),
+            "past_key, past_value: one is absent, expected both or neither");
+    require(present(call.present_key) == present(call.present_value),
+            "present_key, present_value: one is absent, expected both or neither");
+}
+
 View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape) {
     View view{contiguous(VKATTN_TYPE_F32, shape), {}};
     view.source = builder.reserve_workspace(extent_bytes(view.tensor));
@@ -101,40 +108,23 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.block_q_len = call.block_q_len;
     desc.block_kv_len = call.block_kv_len;
     desc.key_padding_mask = call.key_padding_mask;
-    desc.key_lengths = call.key_lengths;
     desc.attn_weights = call.attn_weights;
     const bool given = layer.config().scale != 0 || (call.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
     desc.scale = given ? layer.config().scale : core.scale;
     desc.softcap = layer.config().softcap;
-    desc.mask_flags = call.mask_flags;
-    desc.causal_alignment = call.causal_alignment;
-    desc.window_left = call.window_left;
-    desc.window_right = call.window_right;
-    const Positions &positions = core.positions;
-    desc.past_len = positions.offset;
-    if (present(positions.past_lengths)) {
-        desc.past_lengths = positions.past_lengths.tensor;
-        desc.mask_flags |= VKATTN_MASK_KEYS_TO_LAST_QUERY;
-    }
-    if (present(positions.cu_seqlens)) {
-        desc.cu_seqlens_q = positions.cu_seqlens.tensor;
-        desc.max_seqlen_q = positions.longest;
-    }
-    if (present(positions.cu_seqlens) && !present(positions.past_lengths)) {
-        desc.cu_seqlens_k = desc.cu_seqlens_q;
-        desc.max_seqlen_k = desc.max_seqlen_q;
-    }
-    desc.block_table = core.block_table.tensor;
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;
+    vkattn_key_list lists{};
+    lists.extension.kind = VKATTN_EXTENSION_KEY_LIST;
+    lists.key_indices = core.key_indices.tensor;
+    if (present(core.key_indices)) desc.next = &lists;
     AttentionSources sources = attention_roles();
+    set_visible(desc, sources, call, core.positions, core.block_table);
     sources[BINDING_QUERY] = core.query.source;
     sources[BINDING_KEY] = core.key.source;
     sources[BINDING_VALUE] = present(core.value) ? core.value.source : core.key.source;
     sources[BINDING_OUTPUT] = core.output.source;
-    sources[BINDING_PAST_LENGTHS] = positions.past_lengths.source;
-    sources[BINDING_CU_SEQLENS_Q] = sources[BINDING_CU_SEQLENS_K] = positions.cu_seqlens.source;
-    sources[BINDING_BLOCK_TABLE] = core.block_table.source;
+    sources[BINDING_KEY_INDICES] = core.key_indices.source;
     const bool paged = present(core.block_table);
     add_attention(builder, check_attention(desc, paged ? call.object->sizes().capacity : kLargestSize), sources);
 }

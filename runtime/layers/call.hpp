@@ -2,6 +2,7 @@
 
 #include "runtime/layers/cache.hpp"
 #include "runtime/layers/layer.hpp"
+#include "runtime/ops/attention.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/ops/tokens.hpp"
@@ -18,6 +19,9 @@ View checked_residual(const LayerCall &call, uint64_t batch, uint64_t len, uint6
 
 // Fails, naming the first, if any of the pair is given: for layers that have no such tensors.
 void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, const char *names, const char *layer);
+
+// Fails where one of a cache's two tensors, past or present, is given without the other.
+void require_paired_cache(const LayerCall &call);
 
 // F32, contiguous.
 View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape);
@@ -56,11 +60,41 @@ void add_projection(PlanBuilder &builder, const Layer &layer, const std::string 
 struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each; value absent: the first elements of key's rows
     View block_table;               // present: key and value lie in pages
+    View key_indices;               // [B,1,L,N] I32: lists of keys, present where queries attend those alone
     float scale = 0;                // 0: the config's, or 1/sqrt(D)
     Positions positions;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
 void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core);
+
+// What of the call decides by positions which keys are visible, and where sequences lie: into a description of attention, or
+// of a choice of keys.
+template <class Desc>
+void set_visible(Desc &desc, AttentionSources &sources, const LayerCall &call, const Positions &positions,
+                 const View &block_table) {
+    desc.key_lengths = call.key_lengths;
+    desc.mask_flags = call.mask_flags;
+    desc.causal_alignment = call.causal_alignment;
+    desc.window_left = call.window_left;
+    desc.window_right = call.window_right;
+    desc.past_len = positions.offset;
+    if (present(positions.past_lengths)) {
+        desc.past_lengths = positions.past_lengths.tensor;
+        desc.mask_flags |= VKATTN_MASK_KEYS_TO_LAST_QUERY;
+    }
+    if (present(positions.cu_seqlens)) {
+        desc.cu_seqlens_q = positions.cu_seqlens.tensor;
+        desc.max_seqlen_q = positions.longest;
+    }
+    if (present(positions.cu_seqlens) && !present(positions.past_lengths)) {
+        desc.cu_seqlens_k = desc.cu_seqlens_q;
+        desc.max_seqlen_k = desc.max_seqlen_q;
+    }
+    desc.block_table = block_table.tensor;
+    sources[BINDING_PAST_LENGTHS] = positions.past_lengths.source;
+    sources[BINDING_CU_SEQLENS_Q] = sources[BINDING_CU_SEQLENS_K] = positions.cu_seqlens.source;
+    sources[BINDING_BLOCK_TABLE] = block_table.source;
+}
 
 // A cache of one tensor [B,H,P,D] (or [B,P,N]) and what a call says of it.
 struct CacheTensors {

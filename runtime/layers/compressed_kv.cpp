@@ -76,10 +76,7 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const View input = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    require(present(call.past_key) == present(call.past_value),
-            "past_key, past_value: one is absent, expected both or neither");
-    require(present(call.present_key) == present(call.present_value),
-            "present_key, present_value: one is absent, expected both or neither");
+    require_paired_cache(call);
     const Positions positions = checked_positions(call, input.tensor);
     const CacheTokens tokens{0, latent, len};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);

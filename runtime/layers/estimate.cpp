@@ -6,6 +6,7 @@
 #include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace vkattn {
@@ -90,9 +91,27 @@ double projection_flops(const LayerShape &shape, double new_tokens, double keys)
     return total;
 }
 
-double attention_flops(const AttentionSizes &sizes, double queries, double keys) {
-    return 2 * static_cast<double>(sizes.query_heads) * queries * keys *
-           static_cast<double>(sizes.head_dim + sizes.v_head_dim);
+// Of so many queries, the last ones of a causal sequence of so many keys if `causal`: the keys that they see, counted once a
+// query.
+double seen_keys(double queries, double keys, bool causal) {
+    return causal ? queries * keys - 0.5 * queries * queries : queries * keys;
+}
+
+// The same where a query sees at most so many.
+double seen_keys(double queries, double keys, bool causal, double most) {
+    if (keys <= most) return seen_keys(queries, keys, causal);
+    if (!causal) return queries * most;
+    const double short_queries = std::max(most - (keys - queries), 0.0); // those that see fewer
+    return seen_keys(short_queries, most, true) + (queries - short_queries) * most;
+}
+
+double attention_flops(const AttentionSizes &sizes, double queries, double keys, bool causal) {
+    const bool listed = sizes.listed_keys != 0;
+    const double seen = seen_keys(queries, keys, causal);
+    const double attended = listed ? seen_keys(queries, keys, causal, static_cast<double>(sizes.listed_keys)) : seen;
+    return 2 *
+           (static_cast<double>(sizes.query_heads) * attended * static_cast<double>(sizes.head_dim + sizes.v_head_dim) +
+            static_cast<double>(sizes.index_heads) * seen * static_cast<double>(sizes.index_head_dim));
 }
 
 vkattn_estimate_info with_defaults(vkattn_estimate_info info) {
@@ -126,9 +145,17 @@ void add_prefill(const LayerShape &shape, const vkattn_estimate_info &info, vkat
     const uint64_t latent_queries = shape.attention.latent_queries;
     const bool reads_latents = latent_queries != 0;
     const double queries = reads_latents ? static_cast<double>(latent_queries) : tokens;
-    const double visible = info.causal != 0 && !reads_latents ? 0.5 : 1.0;
+    const bool causal = info.causal != 0 && !reads_latents;
     result.prefill_projection_flops = repeats * projection_flops(shape, tokens, tokens);
-    result.prefill_attention_flops = repeats * visible * attention_flops(shape.attention, queries, tokens);
+    result.prefill_attention_flops = repeats * attention_flops(shape.attention, queries, tokens, causal);
+}
+
+// Of the cache, in a decode step: the latents of keys that are not listed.
+uint64_t unread_bytes(const LayerShape &shape, const vkattn_estimate_info &info) {
+    const uint64_t listed = shape.attention.listed_keys;
+    if (listed == 0 || info.context_len <= listed) return 0;
+    const uint64_t latent = product(shape.cache->heads, row_bytes(info.cache_type, shape.cache->key_width));
+    return product(product(product(info.context_len - listed, latent), info.num_layers), info.batch);
 }
 
 void add_decode_step(const LayerShape &shape, const vkattn_estimate_info &info, vkattn_estimate_result &result) {
@@ -136,9 +163,10 @@ void add_decode_step(const LayerShape &shape, const vkattn_estimate_info &info, 
     const double repeats = static_cast<double>(info.batch) * info.num_layers;
     const auto keys = static_cast<double>(info.context_len);
     result.decode_projection_flops = repeats * projection_flops(shape, 1, keys);
-    result.decode_attention_flops = repeats * attention_flops(shape.attention, 1, keys);
+    result.decode_attention_flops = repeats * attention_flops(shape.attention, 1, keys, false);
     const uint64_t written = product(result.cache_bytes_per_token, info.batch);
-    result.decode_bytes = sum(result.weight_bytes, sum(result.cache_bytes, written));
+    const uint64_t read = sum(result.cache_bytes, written) - unread_bytes(shape, info);
+    result.decode_bytes = sum(result.weight_bytes, read);
     result.decode_intensity =
         (result.decode_projection_flops + result.decode_attention_flops) / static_cast<double>(result.decode_bytes);
 }

@@ -4,6 +4,7 @@
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/compressed_kv.hpp"
 #include "runtime/layers/encoder_layer.hpp"
+#include "runtime/layers/indexer.hpp"
 #include "runtime/layers/latent_mha.hpp"
 #include "runtime/layers/latent_query.hpp"
 #include "runtime/layers/mha.hpp"
@@ -86,11 +87,14 @@ void check_weights(std::span<const vkattn_weight> weights, std::span<const Weigh
     require(problems.empty(), problems);
 }
 
+bool is_mla(const vkattn_layer_config &config) {
+    return config.kind == VKATTN_LAYER_MLA || config.kind == VKATTN_LAYER_MLA_BLOCK;
+}
+
 // Elements of a vector that the rotary embedding turns; 0 for none.
 uint32_t rope_dims(const vkattn_layer_config &config) {
     if (config.rope_theta <= 0) return 0;
-    const bool mla = config.kind == VKATTN_LAYER_MLA || config.kind == VKATTN_LAYER_MLA_BLOCK;
-    return mla ? config.qk_rope_head_dim : config.head_dim;
+    return is_mla(config) ? config.qk_rope_head_dim : config.head_dim;
 }
 
 } // namespace
@@ -99,7 +103,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
     : context_(context), config_(checked_config(config)) {
     check_weights(weights, weight_specs(config_));
     upload(weights);
-    config_.rope_scaling.next = nullptr; // the caller's
+    keep_extensions();
 }
 
 Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biases)
@@ -114,7 +118,18 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biase
     for (const WeightSpec &spec : weight_specs(config_))
         if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
-    config_.rope_scaling.next = nullptr; // the caller's
+    keep_extensions();
+}
+
+// What the config points to is the caller's.
+void Layer::keep_extensions() {
+    config_.rope_scaling.next = nullptr; // read already
+    const vkattn_layer_indexer *given = indexer_of(config_);
+    config_.next = nullptr;
+    if (given == nullptr) return;
+    indexer_ = *given;
+    indexer_.extension.next = nullptr;
+    config_.next = &indexer_;
 }
 
 void Layer::upload(std::span<const vkattn_weight> given) {
@@ -206,6 +221,7 @@ CacheSizes latent_cache(const vkattn_layer_config &config) {
     CacheSizes sizes{};
     sizes.heads = 1;
     sizes.key_width = config.kv_lora_rank + config.qk_rope_head_dim;
+    if (const vkattn_layer_indexer *indexer = indexer_of(config)) sizes.value_width = indexer->index_head_dim;
     return sizes;
 }
 
@@ -239,7 +255,9 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 } // namespace
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
-    require_no_extensions(config.next, "config");
+    require_extensions(config.next, "config", {VKATTN_EXTENSION_LAYER_INDEXER});
+    require(is_mla(config) || indexer_of(config) == nullptr, "config: with an indexer, expected none but for MLA and "
+                                                             "MLA_BLOCK");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");

@@ -26,6 +26,9 @@ class Layer {
     // A layer without weights, but for those it must have, and biases: to measure plans with.
     Layer(Context &context, const vkattn_layer_config &config, bool has_biases = false);
 
+    Layer(const Layer &) = delete; // its config points into it
+    Layer &operator=(const Layer &) = delete;
+
     Context &context() const { return context_; }
     const vkattn_layer_config &config() const { return config_; }
 
@@ -38,9 +41,11 @@ class Layer {
   private:
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
     void upload(std::span<const vkattn_weight> weights);
+    void keep_extensions();
 
     Context &context_;
     vkattn_layer_config config_;
+    vkattn_layer_indexer indexer_{}; // that config_ points to, if it has one
     std::unique_ptr<Buffer> buffer_; // all weights, one after the other; none: only to be measured
     std::map<std::string, View> weights_;
 };

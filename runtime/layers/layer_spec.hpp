@@ -42,6 +42,8 @@ struct AttentionSizes {
     uint64_t head_dim; // of Q and K
     uint64_t v_head_dim;
     uint64_t latent_queries = 0; // learned ones; 0: the tokens are the queries
+    uint64_t listed_keys = 0;    // that a query attends at most, chosen by the next two; 0: all
+    uint64_t index_heads = 0, index_head_dim = 0;
 };
 
 // A config with its defaults filled in; fails, naming the member, if its sizes are impossible.

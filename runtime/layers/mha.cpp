@@ -94,10 +94,7 @@ AttentionSizes mha_attention(const vkattn_layer_config &config) {
 void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const MhaParts &parts) {
     const vkattn_layer_config &config = layer.config();
     const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
-    require(present(call.past_key) == present(call.past_value),
-            "past_key, past_value: one is absent, expected both or neither");
-    require(present(call.present_key) == present(call.present_value),
-            "present_key, present_value: one is absent, expected both or neither");
+    require_paired_cache(call);
     const Positions positions = checked_positions(call, inputs.query.tensor);
     const CacheTokens tokens{config.num_kv_heads, config.head_dim, inputs.new_len()};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);

@@ -1,11 +1,13 @@
 #include "runtime/layers/mla.hpp"
 
+#include "runtime/layers/indexer.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
 #include <cmath>
+#include <optional>
 
 namespace vkattn {
 namespace {
@@ -21,6 +23,7 @@ struct Mla {
     uint64_t batch, len;
     Positions positions;
     View block_table; // of the call's cache, where that has pages
+    View key_indices; // that the indexer chose, if it did
     const vkattn_layer_config &config() const { return layer.config(); }
     uint64_t heads() const { return config().num_heads; }
     uint64_t nope() const { return config().qk_nope_head_dim; }
@@ -38,17 +41,19 @@ void add_rotation(const Mla &mla, const View &from, const View &to) {
     add_rope(mla.builder, from, to, mla.layer.rotation(), mla.positions);
 }
 
-// [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated.
+// [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated; beside them the
+// indexer's, if there is one.
 struct Projected {
     View query;  // [B,H,L,nope + rope]
     View latent; // [B,L,rank + rope]
 };
 
-Projected add_projections(const Mla &mla, const View &tokens) {
+Projected add_projections(const Mla &mla, const View &tokens, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
     const Heads query = workspace_heads(builder, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
     const View latent = workspace_view(builder, {mla.batch, mla.len, mla.rank() + mla.rope()});
     add_projection(builder, mla.layer, mla.prefix + "wkv_a", tokens, latent);
+    if (indexer != nullptr) indexer->add_token_projections(tokens);
     if (mla.config().q_lora_rank == 0) {
         add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
         builder.barrier();
@@ -57,13 +62,16 @@ Projected add_projections(const Mla &mla, const View &tokens) {
         add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, low_rank);
         builder.barrier();
         add_rms_norm(mla, "q_norm.weight", low_rank);
+        if (indexer != nullptr) indexer->add_key_norm();
         builder.barrier();
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
+        if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
     add_rms_norm(mla, "kv_norm.weight", slice(latent, 0, mla.rank()));
     builder.barrier(); // the slices interleave: disjoint elements, but overlapping ranges of one buffer
     const View key_rope = as_one_head(slice(latent, mla.rank(), mla.rope()));
     add_rotation(mla, key_rope, key_rope);
+    if (indexer != nullptr) indexer->add_rotation();
     return {query.heads, latent};
 }
 
@@ -93,6 +101,7 @@ CoreAttention base_core(const Mla &mla) {
     core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
     core.positions = mla.positions;
     core.block_table = mla.block_table;
+    core.key_indices = mla.key_indices;
     return core;
 }
 
@@ -165,6 +174,7 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
     require(config.rope_theta > 0, "rope_theta: ", config.rope_theta, ", expected a number above 0");
     require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB,
             "mla_form: ", static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
+    check_indexer(config);
     return config;
 }
 
@@ -186,28 +196,41 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
         specs, prefix + "wkv_b", heads * (nope + values), rank,
         {.rows = absorb ? MultipliedRows::kNewTokens : MultipliedRows::kEveryKey, .times = 1, .by_columns = absorb});
     add_linear_specs(specs, prefix + "wo", config.embed_dim, heads * values);
+    add_indexer_weights(specs, config, prefix);
 }
 
 AttentionSizes mla_attention(const vkattn_layer_config &config) {
     const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
     const uint64_t content = absorb ? config.kv_lora_rank : config.qk_nope_head_dim;
-    return {.query_heads = config.num_heads,
-            .head_dim = content + config.qk_rope_head_dim,
-            .v_head_dim = absorb ? config.kv_lora_rank : config.v_head_dim};
+    AttentionSizes sizes{.query_heads = config.num_heads,
+                         .head_dim = content + config.qk_rope_head_dim,
+                         .v_head_dim = absorb ? config.kv_lora_rank : config.v_head_dim};
+    if (const vkattn_layer_indexer *indexer = indexer_of(config)) {
+        sizes.listed_keys = indexer->index_topk;
+        sizes.index_heads = indexer->index_n_heads;
+        sizes.index_head_dim = indexer->index_head_dim;
+    }
+    return sizes;
 }
 
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
              const View &tokens, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
-    require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
+    const bool sparse = indexer_of(layer.config()) != nullptr;
+    if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
-    Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}};
+    Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}, {}};
     const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);
     mla.block_table = cache.block_table;
-    const Projected projected = add_projections(mla, tokens);
+    std::optional<Indexer> indexer;
+    if (sparse) indexer.emplace(builder, layer, call, prefix, mla.positions, batch, len);
+    const Projected projected = add_projections(mla, tokens, indexer ? &*indexer : nullptr);
     builder.barrier();
     const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.positions);
+    if (indexer) indexer->add_keys_to_cache();
     builder.barrier();
+    if (indexer) mla.key_indices = indexer->add_choice();
+    if (present(mla.key_indices)) builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);

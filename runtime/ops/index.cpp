@@ -30,6 +30,7 @@ struct IndexProblem {
     uint64_t rows; // queries
     uint32_t blocks;
     const vkattn_index_desc &desc;
+    const IndexSources &sources;
 };
 
 // The masks, and where keys and queries lie, are those of attention.
@@ -77,9 +78,9 @@ void require_few_iterations(const IndexProblem &index, const DeviceCaps &caps) {
              " iterations, expected at most ", caps.max_loop_iterations);
 }
 
-IndexProblem check_index(const vkattn_index_desc &desc) {
+IndexProblem check_index(const vkattn_index_desc &desc, const IndexSources &sources) {
     check_choices(desc);
-    IndexProblem index{attention_of(desc), {}, {}, 0, 0, desc};
+    IndexProblem index{attention_of(desc), {}, {}, 0, 0, desc, sources};
     AttentionProblem &problem = index.attention;
     const bool packed = present(problem.cu_seqlens_q);
     const uint64_t entries = packed ? 1 : problem.batch, positions = packed ? problem.query.shape[2] : problem.q_len;
@@ -119,11 +120,10 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, UniformSlot par
     step.groups = {tiles(index.blocks, kWorkgroup), tiles(rows, 1), 1};
     step.flops = 2.0 * static_cast<double>(rows) * problem.query_heads * problem.kv_len * problem.head_dim;
     step.uniforms = parameters;
-    const AttentionSources sources = attention_roles();
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT)
-            bind(builder, step, tensor.binding, {problem.*tensor.member, sources[tensor.binding]});
-    bind(builder, step, BINDING_INDEX_WEIGHTS, role_view(index.weights, VKATTN_ROLE_WEIGHT));
+            bind(builder, step, tensor.binding, {problem.*tensor.member, index.sources.attention[tensor.binding]});
+    bind(builder, step, BINDING_INDEX_WEIGHTS, {index.weights, index.sources.weights});
     bind(builder, step, BINDING_SCORES, view);
     return view;
 }
@@ -141,20 +141,26 @@ View indices_of(const IndexProblem &index, uint64_t first, uint64_t rows) {
     const uint64_t most = index.indices.shape[3];
     vkattn_tensor some = contiguous(VKATTN_TYPE_I32, {rows, most});
     some.offset = index.indices.offset + first * most;
-    return role_view(some, VKATTN_ROLE_INDICES);
+    return {some, index.sources.indices};
 }
 
 } // namespace
 
 void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc) {
-    const IndexProblem index = check_index(desc);
+    IndexSources roles{attention_roles(), {}, {}};
+    roles.weights.role = VKATTN_ROLE_WEIGHT;
+    roles.indices.role = VKATTN_ROLE_INDICES;
+    add_index(builder, desc, roles);
+}
+
+void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexSources &sources) {
+    const IndexProblem index = check_index(desc, sources);
     const AttentionProblem &problem = index.attention;
-    const AttentionSources sources = attention_roles();
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT)
-            allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
-    allow_role(builder, role_view(index.weights, VKATTN_ROLE_WEIGHT));
-    allow_role(builder, role_view(index.indices, VKATTN_ROLE_INDICES));
+            allow_role(builder, {problem.*tensor.member, sources.attention[tensor.binding]});
+    allow_role(builder, {index.weights, sources.weights});
+    allow_role(builder, {index.indices, sources.indices});
     if (index.rows == 0) return;
     require(has_keys(problem) && problem.query_heads != 0, "query, key: shapes ", shape_text(problem.query), " and ",
             shape_text(problem.key), ", expected at least one key and one head");

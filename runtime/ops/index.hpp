@@ -1,10 +1,21 @@
 #pragma once
 
+#include "runtime/emit/attention.hpp"
 #include "runtime/plan/builder.hpp"
 
 namespace vkattn {
 
-// Plans the operator as vkattn_index_desc says; fails, naming the member.
+// Where what a choice of keys reads and writes lies.
+struct IndexSources {
+    AttentionSources attention; // of its queries, its keys and what masks them
+    Source weights, indices;
+};
+
+// Adds the operator's steps to a plan, as vkattn_index_desc says; fails, naming the member. Whoever reads the indices adds
+// a barrier.
+void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexSources &sources);
+
+// The same, where the caller binds the roles.
 void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc);
 
 } // namespace vkattn

@@ -273,6 +273,31 @@ TEST_CASE("an absent description of the use is one of defaults") {
     CHECK(vkattn_estimate(&config, nullptr, nullptr, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
 }
 
+TEST_CASE("an indexer's keys are cached too, and a step attends what it lists") {
+    const vkattn_layer_indexer indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 64, 128, 2048, 0};
+    vkattn_layer_config config = deepseek_v3();
+    vkattn_estimate_info info{};
+    info.context_len = 10000;
+    info.causal = 1;
+    const vkattn_estimate_result dense = estimated(config, info);
+    config.next = &indexer;
+    const vkattn_estimate_result sparse = estimated(config, info);
+    CHECK(sparse.cache_bytes_per_token == (512 + 64 + 128) * 2);
+    CHECK(sparse.parameters - dense.parameters == 64 * 128 * 1536 + (128 + 64) * 7168 + 128);
+    const double choice = 2.0 * 64 * 128, pair = 2.0 * 128 * (512 + 64 + 512);
+    CHECK(sparse.decode_attention_flops == 10000 * choice + 2048 * pair);
+    CHECK(static_cast<double>(sparse.decode_bytes) ==
+          2.0 * static_cast<double>(sparse.parameters) + 2.0 * (128 * 10001 + 576 * 2049));
+    double seen = 0, attended = 0; // the diagonal counts half
+    for (int i = 0; i < 10000; ++i) {
+        seen += i + 0.5;
+        attended += i < 2048 ? i + 0.5 : 2048;
+    }
+    CHECK(sparse.prefill_attention_flops == doctest::Approx(seen * choice + attended * pair));
+    info.context_len = 2048;
+    CHECK(estimated(config, info).decode_attention_flops == 2048 * (choice + pair));
+}
+
 TEST_CASE("a configuration that no layer could have is refused with the reason") {
     vkattn_layer_config config = named("mha", 64, 4);
     config.num_kv_heads = 3;

@@ -12,12 +12,16 @@ using namespace vkattn_test;
 
 namespace {
 
-// The tensors of a layer's cache, `len` tokens long: K and V, two latents, or one latent.
+// The tensors of a layer's cache, `len` tokens long: K and V, two latents, one latent, or that and an indexer's keys.
 std::vector<HostTensor> cache_of(const LayerCase &c, std::uint64_t batch, std::uint64_t len, vkattn_type type) {
     const vkattn_layer_config &s = c.config;
     switch (s.kind) {
     case VKATTN_LAYER_MLA:
     case VKATTN_LAYER_MLA_BLOCK:
+        if (const auto *indexer =
+                static_cast<const vkattn_layer_indexer *>(s.next)) // F32: others may choose other keys
+            return {HostTensor(type, {batch, len, s.kv_lora_rank + s.qk_rope_head_dim}),
+                    HostTensor(VKATTN_TYPE_F32, {batch, len, indexer->index_head_dim})};
         return {HostTensor(type, {batch, len, s.kv_lora_rank + s.qk_rope_head_dim})};
     case VKATTN_LAYER_COMPRESSED_KV:
         return std::vector(2, HostTensor(type, {batch, len, s.latent_dim}));
@@ -194,6 +198,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one mask said in every way gives one answer in ev
     constexpr std::uint64_t kBatch = 2, kLen = 9;
     constexpr std::array<std::uint64_t, kBatch> kLengths = {6, 9};
     for (const LayerCase &c : cached_layers()) {
+        if (c.config.next != nullptr) continue; // an indexer takes key_lengths alone
         CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         std::mt19937 random(35);

@@ -8,6 +8,7 @@ namespace {
 std::string complaints_of(const LayerDraw &d) {
     const LayerProblem problem = problem_of(d);
     const LayerReference reference = reference_layer(problem);
+    if (reference.nearest_choice < 1e-5) return ""; // f32 may choose another key
     const vkattn::Layer layer = make_layer(problem.config, problem.weights);
     for (const vkattn_kernel kernel : {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_UNFUSED}) {
         LayerResults results = results_of(d);

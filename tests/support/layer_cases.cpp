@@ -36,6 +36,13 @@ void add_mla(LayerCase &c, const std::string &prefix) {
     c.others[prefix + "kv_norm.weight"] = {s.kv_lora_rank};
     c.linears[prefix + "wkv_b"] = {s.num_heads * (s.qk_nope_head_dim + s.v_head_dim), s.kv_lora_rank};
     c.linears[prefix + "wo"] = {s.embed_dim, s.num_heads * s.v_head_dim};
+    const auto *indexer = static_cast<const vkattn_layer_indexer *>(s.next);
+    if (indexer == nullptr) return;
+    const std::uint64_t size = indexer->index_head_dim;
+    c.linears[prefix + "indexer.wq_b"] = {indexer->index_n_heads * size, s.q_lora_rank};
+    c.linears[prefix + "indexer.wk"] = {size, s.embed_dim};
+    c.linears[prefix + "indexer.weights_proj"] = {indexer->index_n_heads, s.embed_dim};
+    c.others[prefix + "indexer.k_norm.weight"] = c.others[prefix + "indexer.k_norm.bias"] = {size};
 }
 
 void add_encoder(LayerCase &c) {
@@ -124,6 +131,14 @@ LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interle
     return layer_case(form == VKATTN_MLA_NAIVE ? "mla naive" : "mla absorb", config);
 }
 
+LayerCase sparse_mla_case(vkattn_mla_form form, bool wide) {
+    static const vkattn_layer_indexer narrow_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 3, 11, 4, 0};
+    static const vkattn_layer_indexer wide_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 5, 64, 4, 1};
+    vkattn_layer_config config = mla_case(form, 11, true, wide).config;
+    config.next = wide ? &wide_indexer : &narrow_indexer;
+    return layer_case(form == VKATTN_MLA_NAIVE ? "sparse mla naive" : "sparse mla absorb", config);
+}
+
 namespace {
 
 LayerCase mla_block_case(bool wide) {
@@ -174,6 +189,7 @@ std::vector<LayerCase> cached_layers(bool wide) {
     return {mha_case(wide),
             mla_case(VKATTN_MLA_NAIVE, 0, true, wide),
             mla_case(VKATTN_MLA_ABSORB, 11, false, wide),
+            sparse_mla_case(VKATTN_MLA_ABSORB, wide),
             mla_block_case(wide),
             compressed_case(0, wide),
             compressed_case(5, wide),

@@ -17,6 +17,8 @@ LayerCase layer_case(const std::string &name, const vkattn_layer_config &config)
 
 // Small layers of every cached kind. wide: with sizes that quantised caches can hold.
 LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interleaved, bool wide = false);
+// With an indexer of few keys.
+LayerCase sparse_mla_case(vkattn_mla_form form, bool wide = false);
 std::vector<LayerCase> cached_layers(bool wide = false);
 
 // rounded: what the values are rounded to; they are stored so, or as the F32 of the same values.

@@ -13,7 +13,7 @@ bool keeps_cache(const vkattn_layer_config &c) {
 }
 
 bool keeps_values(const vkattn_layer_config &c) {
-    return keeps_cache(c) && c.kind != VKATTN_LAYER_MLA && c.kind != VKATTN_LAYER_MLA_BLOCK;
+    return keeps_cache(c) && ((c.kind != VKATTN_LAYER_MLA && c.kind != VKATTN_LAYER_MLA_BLOCK) || c.next != nullptr);
 }
 
 std::uint64_t q_len(const LayerDraw &d) {
@@ -55,6 +55,17 @@ vkattn_layer_config draw_config(Random &random) {
     return c;
 }
 
+void draw_indexer(Random &random, LayerDraw &d) {
+    const auto number = [&](std::uint64_t most) { return static_cast<std::uint32_t>(random.up_to(most)); };
+    d.indexer = std::make_shared<vkattn_layer_indexer>(vkattn_layer_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr},
+                                                                            number(9),
+                                                                            d.config.qk_rope_head_dim + number(40) - 1,
+                                                                            number(random.one_in(2) ? 10 : 100),
+                                                                            random.one_in(2)});
+    d.config.next = d.indexer.get();
+    d.mask = d.blocks = d.key_padding = d.with_weights = false; // which it does not take
+}
+
 } // namespace
 
 LayerDraw draw_layer(unsigned seed) {
@@ -88,17 +99,26 @@ LayerDraw draw_layer(unsigned seed) {
     d.bottom_right = random.one_in(3);
     d.window_left = static_cast<int>(random.up_to(40)) - 2;
     d.window_right = static_cast<int>(random.up_to(40)) - 2;
+    const bool mla = d.config.kind == VKATTN_LAYER_MLA || d.config.kind == VKATTN_LAYER_MLA_BLOCK;
+    if (mla && d.config.q_lora_rank != 0 && compiled.one_in(2)) draw_indexer(compiled, d);
     return d;
 }
 
 namespace {
 
 // [B,Hkv,L,D] or [B,L,latent]
-HostTensor cache_of(const LayerDraw &d, std::uint64_t len) {
+HostTensor keys_of(const LayerDraw &d, std::uint64_t len) {
     const vkattn_layer_config &c = d.config;
     if (c.kind == VKATTN_LAYER_COMPRESSED_KV) return HostTensor(d.cache, {d.batch, len, c.latent_dim});
-    if (!keeps_values(c)) return HostTensor(d.cache, {d.batch, len, c.kv_lora_rank + c.qk_rope_head_dim});
+    if (c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK)
+        return HostTensor(d.cache, {d.batch, len, c.kv_lora_rank + c.qk_rope_head_dim});
     return HostTensor(d.cache, {d.batch, c.num_kv_heads, len, c.head_dim});
+}
+
+// The same, or an indexer's keys
+HostTensor values_of(const LayerDraw &d, std::uint64_t len) {
+    if (d.indexer != nullptr) return HostTensor(d.cache, {d.batch, len, d.indexer->index_head_dim});
+    return keys_of(d, len);
 }
 
 Weights weights_of(const LayerDraw &d, std::mt19937 &random) {
@@ -129,9 +149,9 @@ LayerProblem problem_of(const LayerDraw &d) {
     if (d.other_len != 0 && c.kind == VKATTN_LAYER_MHA)
         p.value = normal_tensor(d.tokens, {d.batch, d.other_len, width}, random);
     if (d.past_len != 0) {
-        p.past_key = cache_of(d, d.past_len);
+        p.past_key = keys_of(d, d.past_len);
         fill_normal(p.past_key, random);
-        if (keeps_values(c)) p.past_value = cache_of(d, d.past_len);
+        if (keeps_values(c)) p.past_value = values_of(d, d.past_len);
         if (keeps_values(c)) fill_normal(p.past_value, random);
     }
     const std::uint64_t keys = kv_len(d);
@@ -177,6 +197,9 @@ std::string text(const LayerDraw &d) {
         << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
         << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
         << d.blocks;
+    if (const vkattn_layer_indexer *i = d.indexer.get())
+        out << ", indexer of " << i->index_n_heads << " heads of " << i->index_head_dim << ", the best "
+            << i->index_topk << ", interleaved " << i->index_rope_interleaved;
     return out.str();
 }
 
@@ -187,8 +210,8 @@ LayerResults results_of(const LayerDraw &d) {
     LayerResults results;
     const std::uint64_t width = c.kind == VKATTN_LAYER_LATENT_QUERY ? c.latent_dim : c.embed_dim;
     results.output = HostTensor(d.output, {d.batch, q_len(d), width});
-    if (d.present) results.present_key = cache_of(d, kv_len(d));
-    if (d.present && keeps_values(c)) results.present_value = cache_of(d, kv_len(d));
+    if (d.present) results.present_key = keys_of(d, kv_len(d));
+    if (d.present && keeps_values(c)) results.present_value = values_of(d, kv_len(d));
     if (d.with_weights) results.attn_weights = HostTensor(VKATTN_TYPE_F32, {d.batch, c.num_heads, q_len(d), kv_len(d)});
     return results;
 }

@@ -5,6 +5,7 @@
 #include "host_tensor.hpp"
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -93,6 +94,8 @@ struct LayerReference { // empty where the kind of layer has none
     std::vector<double> present_key;
     std::vector<double> present_value;
     std::vector<double> attn_weights;
+    double nearest_choice =
+        HUGE_VAL; // of an indexer: the least by which a key that it took scored above one that it left
 };
 
 LayerReference reference_layer(const LayerProblem &problem);

@@ -154,13 +154,13 @@ Longrope longrope(const vkattn_rope_scaling &scaling) {
     return result;
 }
 
-// Rotates the last `dims` of every row of a width; row i of each `len` stands at position start + i.
-void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t dims, std::size_t len,
-          std::size_t start) {
+// Rotates `dims` elements from `first` on of every row of a width; row i of each `len` stands at position start + i.
+void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t first, std::size_t dims,
+          std::size_t len, std::size_t start) {
     if (config.rope_theta == 0.0f) return;
     const Longrope scaling = longrope(config.rope_scaling);
     for (std::size_t row = 0; row < x.size() / width; ++row) {
-        double *values = &x[row * width] + (width - dims);
+        double *values = &x[row * width] + first;
         const auto position = static_cast<double>(start + row % len);
         for (std::size_t i = 0; i < dims / 2; ++i) {
             const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims);
@@ -203,14 +203,12 @@ struct Run {
     std::size_t len = p.query.shape()[1];
     std::size_t past_len = vkattn_test::past_len(p);
 
-    // Weights go to the result; what they make of V is returned as [B,L,H*width].
-    Heads attend(const Heads &query, const Heads &key, const Heads &value) const {
+    // The attention inside, with the call's masks.
+    AttentionProblem inner_problem(const Heads &query, const Heads &key, const Heads &value) const {
         AttentionProblem inner;
         inner.query = rounded(query, batch);
         inner.key = rounded(key, batch);
         inner.value = rounded(value, batch);
-        inner.scale = p.config.scale;
-        inner.softcap = p.config.softcap;
         inner.attn_mask = p.attn_mask;
         inner.block_mask = p.block_mask;
         inner.block_q_len = p.block_q_len;
@@ -222,7 +220,16 @@ struct Run {
         inner.window_left = p.window_left;
         inner.window_right = p.window_right;
         inner.past_len = static_cast<std::uint32_t>(past_len);
+        return inner;
+    }
+
+    // Weights go to the result; what they make of V is returned as [B,L,H*width].
+    Heads attend(const Heads &query, const Heads &key, const Heads &value, const HostTensor &key_indices = {}) const {
+        AttentionProblem inner = inner_problem(query, key, value);
+        inner.scale = p.config.scale;
+        inner.softcap = p.config.softcap;
         inner.kv_head_mapping = p.config.kv_head_mapping;
+        inner.key_indices = key_indices;
         AttentionReference attended = reference_attention(inner);
         result.attn_weights = std::move(attended.attn_weights);
         return {std::move(attended.output), query.heads, query.len, value.width};
@@ -238,7 +245,7 @@ struct Run {
         Heads value = split_heads(linear(p, prefix + "v_proj", value_tokens), batch, new_len, kv_heads);
         const auto finish = [&](Heads &heads, const std::string &name) {
             if (p.weights.contains(name + ".weight")) heads.values = rms_norm(p, name, heads.values);
-            rope(c, heads.values, heads.width, heads.width, heads.len, past_len);
+            rope(c, heads.values, heads.width, 0, heads.width, heads.len, past_len);
         };
         finish(query, prefix + "q_norm");
         finish(key, prefix + "k_norm");
@@ -290,19 +297,68 @@ struct Run {
         return linear(p, "out_proj", join_heads(attend(split_heads(latents, batch, count, heads), key, value), batch));
     }
 
+    // The keys that the layer's indexer chooses, [B,1,L,index_topk]; absent: it has none. Its own keys go to the result.
+    HostTensor indexed_keys(const std::string &prefix, const Values &tokens, const Values &low_rank) const {
+        const auto *indexer = static_cast<const vkattn_layer_indexer *>(p.config.next);
+        if (indexer == nullptr) return {};
+        vkattn_layer_config turned = p.config;
+        turned.rope_interleaved = indexer->index_rope_interleaved;
+        const std::size_t heads = indexer->index_n_heads, size = indexer->index_head_dim, kv_len = past_len + len;
+        Heads query = split_heads(linear(p, prefix + "wq_b", low_rank), batch, len, heads);
+        rope(turned, query.values, size, 0, turned.qk_rope_head_dim, len, past_len);
+        Values fresh = norm(p, prefix + "k_norm", linear(p, prefix + "wk", tokens), false, 1e-6);
+        rope(turned, fresh, size, 0, turned.qk_rope_head_dim, len, past_len);
+        result.present_value = concat(p.past_value, fresh, batch);
+        const Heads key{result.present_value, 1, kv_len, size};
+        AttentionProblem inner = inner_problem(query, key, key);
+        inner.score_stage = VKATTN_SCORES_MASKED;
+        const Values scores = reference_attention(inner).scores; // [B,heads,L,kv_len]
+        const Values weights = linear(p, prefix + "weights_proj", tokens);
+        HostTensor lists(VKATTN_TYPE_I32, {batch, 1, len, indexer->index_topk});
+        for (std::size_t row = 0; row < batch * len; ++row) {
+            Values sums(kv_len, 0.0);
+            for (std::size_t h = 0; h < heads; ++h)
+                for (std::size_t j = 0; j < kv_len; ++j) {
+                    const double score = scores[((row / len * heads + h) * len + row % len) * kv_len + j];
+                    sums[j] = std::isinf(score) ? score : sums[j] + weights[row * heads + h] * std::max(score, 0.0);
+                }
+            const std::vector<int> list = highest(sums, indexer->index_topk);
+            for (std::size_t n = 0; n < list.size(); ++n) lists.set(row * list.size() + n, static_cast<float>(list[n]));
+        }
+        return lists;
+    }
+
+    // The `most` highest of the scores, of equal ones the first, in ascending order, then -1. How near the last of them
+    // comes to what is left out goes to the result.
+    std::vector<int> highest(const Values &scores, std::size_t most) const {
+        std::vector<int> list;
+        for (std::size_t j = 0; j < scores.size(); ++j)
+            if (!std::isinf(scores[j])) list.push_back(static_cast<int>(j));
+        const auto score = [&](int j) { return scores[static_cast<std::size_t>(j)]; };
+        std::ranges::stable_sort(list, [&](int a, int b) { return score(a) > score(b); });
+        if (list.size() > most) {
+            const double distance = score(list[most - 1]) - score(list[most]);
+            if (distance != 0.0) result.nearest_choice = std::min(result.nearest_choice, distance);
+        }
+        list.resize(std::min(list.size(), most));
+        std::ranges::sort(list);
+        list.resize(most, -1);
+        return list;
+    }
+
     Values mla(const std::string &prefix, const Values &tokens) const {
         const vkattn_layer_config &c = p.config;
         const std::size_t rank = c.kv_lora_rank, turned = c.qk_rope_head_dim, kv_len = past_len + len;
+        const Values low_rank =
+            c.q_lora_rank == 0 ? Values() : rms_norm(p, prefix + "q_norm", linear(p, prefix + "wq_a", tokens));
         const Values projected =
-            c.q_lora_rank == 0
-                ? linear(p, prefix + "wq", tokens)
-                : linear(p, prefix + "wq_b", rms_norm(p, prefix + "q_norm", linear(p, prefix + "wq_a", tokens)));
+            c.q_lora_rank == 0 ? linear(p, prefix + "wq", tokens) : linear(p, prefix + "wq_b", low_rank);
         Heads query = split_heads(projected, batch, len, c.num_heads);
-        rope(c, query.values, query.width, turned, len, past_len);
+        rope(c, query.values, query.width, query.width - turned, turned, len, past_len);
         const Values joint = linear(p, prefix + "wkv_a", tokens);
         Values fresh = beside(rms_norm(p, prefix + "kv_norm", columns(joint, rank + turned, 0, rank)), rank,
                               columns(joint, rank + turned, rank, turned), turned);
-        rope(c, fresh, rank + turned, turned, len, past_len);
+        rope(c, fresh, rank + turned, rank, turned, len, past_len);
         const Values &cached = result.present_key = concat(p.past_key, fresh, batch);
 
         const Heads expanded = split_heads(linear(p, prefix + "wkv_b", columns(cached, rank + turned, 0, rank)), batch,
@@ -319,7 +375,8 @@ struct Run {
                         c.num_heads, kv_len, nope + turned};
         const Heads value{columns(expanded.values, expanded.width, nope, c.v_head_dim), c.num_heads, kv_len,
                           c.v_head_dim};
-        return linear(p, prefix + "wo", join_heads(attend(query, key, value), batch));
+        const HostTensor lists = indexed_keys(prefix + "indexer.", tokens, low_rank);
+        return linear(p, prefix + "wo", join_heads(attend(query, key, value, lists), batch));
     }
 
     Values compressed_kv() const {
@@ -327,7 +384,7 @@ struct Run {
         const std::size_t width = c.embed_dim, latent = c.latent_dim, joint_width = width + 2 * latent;
         const Values joint = linear(p, "uqkv_proj", p.query.values());
         Heads query = split_heads(columns(joint, joint_width, 0, width), batch, len, c.num_heads);
-        rope(c, query.values, query.width, query.width, len, past_len);
+        rope(c, query.values, query.width, 0, query.width, len, past_len);
         const auto cached = [&](std::size_t first, const HostTensor &past) {
             return concat(past, linear(p, "latent_proj", columns(joint, joint_width, first, latent)), batch);
         };

@@ -1,0 +1,115 @@
+#include "runtime/layers/indexer.hpp"
+
+#include "runtime/ops/index.hpp"
+#include "runtime/ops/norm.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
+#include "shaders/interface/select.h"
+
+namespace vkattn {
+namespace {
+
+constexpr float kEpsilon = 1e-6f;
+constexpr uint32_t kLargestHeadDim = 576; // of attention
+
+void require_followed(const LayerCall &call) {
+    const std::pair<const vkattn_tensor *, const char *> others[] = {{&call.attn_mask, "attn_mask"},
+                                                                     {&call.block_mask, "block_mask"},
+                                                                     {&call.key_padding_mask, "key_padding_mask"},
+                                                                     {&call.attn_weights, "attn_weights"}};
+    for (const auto &[tensor, name] : others)
+        require(!present(*tensor), name, ": given, expected none for a layer with an indexer");
+}
+
+} // namespace
+
+const vkattn_layer_indexer *indexer_of(const vkattn_layer_config &config) {
+    return reinterpret_cast<const vkattn_layer_indexer *>(extension_of(config.next, VKATTN_EXTENSION_LAYER_INDEXER));
+}
+
+void check_indexer(const vkattn_layer_config &config) {
+    const vkattn_layer_indexer *indexer = indexer_of(config);
+    if (indexer == nullptr) return;
+    require(config.q_lora_rank != 0,
+            "q_lora_rank: 0, expected at least 1 with an indexer, whose queries are made of it");
+    check_size("index_n_heads", indexer->index_n_heads);
+    require(indexer->index_head_dim >= config.qk_rope_head_dim && indexer->index_head_dim <= kLargestHeadDim,
+            "index_head_dim: ", indexer->index_head_dim, ", expected ", config.qk_rope_head_dim,
+            ", the qk_rope_head_dim, to ", kLargestHeadDim);
+    require(indexer->index_topk >= 1 && indexer->index_topk <= SELECT_MOST, "index_topk: ", indexer->index_topk,
+            ", expected 1 to ", SELECT_MOST);
+}
+
+void add_indexer_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix) {
+    const vkattn_layer_indexer *indexer = indexer_of(config);
+    if (indexer == nullptr) return;
+    const uint64_t heads = indexer->index_n_heads, size = indexer->index_head_dim;
+    add_linear_specs(specs, prefix + "indexer.wq_b", heads * size, config.q_lora_rank);
+    add_linear_specs(specs, prefix + "indexer.wk", size, config.embed_dim);
+    add_linear_specs(specs, prefix + "indexer.weights_proj", heads, config.embed_dim);
+    specs.push_back({prefix + "indexer.k_norm.weight", {size}});
+    specs.push_back({prefix + "indexer.k_norm.bias", {size}, true});
+}
+
+Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
+                 const Positions &positions, uint64_t batch, uint64_t len)
+    : builder_(builder), layer_(layer), call_(call), indexer_(*indexer_of(layer.config())),
+      prefix_(prefix + "indexer."), positions_(positions) {
+    require_followed(call);
+    require_paired_cache(call);
+    const uint64_t size = indexer_.index_head_dim;
+    cache_ = checked_cache(call, VKATTN_CACHE_VALUES, {0, size, len}, positions);
+    keys_at_most_ = call.object != nullptr ? call.object->sizes().capacity : positions.offset + positions.longest;
+    key_ = workspace_view(builder, {batch, len, size});
+    if (!chooses()) return;
+    query_ = workspace_heads(builder, batch, len, indexer_.index_n_heads, size);
+    weights_ = workspace_view(builder, {batch, len, indexer_.index_n_heads});
+}
+
+void Indexer::add_token_projections(const View &tokens) {
+    add_projection(builder_, layer_, prefix_ + "wk", tokens, key_);
+    if (chooses()) add_projection(builder_, layer_, prefix_ + "weights_proj", tokens, weights_);
+}
+
+void Indexer::add_key_norm() {
+    add_norm(builder_, Norm::kLayer, kEpsilon, key_, layer_.weight(prefix_ + "k_norm.weight"),
+             layer_.weight(prefix_ + "k_norm.bias"), key_);
+}
+
+void Indexer::add_query_projection(const View &low_rank) {
+    if (chooses()) add_projection(builder_, layer_, prefix_ + "wq_b", low_rank, query_.tokens);
+}
+
+void Indexer::add_rotation() {
+    const Rotation rotation{layer_.rotation().frequencies, indexer_.index_rope_interleaved != 0};
+    const auto rotate = [&](const View &heads) {
+        const View first = slice(heads, 0, layer_.config().qk_rope_head_dim);
+        add_rope(builder_, first, first, rotation, positions_);
+    };
+    rotate(as_one_head(key_));
+    if (chooses()) rotate(query_.heads);
+}
+
+void Indexer::add_keys_to_cache() { keys_ = add_cache(builder_, cache_, as_one_head(key_), positions_); }
+
+View Indexer::add_choice() {
+    const vkattn_tensor &query = query_.heads.tensor;
+    if (!chooses() || is_empty(query) || positions_.sequences == 0) return {};
+    View lists{contiguous(VKATTN_TYPE_I32, {query.shape[0], 1, query.shape[2], indexer_.index_topk}), {}};
+    lists.source = builder_.reserve_workspace(extent_bytes(lists.tensor));
+    vkattn_index_desc desc{};
+    IndexSources sources{attention_roles(), weights_.source, lists.source};
+    set_visible(desc, sources.attention, call_, positions_, cache_.block_table);
+    desc.mask_flags &= ~static_cast<uint32_t>(VKATTN_SCALE_AS_GIVEN); // of the attention's scale
+    desc.query = query;
+    desc.key = keys_.tensor;
+    desc.weights = weights_.tensor;
+    desc.indices = lists.tensor;
+    sources.attention[BINDING_QUERY] = query_.heads.source;
+    sources.attention[BINDING_KEY] = keys_.source;
+    add_index(builder_, desc, sources);
+    return lists;
+}
+
+} // namespace vkattn
