@@ -28,6 +28,8 @@ file(MAKE_DIRECTORY ${OUTPUT}/vkattn_variant)
 file(WRITE ${OUTPUT}/vkattn_variant/identity.hpp "${identity}")
 file(WRITE ${OUTPUT}/sources.cpp "#include \"runtime/jit/sources.hpp\"
 
+#include <vkattn/variants.h>
+
 namespace vkattn::jit {
 namespace {
 constexpr ShaderText kTexts[] = {

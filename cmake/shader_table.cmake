@@ -1,9 +1,9 @@
 # The variant table for C++: "vkattn_shaders/table.hpp" declares a Shader (runtime/vulkan/shader.hpp) for each line of it.
 
-# Notes a line. INTERFACE: the header of shaders/interface whose constants and push constants the shader has. TAKES_VARIANT: see
+# Notes a line. INTERFACE: the header of shaders/interface whose constants and push constants the shader has. CALLS: see
 # variant_sources.cmake.
 function(vkattn_table_line name source full_subgroups)
-    cmake_parse_arguments(PARSE_ARGV 3 arg "KEEP_FUNCTIONS;TAKES_VARIANT" "INTERFACE" "DEFINES;EXTENSIONS")
+    cmake_parse_arguments(PARSE_ARGV 3 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS;CALLS")
     if(NOT arg_INTERFACE) # of a program that makes its pipelines itself
         return()
     endif()
@@ -13,15 +13,12 @@ function(vkattn_table_line name source full_subgroups)
     elseif("GL_KHR_cooperative_matrix" IN_LIST arg_EXTENSIONS)
         set(matrices F16)
     endif()
-    set(takes_variant false)
-    if(arg_TAKES_VARIANT)
-        set(takes_variant true)
-    endif()
+    vkattn_variant_functions("${arg_CALLS}" calls)
     set(interface gpu::${arg_INTERFACE}_interface)
     set_property(DIRECTORY APPEND PROPERTY vkattn_table_names ${name})
     set_property(DIRECTORY APPEND PROPERTY vkattn_table_includes shaders/interface/${arg_INTERFACE}.h vkattn_shaders/${name}.spv.hpp)
     set_property(DIRECTORY APPEND PROPERTY vkattn_table_objects "${name}{\"${name}\", \"${source}\", ${name}_spv,
-    ${interface}.constants, ${interface}.push_bytes, ${full_subgroups}, VKATTN_TYPE_${matrices}, ${takes_variant}}")
+    ${interface}.constants, ${interface}.push_bytes, ${full_subgroups}, VKATTN_TYPE_${matrices}, ${calls}}")
 endfunction()
 
 # Writes the table and its definitions, table.cpp, into the folder, which is among VKATTN_SHADER_INCLUDE_DIR.

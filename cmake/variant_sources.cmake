@@ -1,17 +1,28 @@
 # What runtime/jit compiles with a user's functions: the text of every shader, and of each line of the variant table that has
-# TAKES_VARIANT its source, #defines and extensions. And a number that is another where any of the text is.
+# CALLS its source, #defines, extensions and the functions. And a number that is another where any of the text is.
 set(vkattn_variant_dir ${PROJECT_BINARY_DIR}/generated/variant)
+
+# Sets RESULT to the vkattn_variant_functions of the names, as an expression of C++.
+function(vkattn_variant_functions names result)
+    list(TRANSFORM names PREPEND VKATTN_VARIANT_)
+    list(JOIN names " | " expression)
+    if(expression STREQUAL "")
+        set(expression 0)
+    endif()
+    set(${result} "${expression}" PARENT_SCOPE)
+endfunction()
 
 # Notes a line.
 function(vkattn_variant_module name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS;TAKES_VARIANT" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS")
-    if(NOT arg_TAKES_VARIANT)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS;CALLS")
+    if(NOT arg_CALLS)
         return()
     endif()
     list(TRANSFORM arg_DEFINES REPLACE "(.+)" "#define \\1\\\\n")
     list(JOIN arg_DEFINES "" defines)
     list(JOIN arg_EXTENSIONS " " extensions)
-    set_property(DIRECTORY APPEND PROPERTY vkattn_variant_modules "{\"${name}\", \"${source}\", \"${defines}\", \"${extensions}\"}")
+    vkattn_variant_functions("${arg_CALLS}" calls)
+    set_property(DIRECTORY APPEND PROPERTY vkattn_variant_modules "{\"${name}\", \"${source}\", \"${defines}\", \"${extensions}\", ${calls}}")
 endfunction()
 
 # A target that makes "vkattn_variant/identity.hpp" and sources.cpp in vkattn_variant_dir.

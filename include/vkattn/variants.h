@@ -1,15 +1,20 @@
-/* Variants of attention: functions of your own, in GLSL, that every kernel calls for each score. They are compiled ahead of
- * time, by the command `vkattn compile-variant`, or at run time by the library vkattn_jit (jit.h). docs/variants.md has a
- * gallery of them.
+/* Variants of attention: functions of your own, in GLSL, that every kernel calls. They are compiled ahead of time, by the
+ * command `vkattn compile-variant`, or at run time by the library vkattn_jit (jit.h). docs/variants.md has a gallery of them.
  *
- * A text defines one of these functions or both, and others that they call:
+ * A text defines one of these functions or several, and others that they call:
  *
  *     float score_mod(float score, uint batch, uint head, uint query, uint key);  // after softcap, before bias and masks
  *     bool mask_mod(uint batch, uint head, uint query, uint key);                 // true: the query sees the key
+ *     float lse_mod(float lse, uint batch, uint head, uint query);                // what weights are exp(score - lse) of
+ *     float output_mod(float value, uint batch, uint head, uint query, uint element); // what is stored of the output
  *
  * query and key are positions from the sequence's own start, query with the offset of masks and ALiBi added
  * (vkattn_attention_desc); head counts query heads. A score is scale * q k, after softcap. One that score_mod makes -inf, or
  * less than -6e37, has weight 0; of such a key V must be finite. Masks alone hide a key so that it may hold anything.
+ * lse is log(sum(exp(score))) of a row's keys and its sink; what lse_mod makes of it, a finite number, takes its place in the
+ * weights and in log_sum_exp. It is not called for a row that sees no key. value is an element of the weighted sum of V in f32,
+ * of Dv elements, before it is rounded to the type of output; of a row that sees no key 0. Both are called for the whole row,
+ * however many parts its keys are in: a merge of calls (vkattn_merge_plan) joins what they made of each.
  * The functions read up to VKATTN_CAPTURED_TENSORS tensors of the call's, which are contiguous, as one row of elements:
  *
  *     float captured_f32(uint tensor, uint element);  // 0 outside the tensor, and of one that is absent
@@ -29,6 +34,8 @@ extern "C" {
 typedef enum vkattn_variant_functions {
     VKATTN_VARIANT_SCORE_MOD = 1,
     VKATTN_VARIANT_MASK_MOD = 2,
+    VKATTN_VARIANT_LSE_MOD = 4,
+    VKATTN_VARIANT_OUTPUT_MOD = 8,
     VKATTN_VARIANT_FUNCTIONS_MAX_ENUM = 0x7fffffff
 } vkattn_variant_functions;
 

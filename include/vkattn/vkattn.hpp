@@ -21,6 +21,7 @@
 #include <vkattn/vkattn.h>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -517,6 +518,35 @@ class Cache {
     std::unique_ptr<std::remove_pointer_t<vkattn_cache>, Destroy> handle_;
 };
 
+// Functions of the user's own in every kernel, see variants.h. Must be destroyed before its context; plans that were made with it
+// stay as they are. jit.hpp makes one of text.
+class Variant {
+  public:
+    // An empty object, which tests false: to be assigned to.
+    Variant() = default;
+    // Takes ownership of a variant made by the C functions.
+    explicit Variant(vkattn_variant owned) : handle_(owned) {}
+
+    // For next of a vkattn_attention_desc: the variant, and the tensors that its functions read.
+    template <std::same_as<vkattn_tensor>... Tensors>
+    vkattn_attention_variant with(const Tensors &...captured) const && = delete;
+    template <std::same_as<vkattn_tensor>... Tensors>
+    vkattn_attention_variant with(const Tensors &...captured) const & {
+        static_assert(sizeof...(captured) <= VKATTN_CAPTURED_TENSORS, "more captured tensors than a variant reads");
+        return {{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr}, get(), {captured...}};
+    }
+
+    // Returns the C handle, owned by this object.
+    vkattn_variant get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_variant variant) const noexcept { vkattn_variant_destroy(variant); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_variant>, Destroy> handle_;
+};
+
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
   public:
@@ -603,6 +633,27 @@ class Context {
     // Checks an attention problem, chooses its kernel and builds its pipelines.
     Returned<Plan> attention_plan(const vkattn_attention_desc &desc) const {
         return planned(vkattn_attention_plan, desc);
+    }
+
+    // Makes a variant of attention; see vkattn_variant_info.
+    Returned<Variant> variant(const vkattn_variant_info &info) const {
+        vkattn_variant created = nullptr;
+        const vkattn_result result = vkattn_variant_create(get(), &info, &created);
+        return detail::returned(result, Variant(created));
+    }
+
+    // The same of the bytes of a file that `vkattn compile-variant` wrote.
+    template <ValueRange Range>
+    Returned<Variant> variant(const Range &compiled) const {
+        vkattn_variant_info info{};
+        info.compiled = std::ranges::data(compiled);
+        info.compiled_bytes = std::uint64_t{std::ranges::size(compiled)} * sizeof(std::ranges::range_value_t<Range>);
+        return variant(info);
+    }
+
+    // Plans what fills in the description's block_mask from the mask_mod of its variant.
+    Returned<Plan> block_mask_plan(const vkattn_attention_desc &desc) const {
+        return planned(vkattn_block_mask_plan, desc);
     }
 
     // What every kernel would make of an attention problem, or what stands in its way, the best first.

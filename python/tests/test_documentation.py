@@ -1,24 +1,27 @@
 """The Python of the README and of docs runs as it stands, and its models give what NumPy gives in float64."""
 import contextlib
 import io
+import linecache
 import math
 import pathlib
 import re
 
 import numpy
 import pytest
+import vkattn
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAMS = [(page.name, program) for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
             for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)]
 
 
-SAYS = {"vkattn.record": " barriers\n", "BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
+SAYS = {"vkattn.record": " barriers\n", "create_block_mask": "56.25 % of the blocks are hidden\n", "BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
 
 
 def run(page, program):
     """What the program printed, and its variables."""
     said, variables = io.StringIO(), {}
+    linecache.cache[page] = (len(program), None, program.splitlines(True), page)  # functions of it have a text
     with contextlib.redirect_stdout(said):
         exec(compile(program, page, "exec"), variables)
     return said.getvalue(), variables
@@ -40,7 +43,12 @@ def softmax(scores):
 
 @pytest.mark.parametrize("page, program", PROGRAMS, ids=[page for page, _ in PROGRAMS])
 def test_a_program_of_the_pages(page, program):
-    said, _ = run(page, program)
+    try:
+        said, _ = run(page, program)
+    except vkattn.UnsupportedError as missing:
+        if "flex_attention" not in program:
+            raise
+        pytest.skip(str(missing))  # vkattn_jit
     expected = next((says for word, says in SAYS.items() if word in program), "averages its keys to 63.5\n")
     assert expected in said
     if page == "README.md":

@@ -25,7 +25,7 @@ def inputs():
     return tuple(RANDOM.standard_normal((B, H, length, D)).astype("float32") for length in (LQ, LK, LK))
 
 
-def reference(q, k, v, score_mod=None, mask_mod=None):
+def reference(q, k, v, score_mod=None, mask_mod=None, lse_mod=None, output_mod=None):
     """In float64, a score at a time."""
     scores = numpy.einsum("bhqd,bhkd->bhqk", q.astype("f8"), k.astype("f8")) / numpy.sqrt(D)
     for at in numpy.ndindex(scores.shape):
@@ -37,13 +37,19 @@ def reference(q, k, v, score_mod=None, mask_mod=None):
     largest = scores.max(-1, keepdims=True)
     weights = numpy.exp(scores - numpy.where(numpy.isfinite(largest), largest, 0))
     sums = weights.sum(-1, keepdims=True)
-    return numpy.einsum("bhqk,bhkd->bhqd", numpy.divide(weights, sums, out=weights * 0, where=sums > 0), v.astype("f8"))
+    for at in numpy.argwhere(sums > 0) if lse_mod is not None else ():
+        b, h, i, _ = at
+        sums[b, h, i] = numpy.exp(lse_mod(largest[b, h, i, 0] + numpy.log(sums[b, h, i, 0]), b, h, i) - largest[b, h, i])
+    output = numpy.einsum("bhqk,bhkd->bhqd", numpy.divide(weights, sums, out=weights * 0, where=sums > 0), v.astype("f8"))
+    for at in numpy.ndindex(output.shape) if output_mod is not None else ():
+        output[at] = output_mod(output[at], *at)
+    return output
 
 
-def check(score_mod=None, mask_mod=None, tolerance=1e-3):
+def check(tolerance=1e-3, **functions):
     q, k, v = inputs()
-    got = vkattn.flex_attention(q, k, v, score_mod=score_mod, mask_mod=mask_mod)
-    numpy.testing.assert_allclose(got, reference(q, k, v, score_mod, mask_mod), rtol=tolerance, atol=tolerance)
+    got = vkattn.flex_attention(q, k, v, **functions)
+    numpy.testing.assert_allclose(got, reference(q, k, v, **functions), rtol=tolerance, atol=tolerance)
 
 
 def causal(b, h, q, k):
@@ -76,6 +82,65 @@ def test_functions_of_python_agree_with_numpy():
     check(mask_mod=dilated)
     alibi = lambda score, b, h, q, k: score - slope * abs(q - k) / (h + 1)  # noqa: E731
     check(score_mod=alibi)
+
+
+def test_functions_of_the_softmax_and_the_output_agree_with_numpy():
+    def off_by_one(lse, b, h, q):
+        return numpy.log(1.0 + numpy.exp(lse))
+
+    def gated(value, b, h, q, e):
+        return value * BIAS[h, e % 17] + float(b)
+
+    check(lse_mod=off_by_one, output_mod=gated)
+    check(score_mod=softcap, mask_mod=documents, lse_mod=lambda lse, b, h, q: lse + h)
+
+
+def blocks_of(mask_mod, shape, size):
+    """What a mask_mod makes of blocks, by NumPy."""
+    batch, heads, queries, keys = shape
+    seen = numpy.array([[[[mask_mod(*map(numpy.int64, (b, h, q, k))) for k in range(keys)] for q in range(queries)]
+                         for h in range(heads)] for b in range(batch)], bool)
+    rows, columns = -(-queries // size[0]), -(-keys // size[1])
+    states = numpy.zeros((batch, heads, rows, columns), "int32")
+    for b, h, i, j in numpy.ndindex(states.shape):
+        block = seen[b, h, i * size[0]:(i + 1) * size[0], j * size[1]:(j + 1) * size[1]]
+        states[b, h, i, j] = 2 if block.all() else 1 if block.any() else 0
+    return states
+
+
+def test_a_block_mask_is_made_of_a_mask_mod_and_decides_what_is_visited():
+    q, k, v = inputs()
+    sizes = {causal: (None, None, (4, 5)), documents: (B, None, 3), dilated: (B, H, (2, 8))}
+    for mask_mod, (batch, heads, size) in sizes.items():
+        mask = vkattn.create_block_mask(mask_mod, batch, heads, LQ, LK, BLOCK_SIZE=size)
+        expected = blocks_of(mask_mod, mask.shape, mask.BLOCK_SIZE)
+        numpy.testing.assert_array_equal(mask.blocks.download(), expected)
+        assert mask.sparsity() == pytest.approx(100 * (expected == 0).mean())
+        got = vkattn.flex_attention(q, k, v, score_mod=softcap, block_mask=mask)
+        assert isinstance(got, numpy.ndarray)
+        numpy.testing.assert_allclose(got, reference(q, k, v, softcap, mask_mod), rtol=1e-3, atol=1e-3)
+    mask = vkattn.create_block_mask(causal, None, None, LQ, LK, BLOCK_SIZE=(LQ, 4))
+    states = mask.blocks.download()
+    assert (states[0, 0, 0] == [1, 1, 1, 0, 0, 0]).all()
+    states[..., 1] = 0  # of keys that mask_mod shows
+    mask.blocks.assign(states)
+    expected = reference(q, k, v, mask_mod=lambda b, h, i, j: j <= i and not 4 <= j < 8)
+    numpy.testing.assert_allclose(vkattn.flex_attention(q, k, v, block_mask=mask), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_block_mask_counts_the_past_and_refuses_other_lengths():
+    q, k, v = inputs()
+    mask = vkattn.create_block_mask(causal, None, None, LQ, LK, BLOCK_SIZE=4, past_len=6)
+    got = vkattn.flex_attention(q, k, v, block_mask=mask)
+    numpy.testing.assert_allclose(got, reference(q, k, v, mask_mod=lambda b, h, i, j: j <= i + 6), rtol=1e-3, atol=1e-3)
+    with pytest.raises(ValueError, match="past_len: 3, expected 6"):
+        vkattn.flex_attention(q, k, v, block_mask=mask, past_len=3)
+    with pytest.raises(ValueError, match="block_mask: of 9 queries and 21 keys, expected 8 and 21"):
+        vkattn.flex_attention(q[:, :, :8], k, v, block_mask=mask)
+    with pytest.raises(TypeError, match="mask_mod: given beside a BlockMask"):
+        vkattn.flex_attention(q, k, v, mask_mod=causal, block_mask=mask)
+    with pytest.raises(ValueError, match="BLOCK_SIZE: 0, expected"):
+        vkattn.create_block_mask(causal, None, None, LQ, LK, BLOCK_SIZE=0)
 
 
 def test_text_in_glsl_reads_what_is_captured():
@@ -166,22 +231,51 @@ class Drawn:
         text = f"def drawn({score}b, h, q, k):\n    return {body}\n"
         name = f"<drawn {kind} {number}>"
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-        scope = {"numpy": numpy, "TABLE": BIAS[:, :5].copy(), "NUMBERS": (numpy.arange(LK) % 4).astype("int32")}
+        scope = {"numpy": numpy, "TABLE": TABLE, "NUMBERS": NUMBERS}
         exec(compile(text, name, "exec"), scope)  # pylint: disable=exec-used
         return text, scope["drawn"]
 
 
+TABLE, NUMBERS = BIAS[:, :5].copy(), (numpy.arange(LK) % 4).astype("int32")
+TOGETHER = 20  # functions of one shader, which a batch entry tells apart
+
+
+def drawn_functions(first, count):
+    """(text, function, whether it is a mask_mod) of so many drawn functions."""
+    kinds = ["mask_mod" if number % 2 else "score_mod" for number in range(first, first + count)]
+    return [(*Drawn(number).function(number, kind), kind) for number, kind in enumerate(kinds, first)]
+
+
+def text_of_all(drawn):
+    """GLSL whose score_mod is drawn function batch / B, of a mask_mod 1 or 0; and what it captures."""
+    captured, parts, cases = functions.Captured(), [functions.HELPERS], []
+    for number, (_, function, kind) in enumerate(drawn):
+        translated = functions.Translator(kind, function, captured).translate()
+        parts.append(translated.replace(f" {kind}(", f" drawn_{number}("))
+        call = f"drawn_{number}({'score, ' if kind == 'score_mod' else ''}batch % {B}u, head, query, key)"
+        cases.append(f"    if (batch / {B}u == {number}u) return float({call});\n")
+    parts.append("float score_mod(float score, uint batch, uint head, uint query, uint key) {\n")
+    return "".join([*parts, *cases, "    return 0.0;\n}\n"]), captured.arrays
+
+
 def agree(first, count):
-    """Whether so many drawn functions give what NumPy computes of them."""
-    for number in range(first, first + count):
-        drawn = Drawn(number)
-        kind = "mask_mod" if number % 2 else "score_mod"
-        text, function = drawn.function(number, kind)
-        try:
-            check(**{kind: function}, tolerance=2e-3)
-        except AssertionError as difference:
-            raise AssertionError(f"{text}{functions.functions_text(**{'score_mod': None, 'mask_mod': None, kind: function})[0]}") from difference
+    """Whether so many drawn functions give what NumPy computes of them: of one key of each row, whose score is its lse."""
+    drawn = drawn_functions(first, count)
+    text, captured = text_of_all(drawn)
+    random_numbers = numpy.random.default_rng(first)
+    q, k = (random_numbers.standard_normal((B * count, H, length, D)).astype("float32") for length in (LQ, LK))
+    keys = random_numbers.integers(LK, size=(B * count, H, LQ, 1)).astype("int32")
+    _, got = vkattn.flex_attention(q, k, k, score_mod=text, captured=captured, key_indices=keys, return_lse=True)
+    scores = numpy.einsum("bhqd,bhqd->bhq", q.astype("f8"), numpy.take_along_axis(k, keys, axis=2).astype("f8")) / numpy.sqrt(D)
+    for number, (source, function, kind) in enumerate(drawn):
+        for b, h, i in numpy.ndindex(B, H, LQ):
+            at = (number * B + b, h, i)
+            place = tuple(numpy.int64(each) for each in (b, h, i, keys[at][0]))
+            expected = function(scores[at], *place) if kind == "score_mod" else bool(function(*place))
+            assert got[at] == pytest.approx(float(expected), rel=2e-3, abs=2e-3), f"{source}at {place}: {scores[at]}\n{text}"
 
 
 def test_drawn_functions_agree_with_numpy():
-    agree(0, int(os.environ.get("VKATTN_DRAWN_FUNCTIONS", "12")))
+    count = int(os.environ.get("VKATTN_DRAWN_FUNCTIONS", str(TOGETHER)))
+    for first in range(0, count, TOGETHER):
+        agree(first, min(TOGETHER, count - first))

@@ -7,7 +7,7 @@
 
 attention    the operator, with all that the library has; merge joins its partial results
 scaled_dot_product_attention   PyTorch's function of this name
-flex_attention   attention with functions of your own, of Python or GLSL
+flex_attention   attention with functions of your own, of Python or GLSL; create_block_mask: which blocks of keys they hide
 linear, norm, embedding, argmax   what stands around it in a model
 record, Program   calls on Arrays as one submission, replayed: a token of a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
@@ -34,12 +34,12 @@ from .operators import argmax, embedding, index, kv_append, linear, linear_probl
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
 from .scaled_dot_product import scaled_dot_product_attention
-from .variants import flex_attention
+from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
 __version__ = version()
-__all__ = ["Array", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
+__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
            "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError", "VkattnError",
-           "argmax", "attention", "config_from_name", "default_context", "devices", "embedding", "errors", "estimate",
+           "argmax", "attention", "config_from_name", "create_block_mask", "default_context", "devices", "embedding", "errors", "estimate",
            "flex_attention", "from_dlpack", "index", "kv_append", "layer_config", "layer_weights", "linear", "linear_problem",
            "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version", "weight_types"]

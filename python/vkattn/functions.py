@@ -9,13 +9,15 @@ import numpy
 from .arrays import as_array, host_array
 from .device_array import Array
 
-PARAMETERS = {"score_mod": ("score", "batch", "head", "query", "key"), "mask_mod": ("batch", "head", "query", "key")}
+PARAMETERS = {"score_mod": ("score", "batch", "head", "query", "key"), "mask_mod": ("batch", "head", "query", "key"),
+              "lse_mod": ("lse", "batch", "head", "query"), "output_mod": ("value", "batch", "head", "query", "element")}
+_FLOATS = ("score", "lse", "value")  # parameters; the others are whole numbers
 _CALLS = {"tanh": "py_tanh", "exp": "exp", "log": "log", "log2": "log2", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
           "floor": "floor"}  # of a float
 _MODULES = ("numpy", "torch", "math")
 _EXPECTED = ("expected arithmetic, comparisons, and, or, not, where, minimum, maximum, abs, " + ", ".join(_CALLS) +
              ", float, int, arrays with all their indices, and assignments before one return")
-_HELPERS = """int py_floordiv(int a, int b) {
+HELPERS = """int py_floordiv(int a, int b) {
     int quotient = b == 0 ? 0 : a / b;
     return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
@@ -70,7 +72,9 @@ class Captured:
         return len(self.arrays) - 1
 
 
-class _Translator(ast.NodeVisitor):
+class Translator(ast.NodeVisitor):
+    """Of a function of Python by the name that it has for the library."""
+
     def __init__(self, name, function, captured):
         self.name, self.function, self.captured = name, function, captured
         self.lines, self.locals = [], {}
@@ -94,12 +98,12 @@ class _Translator(ast.NodeVisitor):
         if len(names) != len(expected) or node.args.vararg or node.args.kwonlyargs or node.args.kwarg or node.args.defaults:
             self.fail(node, f"parameters {', '.join(names)}, expected as many as {', '.join(expected)}")
         for name, parameter in zip(names, expected):
-            kind = "float" if parameter == "score" else "int"
+            kind = "float" if parameter in _FLOATS else "int"
             self.locals[name] = _Value(f"py_{parameter}", kind)
-        kind = "float" if self.name == "score_mod" else "bool"
+        kind = "bool" if self.name == "mask_mod" else "float"
         result = self._body(node).to(kind)
-        given = ", ".join(("float " if each == "score" else "uint ") + each for each in expected)
-        parameters = [f"    {'float' if each == 'score' else 'int'} py_{each} = {each if each == 'score' else f'int({each})'};"
+        given = ", ".join(("float " if each in _FLOATS else "uint ") + each for each in expected)
+        parameters = [f"    float py_{each} = {each};" if each in _FLOATS else f"    int py_{each} = int({each});"
                       for each in expected]
         return "\n".join([f"{kind} {self.name}({given}) {{", *parameters, *self.lines, f"    return {result};", "}", ""])
 
@@ -302,12 +306,12 @@ def _refuse_given(what):
     raise ValueError(f"captured: {what}")
 
 
-def functions_text(score_mod, mask_mod, given=()):
-    """The GLSL of functions that are GLSL or Python's, and the arrays that they capture: the given ones first."""
+def functions_text(functions, given=()):
+    """The GLSL of {name: GLSL, function of Python or None}, and the arrays that they capture: the given ones first."""
     captured, parts, helped = Captured(), [], False
     for array in given:
         captured.number(array, _refuse_given)
-    for name, function in (("score_mod", score_mod), ("mask_mod", mask_mod)):
+    for name, function in functions.items():
         if function is None:
             continue
         if isinstance(function, str):
@@ -315,7 +319,7 @@ def functions_text(score_mod, mask_mod, given=()):
             continue
         if not inspect.isfunction(function):
             raise TypeError(f"{name}: {type(function).__name__}, expected GLSL text or a function")
-        text = _Translator(name, function, captured).translate()
-        parts.append(("" if helped else _HELPERS) + text)
+        text = Translator(name, function, captured).translate()
+        parts.append(("" if helped else HELPERS) + text)
         helped = True
     return "".join(parts), captured.arrays

@@ -2,9 +2,12 @@
 import ctypes
 import threading
 
+import numpy
+
 from . import _abi
 from .arrays import describe
 from .attention import Problem
+from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
@@ -37,29 +40,105 @@ def _variant(context, text):
     return handle
 
 
-def _set_variant(made, score_mod, mask_mod, given):
-    text, captured = functions_text(score_mod, mask_mod, given)
-    context = made.call.context or default_context()
+def _set_variant(desc, inputs, context, functions, given):
+    """Extends a description by the variant of {name: function}, and the inputs by what it captures."""
+    text, captured = functions_text(functions, given)
     with context.lock:
         extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT),
                                           variant=_variant(context, text).raw)
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
-        made.call.inputs[f"captured_{number}"] = array
+        inputs[f"captured_{number}"] = array
         extension.captured[number] = describe(array, f"captured_{number}")
-    _abi.extend(made.desc, extension)
+    _abi.extend(desc, extension)
+
+
+class BlockMask:
+    """Which blocks of queries and keys a mask_mod hides: what create_block_mask makes and flex_attention takes.
+
+    mask_mod    the function, which flex_attention takes from here
+    shape       (B, H, Q_LEN, KV_LEN): B or H is 1 where the mask is the same in all
+    BLOCK_SIZE  (queries, keys) of a block
+    past_len    keys before the first query
+    blocks      an int32 Array [B,H,blocks of queries,blocks of keys]: 0 hidden, 1 partial, 2 full
+    """
+
+    def __init__(self, mask_mod, shape, block_size, past_len, captured, blocks):
+        self.mask_mod, self.shape, self.BLOCK_SIZE, self.past_len = mask_mod, shape, block_size, past_len
+        self.captured, self.blocks = captured, blocks
+
+    def sparsity(self):
+        """How much of it is hidden, in percent."""
+        return 100.0 * float((self.blocks.download() == 0).mean())
+
+    def __repr__(self):
+        return f"BlockMask(shape={self.shape}, BLOCK_SIZE={self.BLOCK_SIZE})"
+
+
+def _without_memory(shape):
+    """The description of float32 numbers that nothing reads."""
+    tensor = describe(numpy.empty((1, 1, 1, 1), "float32"), "rows")
+    tensor.shape[:] = shape
+    return tensor
 
 
 @outside_graphs
-def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, scale=None, enable_gqa=False, return_lse=False,
-                   captured=(), **more):
+def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured=(), past_len=0, context=None):
+    """Asks a mask_mod for every query and key, on the device, as torch.nn.attention.flex_attention.create_block_mask does.
+    Returns a BlockMask, for flex_attention of as many queries and keys: blocks that are hidden cost nothing there.
+
+    mask_mod  a function of Python or GLSL text, as flex_attention takes it; captured: what GLSL text reads
+    B, H      batch entries and query heads; None: the mask is the same in all
+    BLOCK_SIZE  (queries, keys) of a block, or one number for both
+    past_len  keys before the first query, which mask_mod is given added to the query
+    """
+    if mask_mod is None:
+        raise TypeError("mask_mod: None, expected a function or GLSL text")
+    context = context or default_context()
+    block_size = BLOCK_SIZE if isinstance(BLOCK_SIZE, (tuple, list)) else (BLOCK_SIZE, BLOCK_SIZE)
+    if len(block_size) != 2 or min(block_size) < 1:
+        raise ValueError(f"BLOCK_SIZE: {BLOCK_SIZE}, expected a number from 1, or two of them: queries and keys")
+    shape = tuple(_abi.whole(ctypes.c_uint32, name, 1 if size is None else size)
+                  for name, size in (("B", B), ("H", H), ("Q_LEN", Q_LEN), ("KV_LEN", KV_LEN)))
+    batch, heads, queries, keys = shape
+    blocks = context.empty((batch, heads, -(-queries // block_size[0]), -(-keys // block_size[1])), "int32")
+    desc = _abi.AttentionDesc(past_len=past_len, block_q_len=block_size[0], block_kv_len=block_size[1])
+    desc.query = desc.output = _without_memory((batch, heads, queries, 1))
+    desc.key = desc.value = _without_memory((batch, heads, keys, 1))
+    desc.block_mask = describe(blocks, "block_mask")
+    inputs = {}
+    _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured)
+    context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks})
+    return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, blocks)
+
+
+def _take_block_mask(block_mask, query, key, value, more):
+    """What a BlockMask says, as arguments of attention."""
+    _, _, queries, keys = block_mask.shape
+    given = (query.shape[-2], key.shape[-2])
+    if more.get("block_table") is None and given != (queries, keys):
+        raise ValueError(f"block_mask: of {queries} queries and {keys} keys, expected {given[0]} and {given[1]}")
+    if more.setdefault("past_len", block_mask.past_len) != block_mask.past_len:
+        raise ValueError(f"past_len: {more['past_len']}, expected {block_mask.past_len}, with which block_mask was made")
+    others = {name: array for name, array in more.items() if name in (*_abi.ATTENTION_TENSORS, "out")}
+    call = Call(block_mask.blocks.context, {"query": query, "key": key, "value": value, **others}.items())
+    more.update(block_mask=block_mask.blocks, block_size=block_mask.BLOCK_SIZE, call=call)  # results are of the others' kind
+
+
+@outside_graphs
+def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_mask=None, lse_mod=None, output_mod=None,
+                   scale=None, enable_gqa=False, return_lse=False, captured=(), **more):
     """Attention with functions of your own, as torch.nn.attention.flex_attention has them.
 
     score_mod  score_mod(score, batch, head, query, key): the score to take in place of one; batch, head, query and key are
         whole numbers
     mask_mod   mask_mod(batch, head, query, key): whether the query sees the key
-        Either is a function of Python, whose text is translated: arithmetic, comparisons, and, or, not, where, minimum,
+    block_mask a BlockMask of create_block_mask, in place of mask_mod: blocks that it hides are not visited. Or the numbers of
+        blocks that attention takes
+    lse_mod    lse_mod(lse, batch, head, query): what weights are exp(score - lse) of, in place of log(sum(exp(score)))
+    output_mod output_mod(value, batch, head, query, element): the element of the output to take in place of one
+        Each is a function of Python, whose text is translated: arithmetic, comparisons, and, or, not, where, minimum,
         maximum, abs, tanh and other functions of numbers (of NumPy, PyTorch or math), numbers and arrays of the scopes
         around it, the latter with all their indices, and assignments before one return. Anything else raises a ValueError
         that names it and its line. Or GLSL text, as docs/variants.md says
@@ -68,10 +147,18 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, scale=No
     query, key, value, scale, enable_gqa, return_lse and the result are those of attention. Raises UnsupportedError where
         the library vkattn_jit, which compiles the functions, is not beside the library vkattn.
     """
-    if score_mod is None and mask_mod is None:
-        raise TypeError("score_mod, mask_mod: None, expected a function or GLSL text for one of them")
+    if isinstance(block_mask, BlockMask):
+        if mask_mod is not None:
+            raise TypeError("mask_mod: given beside a BlockMask, expected None: it has its own")
+        mask_mod, captured = block_mask.mask_mod, captured or block_mask.captured
+        _take_block_mask(block_mask, query, key, value, more)
+    elif block_mask is not None:
+        more["block_mask"] = block_mask
+    functions = {"score_mod": score_mod, "mask_mod": mask_mod, "lse_mod": lse_mod, "output_mod": output_mod}
+    if all(function is None for function in functions.values()):
+        raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
     made = Problem(query, key, value, scale=scale, enable_gqa=enable_gqa, return_lse=return_lse, **more)
-    _set_variant(made, score_mod, mask_mod, captured)
+    _set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)
     call = made.run()
     results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
     return tuple(results) if return_lse else results[0]

@@ -91,22 +91,37 @@ std::string first_error(const std::string &log, const std::string &functions) {
     return text;
 }
 
+// A function that a text may define.
+struct Function {
+    vkattn_variant_functions bit;
+    const char *define;
+    std::regex declaration;
+};
+
+const std::vector<Function> &known_functions() {
+    static const std::vector<Function> functions{
+        {VKATTN_VARIANT_SCORE_MOD, "#define SCORE_MOD\n", std::regex(R"(\bfloat\s+score_mod\s*\()")},
+        {VKATTN_VARIANT_MASK_MOD, "#define MASK_MOD\n", std::regex(R"(\bbool\s+mask_mod\s*\()")},
+        {VKATTN_VARIANT_LSE_MOD, "#define LSE_MOD\n", std::regex(R"(\bfloat\s+lse_mod\s*\()")},
+        {VKATTN_VARIANT_OUTPUT_MOD, "#define OUTPUT_MOD\n", std::regex(R"(\bfloat\s+output_mod\s*\()")}};
+    return functions;
+}
+
 std::string defines_of(const std::string &functions) {
     const uint32_t defined = defined_functions(functions);
-    std::string defines;
-    if ((defined & VKATTN_VARIANT_SCORE_MOD) != 0) defines += "#define SCORE_MOD\n";
-    if ((defined & VKATTN_VARIANT_MASK_MOD) != 0) defines += "#define MASK_MOD\n";
+    std::string defines = "#define VARIANT_FUNCTIONS\n";
+    for (const Function &function : known_functions())
+        if ((defined & function.bit) != 0) defines += function.define;
     return defines;
 }
 
 } // namespace
 
 uint32_t defined_functions(std::string_view text) {
-    static const std::regex score(R"(\bfloat\s+score_mod\s*\()"), mask(R"(\bbool\s+mask_mod\s*\()");
     const std::string code = without_comments(text);
     uint32_t defined = 0;
-    if (std::regex_search(code, score)) defined |= VKATTN_VARIANT_SCORE_MOD;
-    if (std::regex_search(code, mask)) defined |= VKATTN_VARIANT_MASK_MOD;
+    for (const Function &function : known_functions())
+        if (std::regex_search(code, function.declaration)) defined |= function.bit;
     return defined;
 }
 

@@ -35,7 +35,9 @@ const char *fault_of(const vkattn_jit_info *info) {
     if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
         return "name: has a quote, a backslash or a newline, expected none";
     if (defined_functions(info->functions) == 0)
-        return "functions: none of float score_mod(...) and bool mask_mod(...), expected one of them or both";
+        return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
+               "vkattn/variants.h has "
+               "it";
     return "";
 }
 
@@ -102,7 +104,8 @@ vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
         file.functions = named_text(*info);
         file.defined = defined_functions(file.functions);
         for (const VariantModule &module : variant_modules())
-            if (can_compile(module)) file.modules[module.name] = compile(module, file.functions);
+            if ((module.calls & file.defined) != 0 && can_compile(module))
+                file.modules[module.name] = compile(module, file.functions);
         const std::vector<uint32_t> words = write_variant_file(file);
         write(user, words.data(), words.size() * sizeof(uint32_t));
         return VKATTN_SUCCESS;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -11,12 +12,13 @@ struct ShaderText {
     std::string_view text;
 };
 
-// A line of the variant table that calls the functions of a variant.
+// A line of the variant table that calls functions of a variant.
 struct VariantModule {
     const char *name;
     std::string_view source;     // in the folder shaders
     const char *defines;         // lines of #define
     std::string_view extensions; // of GLSL, separated by spaces, that the compiler must know
+    uint32_t calls;              // vkattn_variant_functions
 };
 
 // Made by cmake/variant_sources.cmake.

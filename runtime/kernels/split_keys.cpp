@@ -3,6 +3,7 @@
 #include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/vulkan/variant.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -129,8 +130,10 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.COLUMNS = columns;
+    merge.FEATURES |= FEATURE_PARTS;
+    if (problem.variant != nullptr && problem.variant->variant.defines(shaders::merge_parts.calls)) return;
+    merge.FEATURES &= FEATURES_OF_MERGE_PARTS; // the functions of a variant count positions, by more
     merge.MORE_FEATURES = 0;
-    merge.FEATURES = (merge.FEATURES | FEATURE_PARTS) & FEATURES_OF_MERGE_PARTS;
 }
 
 } // namespace vkattn

@@ -20,8 +20,8 @@ struct Shader {
     uint32_t push_bytes;
     bool full_subgroups; // of as many invocations as the constant SUBGROUP_SIZE says
     vkattn_type
-        matrices;       // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
-    bool takes_variant; // it calls the functions of a variant: see variant.hpp
+        matrices;   // of the factors of matrices, whose shape constants give; VKATTN_TYPE_NONE: it multiplies none
+    uint32_t calls; // vkattn_variant_functions: with a variant that has one of them, another module takes its place
 };
 
 // Whether the build's GLSL compiler knew the extensions of the shader, and the build takes shaders of its kind.

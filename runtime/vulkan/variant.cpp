@@ -21,7 +21,8 @@ void accept(void *result, const uint32_t *code, size_t words) {
 
 void refuse(void *result, const char *message) { static_cast<Answer *>(result)->refusal = message; }
 
-constexpr uint32_t kAllFunctions = VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_MASK_MOD;
+constexpr uint32_t kAllFunctions =
+    VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_MASK_MOD | VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD;
 
 VariantFile checked_file(const vkattn_variant_info &info) {
     size_t taken = 0;
@@ -34,7 +35,7 @@ VariantFile checked_file(const vkattn_variant_info &info) {
             damage == VariantDamage::kDamaged ? "damaged" : "no variant",
             ", expected a whole file of vkattn compile-variant");
     require(file->defined != 0 && (file->defined & ~kAllFunctions) == 0, "compiled: defines functions ", file->defined,
-            ", expected score_mod, mask_mod or both");
+            ", expected vkattn_variant_functions");
     return *std::move(file);
 }
 
@@ -54,12 +55,12 @@ void Variant::add_compiler(const vkattn_variant_info &info) {
 
 bool Variant::serves(const Shader &shader) const {
     const std::lock_guard lock(mutex_);
-    return !shader.takes_variant || compiled_.contains(shader.name) ||
+    return !changes(shader) || compiled_.contains(shader.name) ||
            std::ranges::find(compilable_, shader.name) != compilable_.end();
 }
 
 const Shader &Variant::shader_of(const Shader &shader) {
-    if (!shader.takes_variant) return shader;
+    if (!changes(shader)) return shader;
     {
         const std::lock_guard lock(mutex_);
         if (const auto made = modules_.find(shader.name); made != modules_.end()) return made->second.shader;

@@ -21,7 +21,8 @@ class Variant {
     Variant(const Variant &) = delete;
     Variant &operator=(const Variant &) = delete;
 
-    bool defines(vkattn_variant_functions function) const { return (defined_ & function) != 0; }
+    // Whether it defines one of the functions: bits of vkattn_variant_functions.
+    bool defines(uint32_t functions) const { return (defined_ & functions) != 0; }
 
     // From now on it has what the info brings, too.
     void add(const VariantFile &file);
@@ -30,7 +31,7 @@ class Variant {
     // Whether there is the shader with the functions in it, or a compiler that can make it.
     bool serves(const Shader &shader) const;
 
-    // The shader with the functions in it, compiled if it has not been; itself where it takes none.
+    // The shader with the functions in it, compiled if it has not been; itself where it calls none of them.
     const Shader &shader_of(const Shader &shader);
 
     // What was compiled so far.
@@ -42,6 +43,7 @@ class Variant {
         std::string name;
         Shader shader;
     };
+    bool changes(const Shader &shader) const { return defines(shader.calls); }
     const Shader &make(const Shader &base, std::vector<uint32_t> code);
     std::vector<uint32_t> compile(const std::string &name) const;
 

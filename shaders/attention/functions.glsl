@@ -1,8 +1,7 @@
-// Functions of the user's own: score_mod, mask_mod and the tensors that they capture. Modules of a variant alone have them
-// (vkattn/variants.h): their compiler defines SCORE_MOD, MASK_MOD or both, and gives the user's text as variant_functions.glsl.
-//
-// Functions that change a row's softmax state or its output would be called where sinks change the state, in
-// softmax_denominator_scale (softmax.glsl), and where kernels store a block of the output (output.glsl).
+// Functions of the user's own: score_mod, mask_mod, lse_mod, output_mod and the tensors that they capture. Modules of a variant
+// alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD, MASK_MOD, LSE_MOD and OUTPUT_MOD
+// as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called in softmax.glsl, and output_mod in
+// output.glsl.
 #ifndef FUNCTIONS_GLSL
 #define FUNCTIONS_GLSL
 

@@ -3,6 +3,9 @@
 #define OUTPUT_GLSL
 
 #include "attention/rows.glsl"
+#ifdef OUTPUT_MOD
+#include "attention/functions.glsl"
+#endif
 
 #define TENSOR output
 #define TENSOR_BINDING BINDING_OUTPUT
@@ -13,6 +16,21 @@ uint output_element(Row row) {
     return row.batch * parameters.output_strides[0] + row.query_head * parameters.output_strides[1] +
            query_row(row.batch, row.position) * parameters.output_strides[2];
 }
+
+// Neighbours from element `element` of a row on, as the user's output_mod makes them; of those past its end, the last one's.
+#ifdef OUTPUT_MOD
+float modify_output(float value, Row row, uint element) {
+    return output_mod(value, batch_of(row), head_of(row), query_of(row), min(element, V_HEAD_DIM - 1));
+}
+vec2 modify_output(vec2 pair, Row row, uint element) {
+    return vec2(modify_output(pair.x, row, element), modify_output(pair.y, row, element + 1));
+}
+vec4 modify_output(vec4 block, Row row, uint element) {
+    return vec4(modify_output(block.xy, row, element), modify_output(block.zw, row, element + 2));
+}
+#else
+#define modify_output(values, row, element) (values)
+#endif
 
 // Two neighbours from element `element` on, both of this invocation.
 void store_output_pair(uint element, vec2 pair) {

@@ -4,6 +4,9 @@
 #define SOFTMAX_GLSL
 
 #include "attention/rows.glsl"
+#ifdef LSE_MOD
+#include "attention/functions.glsl"
+#endif
 
 layout(set = 0, binding = BINDING_SINKS, std430) readonly buffer SinksBuffer { float sinks[]; };
 layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) writeonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
@@ -16,7 +19,7 @@ struct SoftmaxState {
 SoftmaxState softmax_empty() { return SoftmaxState(LOWEST_MAXIMUM, 0.0); }
 
 // A sink adds exp(sink) to the denominator and no value. A row that saw no key stays empty.
-float softmax_denominator_scale(inout SoftmaxState state, Row row) {
+float add_sink(inout SoftmaxState state, Row row) {
     if (!has(FEATURE_SINKS) || state.sum == 0.0) return 1.0;
     float sink = max(sinks[base_bytes(BINDING_SINKS) / 4 + row.query_head] * LOG2_E, HIDDEN);
     float maximum = max(state.maximum, sink);
@@ -24,6 +27,22 @@ float softmax_denominator_scale(inout SoftmaxState state, Row row) {
     state = SoftmaxState(maximum, state.sum * rescale + exp2(sink - maximum));
     return rescale;
 }
+
+// What makes the denominator of a row whose keys are all summed: its sink, then the user's lse_mod. Returns what sums of values are
+// multiplied with, before they are divided by the new sum.
+#ifdef LSE_MOD
+float softmax_denominator_scale(inout SoftmaxState state, Row row) {
+    float rescale = add_sink(state, row);
+    if (state.sum == 0.0) return rescale;
+    float log_sum_exp = (state.maximum + log2(state.sum)) * LN_2;
+    float modified = lse_mod(log_sum_exp, batch_of(row), head_of(row), query_of(row)) * LOG2_E;
+    rescale *= exp2(state.maximum - modified);
+    state = SoftmaxState(modified, 1.0);
+    return rescale;
+}
+#else
+#define softmax_denominator_scale add_sink
+#endif
 
 // Index of a row in contiguous [B, Hq, Lq], or in [Hq, total] of packed queries.
 uint log_sum_exp_index(Row row) {

@@ -62,7 +62,7 @@ SoftmaxState start_row(Row row, uint part) {
 void store_row(Row row, float scale) {
     uint element = output_element(row);
     [[dont_unroll]] for (uint dim = 0; dim < V_HEAD_DIM; dim += 2) {
-        vec4 block = accumulator[dim / 4] * scale;
+        vec4 block = modify_output(accumulator[dim / 4] * scale, row, dim / 4 * 4);
         store_output_pair(element + dim * OUTPUT_DIM_STRIDE, dim % 4 == 0 ? block.xy : block.zw);
     }
 }

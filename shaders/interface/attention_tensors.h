@@ -26,7 +26,7 @@
     X(24, key_indices, KEY_INDICES, 40, Lists, I32, BlocksInTurn)
 
 /* In GLSL, modules of a variant alone know them. */
-#if defined(__cplusplus) || defined(SCORE_MOD) || defined(MASK_MOD)
+#if defined(__cplusplus) || defined(VARIANT_FUNCTIONS)
 #define HAS_CAPTURED_TENSORS
 #define CAPTURED_ATTENTION_TENSORS(X)                                                                                  \
     X(28, captured_0, CAPTURED_0, NO_FEATURE, Captured, NONE, Zeros)                                                   \

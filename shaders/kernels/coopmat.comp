@@ -259,6 +259,22 @@ void find_stored_rows(uint first_row, uint part, out uint elements[STORE_TURNS])
     }
 }
 
+// In the strip, what output_mod makes of the blocks that this invocation stores.
+#ifdef OUTPUT_MOD
+void modify_strip(uint first_row, uint dim) {
+    if (leaves_states()) return;
+    [[unroll]] for (uint turn = 0; turn < STORE_TURNS; ++turn) {
+        uint row = stored_block(turn) / BLOCKS_OF_ROW, block = stored_block(turn) % BLOCKS_OF_ROW;
+        if (row >= MATRIX_M) continue;
+        uint at = strip() + row * STRIP_PITCH + block;
+        vec4 values = uintBitsToFloat(tiles[at]);
+        tiles[at] = floatBitsToUint(modify_output(values, row_of_tile(rows, first_row + row), dim + 4 * block));
+    }
+}
+#else
+#define modify_strip(first_row, dim)
+#endif
+
 void store_strip(const uint elements[STORE_TURNS], uint dim) {
     [[unroll]] for (uint turn = 0; turn < STORE_TURNS; ++turn) {
         uint row = stored_block(turn) / BLOCKS_OF_ROW, block = stored_block(turn) % BLOCKS_OF_ROW;
@@ -280,6 +296,7 @@ void store_outputs(uint part) {
             FOR_MATRICES(t, OUTPUT_TILES)
             if (t == current) coopMatStore(outputs[r * OUTPUT_TILES + t], tiles, strip(), STRIP_PITCH, ROWS_IN_MEMORY);
             subgroupBarrier();
+            modify_strip(subgroup_row() + r * MATRIX_M, dim_of_output(current));
             store_strip(elements, dim_of_output(current));
             subgroupBarrier(); // the strip's last readers are done
         }

@@ -231,7 +231,7 @@ void store_next(Row row, uint part, uint block, float scale) {
     if (leaves_states())
         store_state_block(state_element(row, part), dim_of(block), sums[0]);
     else
-        store_output_block(output_element(row), dim_of(block), sums[0] * scale);
+        store_output_block(output_element(row), dim_of(block), modify_output(sums[0] * scale, row, dim_of(block)));
     [[unroll]] for (uint i = 1; i < ROWS * BLOCKS; ++i) sums[i - 1] = sums[i];
 }
 

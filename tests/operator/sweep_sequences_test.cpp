@@ -1,12 +1,33 @@
 // Batches of sequences drawn at random, packed, in pages and dense, on every kernel that takes them, against the
 // reference.
 #include "sequence_draws.hpp"
+#ifdef VKATTN_HAS_JIT
+#include "variants.hpp"
+#endif
 
 #include <algorithm>
 
 using namespace vkattn_test;
 
 namespace {
+
+#ifdef VKATTN_HAS_JIT
+// Gives the batch a variant, and each sequence its functions, which count the batch entry.
+void give_functions(std::vector<Sequence> &sequences, SequencesBatch &batch, std::mt19937 &random) {
+    AttentionProblem all;
+    set_every_function(all, random);
+    batch.variant = all.variant;
+    batch.captured = all.captured;
+    for (int entry = 0; Sequence & each : sequences) {
+        AttentionProblem &p = each.problem;
+        p.score_mod = [f = all.score_mod, entry](double s, int, int h, int q, int k) { return f(s, entry, h, q, k); };
+        p.mask_mod = [f = all.mask_mod, entry](int, int h, int q, int k) { return f(entry, h, q, k); };
+        p.lse_mod = [f = all.lse_mod, entry](double lse, int, int h, int q) { return f(lse, entry, h, q); };
+        p.output_mod = [f = all.output_mod, entry](double v, int, int h, int q, int e) { return f(v, entry, h, q, e); };
+        ++entry;
+    }
+}
+#endif
 
 // kernel: AUTO for all of them
 std::string complaints_of(const SequencesDraw &d, vkattn_kernel kernel, vkattn_kernel &failing) {
@@ -17,6 +38,9 @@ std::string complaints_of(const SequencesDraw &d, vkattn_kernel kernel, vkattn_k
     std::vector<Sequence> sequences = make_sequences(c, random);
     SequencesBatch batch = make_batch(c, sequences, random);
     if (d.loses_pages && c.keys == Keys::kPaged) lose_pages(c, sequences, batch);
+#ifdef VKATTN_HAS_JIT
+    if (c.functions) give_functions(sequences, batch, random);
+#endif
     const ExpectedSequences expected = expect(c, sequences, batch);
     for (const vkattn_kernel tried : kernels_for(c, batch)) {
         if (kernel != VKATTN_KERNEL_AUTO && kernel != tried) continue;
@@ -36,6 +60,7 @@ using Reduction = std::function<void(SequencesDraw &)>;
 const std::vector<Reduction> &reductions() {
     static const std::vector<Reduction> all = {
         [](SequencesDraw &d) { d.loses_pages = false; },
+        [](SequencesDraw &d) { d.batch.functions = false; },
         [](SequencesDraw &d) { d.batch.alibi = false; },
         [](SequencesDraw &d) { d.batch.blocks = false; },
         [](SequencesDraw &d) { d.batch.mask_flags = VKATTN_MASK_NONE; },

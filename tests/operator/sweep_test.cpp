@@ -4,6 +4,9 @@
 #include "compare.hpp"
 #include "device.hpp"
 #include "random_draws.hpp"
+#ifdef VKATTN_HAS_JIT
+#include "variants.hpp"
+#endif
 
 #include "tools/cases/case_runner.hpp"
 #include "tools/cases/comparison.hpp"
@@ -20,13 +23,22 @@ namespace tools = vkattn::tools;
 
 namespace {
 
+AttentionProblem problem_with_functions(const AttentionDraw &d) {
+    AttentionProblem problem = problem_of(d);
+#ifdef VKATTN_HAS_JIT
+    std::mt19937 random(d.seed);
+    if (d.functions) set_every_function(problem, random);
+#endif
+    return problem;
+}
+
 struct Failure {
     vkattn_kernel kernel = VKATTN_KERNEL_AUTO;
     std::string complaints; // "": none
 };
 
 Failure failure_of(const AttentionDraw &d, vkattn_kernel kernel, const AttentionReference &reference) {
-    const AttentionProblem problem = problem_of(d);
+    const AttentionProblem problem = problem_with_functions(d);
     AttentionResults results = all_results(problem, kernel, d.output);
     try {
         return {kernel, try_attention(problem, reference, results, kernel)};
@@ -36,7 +48,7 @@ Failure failure_of(const AttentionDraw &d, vkattn_kernel kernel, const Attention
 }
 
 Failure failure_of(const AttentionDraw &d) {
-    const AttentionProblem problem = problem_of(d);
+    const AttentionProblem problem = problem_with_functions(d);
     const AttentionReference reference = reference_attention(problem);
     for (const vkattn_kernel kernel : kernels_for(problem))
         if (Failure failure = failure_of(d, kernel, reference); !failure.complaints.empty()) return failure;
@@ -50,6 +62,7 @@ void shorten(AttentionDraw &d, std::uint64_t kv_len) {
 
 const std::vector<std::function<void(AttentionDraw &)>> &reductions() {
     static const std::vector<std::function<void(AttentionDraw &)>> all = {
+        [](AttentionDraw &d) { d.functions = false; },
         [](AttentionDraw &d) { d.mask = DrawnMask::kNone; },
         [](AttentionDraw &d) { d.block_q_len = d.block_kv_len = 0; },
         [](AttentionDraw &d) { d.key_padding = false; },
@@ -110,7 +123,7 @@ tools::HostTensor stored(const HostTensor &tensor) {
 
 // "" where a case file cannot say what the draw says.
 std::string save_case(const AttentionDraw &d) {
-    if (d.past_len != 0 || d.past_lengths || d.value_in_key) return "";
+    if (d.past_len != 0 || d.past_lengths || d.value_in_key || d.functions) return "";
     const AttentionProblem p = problem_of(d);
     const AttentionReference reference = reference_attention(p);
     nlohmann::json config{{"op", "attention"}, {"causal_alignment", d.bottom_right ? "bottom_right" : "top_left"}};
@@ -154,7 +167,7 @@ TEST_CASE_FIXTURE(DeviceTest, "random problems on every kernel") {
         const Failure failure = failure_of(drawn);
         if (failure.complaints.empty()) return std::string();
         const AttentionDraw small = smallest(drawn, reductions(), [&](const AttentionDraw &d) {
-            return !failure_of(d, failure.kernel, reference_attention(problem_of(d))).complaints.empty();
+            return !failure_of(d, failure.kernel, reference_attention(problem_with_functions(d))).complaints.empty();
         });
         return "kernel " + kernel_text(failure.kernel) + ": " + failure.complaints +
                "as small as it fails: " + text(small) + "; saved: " + save_case(small);

@@ -1,7 +1,10 @@
 // Variants of attention: functions of the user's own, compiled by vkattn_jit. The gallery of docs/variants.md.
-#include "device.hpp"
+#include "attention_draws.hpp"
+#include "compare.hpp"
+#include "limited_device.hpp"
+#include "variants.hpp"
 
-#include <vkattn/jit.h>
+#include <vkattn/jit.hpp>
 
 #include <doctest/doctest.h>
 
@@ -30,26 +33,6 @@ std::string gallery_text(const std::string &name) {
     return text;
 }
 
-vkattn_variant variant_of(const std::string &text, vkattn_context context = test_device().context().get()) {
-    const vkattn_jit_info info{text.c_str(), "test.glsl", nullptr};
-    vkattn_variant variant = nullptr;
-    const vkattn_result result = vkattn_jit_variant_create(context, &info, &variant);
-    REQUIRE_MESSAGE(result == VKATTN_SUCCESS, vkattn_jit_last_error());
-    return variant;
-}
-
-// Gives the problem a variant, which lives as long as it, and its captured tensors.
-void set_variant(AttentionProblem &problem, const std::string &text) {
-    auto *extension = new vkattn_attention_variant{};
-    extension->extension.kind = VKATTN_EXTENSION_ATTENTION_VARIANT;
-    problem.variant = {extension, [](const vkattn_attention_variant *given) {
-                           vkattn_variant_destroy(given->variant);
-                           delete given;
-                       }};
-    extension->variant = variant_of(text);
-    for (size_t i = 0; i < VKATTN_CAPTURED_TENSORS; ++i) extension->captured[i] = problem.captured[i].view();
-}
-
 AttentionProblem plain_problem(std::mt19937 &random, vkattn_type type = VKATTN_TYPE_F32) {
     AttentionProblem problem;
     problem.query = normal_tensor(type, {kBatch, kHeads, kQueries, 24}, random);
@@ -72,9 +55,11 @@ double number(const HostTensor &tensor, int element) { return tensor.values()[st
 // What an entry of the gallery computes.
 struct Entry {
     const char *name;
-    std::function<HostTensor(std::mt19937 &)> captured;
-    std::function<double(const HostTensor &, double, int, int, int, int)> score;
-    std::function<bool(const HostTensor &, int, int, int, int)> mask;
+    std::function<HostTensor(std::mt19937 &)> captured{};
+    std::function<double(const HostTensor &, double, int, int, int, int)> score{};
+    std::function<bool(const HostTensor &, int, int, int, int)> mask{};
+    std::function<double(const HostTensor &, double, int, int, int)> lse{};
+    std::function<double(const HostTensor &, double, int, int, int, int)> output{};
 };
 
 int bucket(int distance) {
@@ -146,8 +131,27 @@ const std::vector<Entry> &gallery() {
          }},
         {"causal_alibi", per_head,
          [](auto &c, double s, int, int h, int q, int k) { return s - number(c, h) * (q - k); },
-         [](auto &, int, int, int q, int k) { return k <= q; }}};
+         [](auto &, int, int, int q, int k) { return k <= q; }},
+        {.name = "sink",
+         .captured = per_head,
+         .lse = [](auto &c, double lse, int, int h, int) { return std::log(std::exp(lse) + std::exp(number(c, h))); }},
+        {.name = "sigmoid",
+         .score = [](auto &, double s, int, int, int, int) { return -std::log(1.0 + std::exp(-s)); },
+         .lse = [](auto &, double, int, int, int) { return 0.0; }},
+        {.name = "output_gate",
+         .captured =
+             [](auto &random) {
+                 return normal_tensor(VKATTN_TYPE_F32, {kBatch, kHeads, kKeys, 24}, random);
+             },
+         .output =
+             [](auto &c, double value, int b, int h, int q, int e) {
+                 return value / (1.0 + std::exp(-number(c, ((b * kHeads + h) * kKeys + q) * 24 + e)));
+             }}};
     return entries;
+}
+
+const Entry &entry_of(const std::string &name) {
+    return *std::ranges::find_if(gallery(), [&](const Entry &each) { return each.name == name; });
 }
 
 void add_entry(AttentionProblem &problem, const Entry &entry, std::mt19937 &random) {
@@ -156,6 +160,11 @@ void add_entry(AttentionProblem &problem, const Entry &entry, std::mt19937 &rand
     if (entry.score)
         problem.score_mod = [=](double s, int b, int h, int q, int k) { return entry.score(captured, s, b, h, q, k); };
     if (entry.mask) problem.mask_mod = [=](int b, int h, int q, int k) { return entry.mask(captured, b, h, q, k); };
+    if (entry.lse) problem.lse_mod = [=](double lse, int b, int h, int q) { return entry.lse(captured, lse, b, h, q); };
+    if (entry.output)
+        problem.output_mod = [=](double v, int b, int h, int q, int e) {
+            return entry.output(captured, v, b, h, q, e);
+        };
     set_variant(problem, gallery_text(entry.name));
 }
 
@@ -186,7 +195,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every entry of the gallery gives what its functio
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "every kernel calls both functions, in f16 and beside other masks") {
+TEST_CASE_FIXTURE(DeviceTest, "every kernel calls all functions, in f16 and beside other masks") {
     std::mt19937 random(11);
     for (const bool masked : {false, true}) {
         AttentionProblem problem = plain_problem(random, VKATTN_TYPE_F16);
@@ -196,7 +205,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel calls both functions, in f16 and bes
             problem.key_lengths = integers({kBatch}, random, kKeys);
             problem.sinks = normal_tensor(VKATTN_TYPE_F32, {kHeads}, random);
         }
-        add_entry(problem, gallery().back(), random);
+        set_every_function(problem, random);
         const AttentionReference reference = reference_attention(problem);
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
                                            VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES}) {
@@ -205,6 +214,50 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel calls both functions, in f16 and bes
             check_attention(problem, reference, results, kernel);
         }
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "functions of a row are called once, wherever its keys and its batch entry are attended") {
+    std::mt19937 random(29);
+    AttentionProblem plain;
+    plain.query = normal_tensor(VKATTN_TYPE_F32, {3, 4, 3, 32}, random);
+    plain.key = normal_tensor(VKATTN_TYPE_F32, {3, 2, 300, 32}, random);
+    plain.value = normal_tensor(VKATTN_TYPE_F32, {3, 2, 300, 28}, random);
+    plain.past_lengths = tensor_of(VKATTN_TYPE_I32, {3}, std::vector<float>{200, 7, 90});
+    plain.sinks = normal_tensor(VKATTN_TYPE_F32, {4}, random);
+    // in parts; in stretches, which a block mask makes short; in parts of the batch
+    for (const char *traits : {"", "max_loop_iterations=100", "max_storage_buffer_range=90000"}) {
+        INFO(std::string(traits));
+        const LimitedDevice limited(traits);
+        AttentionProblem problem = plain; // it goes with its variant, before the context
+        if (std::string(traits).starts_with("max_loop")) {
+            problem.block_mask = tensor_of(VKATTN_TYPE_I32, {1, 1, 1, 3}, std::vector<float>{1, 2, 1});
+            problem.block_q_len = 3, problem.block_kv_len = 100;
+        }
+        set_every_function(problem, random, limited.context());
+        const AttentionReference reference = reference_attention(problem);
+        for (const vkattn_kernel kernel : kernels_for(plain)) {
+            INFO(kernel_text(kernel));
+            AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+            const vkattn::Plan plan = limited.context().attention_plan(describe(problem, results, kernel));
+            limited.device().run(plan, regions_of(problem, results));
+            const Comparison output = compare("output", results.output.shape(), reference.output,
+                                              results.output.floats(), nmse_bound({VKATTN_TYPE_F32}));
+            CHECK_MESSAGE(output.passed, output.report);
+            const Comparison sums = compare("log_sum_exp", results.log_sum_exp.shape(), reference.log_sum_exp,
+                                            results.log_sum_exp.floats(), nmse_bound({VKATTN_TYPE_F32}));
+            CHECK_MESSAGE(sums.passed, sums.report);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "functions are given the numbers of keys that lists name") {
+    std::mt19937 random(31);
+    AttentionProblem problem = plain_problem(random);
+    problem.key_block_len = 3;
+    problem.key_indices = random_key_lists({kBatch, 2, kQueries, 17}, kKeys / 3, random);
+    set_every_function(problem, random);
+    check_every_kernel(problem);
 }
 
 TEST_CASE_FIXTURE(DeviceTest,
@@ -232,10 +285,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a text that does not compile is refused with its 
               .find("mine:7:") != std::string::npos);
     CHECK(error_of_plan("float score_mod(int wrong) { return 1.0; }\n")
               .find("expected functions with the parameters of") != std::string::npos);
-    const vkattn_jit_info none{"// float score_mod(\nfloat other() { return 1.0; }", nullptr, nullptr};
-    vkattn_variant variant = nullptr;
-    CHECK(vkattn_jit_variant_create(test_device().context().get(), &none, &variant) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(std::string(vkattn_jit_last_error()).find("functions: none of") == 0);
+    CHECK_THROWS_WITH_AS(
+        vkattn::jit_variant(test_device().context(), "// float score_mod(\nfloat other() { return 1.0; }"),
+        doctest::Contains("functions: none of"), vkattn::Error);
 }
 
 TEST_CASE_FIXTURE(DeviceTest,
@@ -244,22 +296,18 @@ TEST_CASE_FIXTURE(DeviceTest,
         INFO(std::string(name));
         std::mt19937 random(17);
         AttentionProblem problem = plain_problem(random);
-        const auto entry =
-            std::ranges::find_if(gallery(), [&](const Entry &each) { return std::string(each.name) == name; });
-        add_entry(problem, *entry, random);
+        add_entry(problem, entry_of(name), random);
         const int q_len = 7, kv_len = 9; // of a block
         problem.block_q_len = q_len, problem.block_kv_len = kv_len;
         problem.block_mask =
             HostTensor(VKATTN_TYPE_I32, {kBatch, 1, (kQueries + q_len - 1) / q_len, (kKeys + kv_len - 1) / kv_len});
         AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
         const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
-        vkattn_plan made = nullptr;
-        const vkattn_result planned = vkattn_block_mask_plan(test_device().context().get(), &desc, &made);
-        REQUIRE_MESSAGE(planned == VKATTN_SUCCESS, std::string(vkattn_last_error()));
+        const vkattn::Plan plan = test_device().context().block_mask_plan(desc);
         std::vector<Region> regions{{VKATTN_ROLE_BLOCK_MASK, &problem.block_mask, Access::kWrite}};
         if (problem.captured[0].present())
             regions.push_back({VKATTN_ROLE_CAPTURED_0, &problem.captured[0], Access::kRead});
-        test_device().run(vkattn::Plan(made), regions);
+        test_device().run(plan, regions);
         const std::vector<double> states = problem.block_mask.values();
         int wrong = 0;
         for (size_t i = 0; i < states.size(); ++i) {
@@ -281,17 +329,18 @@ TEST_CASE_FIXTURE(DeviceTest,
 namespace {
 
 // A plan of a variant in a context of its own, and the milliseconds of the processor that making both took.
-double plan_in(const vkattn::Context &context, AttentionProblem problem, const std::function<vkattn_variant()> &make) {
+double plan_in(const vkattn::Context &context, AttentionProblem problem, const std::function<vkattn::Variant()> &make) {
     AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
     const std::clock_t start = std::clock();
-    const std::unique_ptr<vkattn_variant_opaque, void (*)(vkattn_variant)> variant(make(), vkattn_variant_destroy);
-    const vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr}, variant.get(), {}};
+    const vkattn::Variant variant = make();
+    const vkattn_attention_variant extension = variant.with();
     vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
     desc.next = &extension;
     context.attention_plan(desc);
     return 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
+// What a saved state must not need.
 void refuse_all(void *, const vkattn_variant_request *request) {
     request->refuse(request->result, "asked of a saved one");
 }
@@ -303,7 +352,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a text that a context has compiled is kept in its
     const AttentionProblem problem = plain_problem(random);
     const std::string text = gallery_text("softcap"), named = "#line 1 \"test.glsl\"\n" + text + "\n";
     const vkattn::Context first(ContextRequest().info);
-    const double cold = plan_in(first, problem, [&] { return variant_of(text, first.get()); });
+    const double cold = plan_in(first, problem, [&] { return vkattn::jit_variant(first, text, "test.glsl"); });
     const std::vector<std::uint8_t> saved = first.save();
     ContextRequest request;
     request.info.saved_data = saved.data();
@@ -316,51 +365,31 @@ TEST_CASE_FIXTURE(DeviceTest, "a text that a context has compiled is kept in its
     info.modules = modules;
     info.module_count = 1;
     info.compile = refuse_all;
-    const double warm = plan_in(second, problem, [&] {
-        vkattn_variant variant = nullptr;
-        REQUIRE(vkattn_variant_create(second.get(), &info, &variant) == VKATTN_SUCCESS);
-        return variant;
-    });
+    const double warm = plan_in(second, problem, [&] { return second.variant(info); });
     MESSAGE("a variant's first plan, in time of the processor: ", cold, " ms cold, ", warm, " ms from a saved state");
     const std::string other = "// another\n" + named;
     info.functions = other.c_str();
-    CHECK_THROWS_WITH_AS(plan_in(second, problem,
-                                 [&] {
-                                     vkattn_variant variant = nullptr;
-                                     vkattn_variant_create(second.get(), &info, &variant);
-                                     return variant;
-                                 }),
+    CHECK_THROWS_WITH_AS(plan_in(second, problem, [&] { return second.variant(info); }),
                          doctest::Contains("asked of a saved one"), vkattn::Error);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and one that is not whole is refused") {
-    std::vector<std::uint8_t> file;
-    const std::string text = gallery_text("causal_alibi");
-    const vkattn_jit_info info{text.c_str(), nullptr, nullptr};
-    const auto take = [](void *user, const void *data, std::uint64_t bytes) {
-        const auto *first = static_cast<const std::uint8_t *>(data);
-        static_cast<std::vector<std::uint8_t> *>(user)->assign(first, first + bytes);
-    };
-    REQUIRE(vkattn_jit_compile(&info, take, &file) == VKATTN_SUCCESS);
-    vkattn_variant_info given{};
-    given.compiled = file.data();
-    given.compiled_bytes = file.size();
-    const vkattn_context context = test_device().context().get();
+    std::vector<std::uint8_t> file = vkattn::compile_variant(gallery_text("causal_alibi"));
+    const vkattn::Context &context = test_device().context();
+    const vkattn::Variant compiled = context.variant(file);
     std::mt19937 random(23);
     AttentionProblem problem = plain_problem(random);
-    add_entry(problem, gallery().back(), random);
-    vkattn_attention_variant ahead = *problem.variant;
-    REQUIRE(vkattn_variant_create(context, &given, &ahead.variant) == VKATTN_SUCCESS);
-    problem.variant = std::make_shared<const vkattn_attention_variant>(ahead);
+    add_entry(problem, entry_of("causal_alibi"), random);
+    problem.variant = std::make_shared<const vkattn_attention_variant>(compiled.with(problem.captured[0].view()));
     check_every_kernel(problem);
-    vkattn_variant_destroy(ahead.variant);
 
     const auto result_of = [&](std::uint64_t bytes) {
-        vkattn_variant variant = nullptr;
-        given.compiled_bytes = bytes;
-        const vkattn_result result = vkattn_variant_create(context, &given, &variant);
-        vkattn_variant_destroy(variant);
-        return result;
+        try {
+            (void)context.variant(std::span(file).first(bytes));
+        } catch (const vkattn::Error &error) {
+            return error.result();
+        }
+        return VKATTN_SUCCESS;
     };
     for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{39}, std::uint64_t{200}, file.size() - 4})
         CHECK(result_of(bytes) == VKATTN_ERROR_INVALID_ARGUMENT);

@@ -29,6 +29,7 @@ struct AttentionDraw {
     std::uint32_t past_len = 0;
     float softcap = 0.0f, scale = 0.0f, dropout_p = 0.0f;
     vkattn_score_stage stage = VKATTN_SCORES_SCALED;
+    bool functions = false; // of a variant; problem_of leaves them out
     bool operator==(const AttentionDraw &) const = default;
 };
 

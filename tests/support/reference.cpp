@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 
 namespace vkattn_test {
 namespace {
@@ -76,10 +77,15 @@ void apply_softcap(const AttentionProblem &p, Row &row) {
     for (double &score : row.scores) score = cap * std::tanh(score / cap);
 }
 
+// Where a row's query stands, as functions of a variant count positions.
+int position_of(const AttentionProblem &p, const DenseProblem &d, const Row &row) {
+    return static_cast<int>(static_cast<long long>(row.query) + mask_offset(p, d, row.batch));
+}
+
 // Calls visit(score, batch, head, query, key) for each score of the row, as functions of a variant count positions.
 template <class Visit>
 void for_each_key(const AttentionProblem &p, const DenseProblem &d, Row &row, Visit visit) {
-    const auto query = static_cast<int>(static_cast<long long>(row.query) + mask_offset(p, d, row.batch));
+    const int query = position_of(p, d, row);
     for (std::size_t j = 0; j < row.scores.size(); ++j)
         visit(row.scores[j], static_cast<int>(row.batch), static_cast<int>(row.head), query, static_cast<int>(j));
 }
@@ -214,6 +220,23 @@ double softmax(const AttentionProblem &p, const DenseProblem &d, const Row &row,
     return largest + std::log(sum);
 }
 
+// What lse_mod makes of log(sum(exp(scores))); weights follow it.
+double modify_lse(const AttentionProblem &p, const DenseProblem &d, const Row &row, double lse,
+                  std::vector<double> &weights) {
+    if (!p.lse_mod || lse == kHidden) return lse;
+    const double modified =
+        p.lse_mod(lse, static_cast<int>(row.batch), static_cast<int>(row.head), position_of(p, d, row));
+    for (double &weight : weights) weight *= std::exp(lse - modified);
+    return modified;
+}
+
+void modify_output(const AttentionProblem &p, const DenseProblem &d, const Row &row, std::span<double> values) {
+    if (!p.output_mod) return;
+    for (std::size_t c = 0; c < values.size(); ++c)
+        values[c] = p.output_mod(values[c], static_cast<int>(row.batch), static_cast<int>(row.head),
+                                 position_of(p, d, row), static_cast<int>(c));
+}
+
 void weighted_values(const AttentionProblem &p, const DenseProblem &d, const Row &row,
                      const std::vector<double> &weights, std::vector<double> &output) {
     const AttentionSizes &s = d.sizes;
@@ -262,11 +285,13 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
         if (std::isfinite(score)) result.largest_score = std::max(result.largest_score, std::fabs(score));
     }
     std::vector<double> weights;
-    result.log_sum_exp.push_back(softmax(p, d, row, weights));
+    const double lse = softmax(p, d, row, weights);
+    result.log_sum_exp.push_back(modify_lse(p, d, row, lse, weights));
     drop(p, row, weights);
     if (p.score_stage == VKATTN_SCORES_WEIGHTS) append(result.scores, weights);
     append(result.attn_weights, weights);
     weighted_values(p, d, row, weights, result.output);
+    modify_output(p, d, row, std::span(result.output).last(d.sizes.v_head_dim));
 }
 
 } // namespace

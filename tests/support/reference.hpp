@@ -47,6 +47,8 @@ struct AttentionProblem {
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
     std::function<double(double score, int batch, int head, int query, int key)> score_mod;
     std::function<bool(int batch, int head, int query, int key)> mask_mod;
+    std::function<double(double lse, int batch, int head, int query)> lse_mod;
+    std::function<double(double value, int batch, int head, int query, int element)> output_mod;
 };
 
 struct AttentionSizes {

@@ -182,6 +182,7 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.window_right = c.window_right;
     desc.causal_alignment = c.alignment;
     desc.kernel = kernel;
+    desc.next = batch.variant.get();
     return desc;
 }
 
@@ -200,6 +201,8 @@ std::vector<Region> regions_of(SequencesBatch &batch) {
     add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
+    for (std::size_t i = 0; i < batch.captured.size(); ++i)
+        add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i), batch.captured[i]);
     return regions;
 }
 

@@ -4,6 +4,8 @@
 
 #include "device.hpp"
 
+#include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,8 @@ struct SequencesCase {
     std::int32_t window_left = -1, window_right = -1;
     vkattn_causal_alignment alignment = VKATTN_CAUSAL_TOP_LEFT;
     bool alibi = false;
-    bool blocks = false; // a block mask of its own for each sequence and head
+    bool blocks = false;    // a block mask of its own for each sequence and head
+    bool functions = false; // of a variant, which the batch is given after it is made
     bool operator==(const SequencesCase &) const = default;
 };
 
@@ -40,6 +43,8 @@ struct Sequence {
 struct SequencesBatch {
     HostTensor query, key, value, cu_seqlens_q, cu_seqlens_k, block_table, block_mask, key_lengths, slopes;
     HostTensor output, log_sum_exp;
+    std::shared_ptr<const vkattn_attention_variant> variant; // and what it reads
+    std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
 };
 
 // The reference of each sequence, laid out as the batch's output and log_sum_exp.

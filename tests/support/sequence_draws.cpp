@@ -30,6 +30,7 @@ void draw_compiled(SequencesCase &c, Random &random) {
     if (random.one_in(4)) c.mask_flags |= VKATTN_MASK_WINDOW;
     c.alibi = random.one_in(5);
     c.blocks = random.one_in(5);
+    c.functions = random.one_in(5);
 }
 
 } // namespace
@@ -69,6 +70,7 @@ std::string text(const SequencesDraw &d) {
     if (c.alignment == VKATTN_CAUSAL_BOTTOM_RIGHT) out << ", bottom right";
     if (c.alibi) out << ", alibi";
     if (c.blocks) out << ", blocks";
+    if (c.functions) out << ", functions";
     if (d.loses_pages) out << ", pages outside the pool";
     return out.str();
 }

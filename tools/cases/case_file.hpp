@@ -35,7 +35,7 @@ struct AttentionConfig {
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
     std::optional<vkattn_type> k_dtype; // absent: as stored
     std::optional<vkattn_type> v_dtype;
-    std::string functions;           // GLSL of score_mod and mask_mod; "": none
+    std::string functions;           // GLSL of a variant; "": none
     std::uint32_t key_block_len = 0; // of the tensor key_indices; 0: not said
 };
 

@@ -128,7 +128,7 @@ void ProblemBuilder::add_functions() {
         const HostTensor *tensor = input_.find(name);
         if (tensor == nullptr) continue;
         if (problem_.functions.empty())
-            fail("has tensor '" + name + "', expected config key score_mod or mask_mod with it");
+            fail("has tensor '" + name + "', expected a config key score_mod, mask_mod, lse_mod or output_mod with it");
         if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
             fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
         problem_.captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),

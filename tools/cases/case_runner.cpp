@@ -28,8 +28,9 @@ struct PlannedCase {
 
 Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc) {
     if (problem.functions.empty()) return context.attention_plan(desc);
-    const VariantHandle variant = make_variant(context, problem.functions);
-    vkattn_attention_variant extension{{VKATTN_EXTENSION_ATTENTION_VARIANT, desc.next}, variant.get(), {}};
+    const Variant variant = make_variant(context, problem.functions);
+    vkattn_attention_variant extension = variant.with();
+    extension.extension.next = desc.next;
     std::ranges::copy(problem.captured, extension.captured);
     desc.next = &extension;
     return context.attention_plan(desc);

@@ -3,18 +3,16 @@
 
 #include <vkattn/vkattn.hpp>
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace vkattn::tools {
 
-using VariantHandle = std::unique_ptr<vkattn_variant_opaque, void (*)(vkattn_variant)>;
-
 // The variant of a text. Throws Error, which says why not.
-VariantHandle make_variant(const Context &context, const std::string &functions);
+Variant make_variant(const Context &context, const std::string &functions);
 
 // The file that vkattn_variant_info.compiled takes. name: what messages call the text. Throws Error.
-std::vector<std::byte> compile_variant(const std::string &functions, const std::string &name);
+std::vector<std::uint8_t> compile_variant(const std::string &functions, const std::string &name);
 
 } // namespace vkattn::tools

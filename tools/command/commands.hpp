@@ -80,6 +80,7 @@ struct PlanOptions : OperationOptions {
 };
 
 struct ShadersOptions : OperationOptions {
+    std::string variant; // a file of functions; "": none
     bool json = false;
     bool csv = false;
     bool assembly = false;

@@ -11,8 +11,8 @@ namespace vkattn::tools {
 int compile_variant_command(const CompileVariantOptions &options) {
     const std::filesystem::path path(options.file);
     if (!std::filesystem::exists(path))
-        throw InputError(options.file, "is not there, expected GLSL that defines score_mod, mask_mod or both");
-    const std::vector<std::byte> compiled = compile_variant(read_if_there(path), path.filename().string());
+        throw InputError(options.file, "is not there, expected GLSL that defines functions of a variant");
+    const std::vector<std::uint8_t> compiled = compile_variant(read_if_there(path), path.filename().string());
     OutputFile output(options.output_file);
     output.write(compiled.data(), compiled.size());
     output.commit();

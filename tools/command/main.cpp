@@ -174,7 +174,8 @@ void add_selftest(CLI::App &app, Options &options) {
 
 void add_compile_variant(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
-        "compile-variant", "Compile functions of your own, score_mod and mask_mod, into every kernel; needs no device");
+        "compile-variant",
+        "Compile functions of your own, as docs/variants.md has them, into every kernel; needs no device");
     add_file(*command, "file", options.compile_variant.file, "GLSL text: see docs/variants.md")->required();
     add_file(*command, "-o,--output", options.compile_variant.output_file, "Write the variant to this file")
         ->required();
@@ -229,6 +230,8 @@ void add_shaders(CLI::App &app, Options &options) {
         "shaders",
         "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
+    add_file(*command, "--variant", options.shaders.variant,
+             "Attention with the functions of this GLSL file: see docs/variants.md");
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
     command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
     command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");

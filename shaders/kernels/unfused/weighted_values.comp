@@ -39,7 +39,7 @@ void main() {
             weighted_pair(row, weights, advance(slot, i), dim, second);
     uint element = output_element(row) + dim * OUTPUT_DIM_STRIDE;
     if (second)
-        store_output_pair(element, sum);
+        store_output_pair(element, modify_output(sum, row, dim));
     else
-        output_store(OUTPUT_FORMAT, element, sum.x);
+        output_store(OUTPUT_FORMAT, element, modify_output(sum.x, row, dim));
 }
