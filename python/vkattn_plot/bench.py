@@ -6,6 +6,7 @@ from .documents import PlotError
 
 # Sizes that a sweep may change, the last one that does is its axis.
 SIZES = {"attention": (("batch", "batch"), ("q_len", "query length (tokens)"), ("kv_len", "key length (tokens)")),
+         "index": (("batch", "batch"), ("q_len", "query length (tokens)"), ("kv_len", "key length (tokens)")),
          "linear": (("in_features", "input features"), ("out_features", "output features"),
                     ("rows", "rows of the input"))}
 ROOFS = (("peak_gflops", "f32 multiply-adds", "-"), ("peak_matrix_gflops", "matrix units", "--"))

@@ -16,17 +16,6 @@ constexpr uint64_t kStagedBytes = uint64_t{64} << 20; // of K and V together
 constexpr uint64_t kFewestStagedKeys = 256;
 constexpr uint64_t kRowsOfDecode = 64; // of a KV head: more fill the device by themselves
 
-// Whole blocks of four neighbours; quantised rows begin at whole words, of most types at every second quantised block.
-bool in_blocks(const vkattn_tensor &tensor) {
-    const auto [block, bytes] = storage_block(tensor.type);
-    const uint32_t elements = is_quantised(tensor.type) ? block * (bytes % 4 == 0 ? 1 : 2) : kElementsOfBlock;
-    bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
-    for (uint32_t dim = 0; dim < 3; ++dim)
-        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&
-               tensor.strides[dim] <= UINT32_MAX / sizeof(float);
-    return fits;
-}
-
 bool has_dense_keys(const AttentionProblem &problem) {
     return !present(problem.cu_seqlens_k) && !present(problem.block_table);
 }
@@ -38,7 +27,7 @@ bool has_f32_keys(const AttentionProblem &problem) {
 // Whether K and V are read where they are. Every workgroup widens other formats than f32 anew: several are better off
 // with copies.
 bool reads_in_place(const AttentionProblem &problem) {
-    return has_dense_keys(problem) && in_blocks(problem.key) && in_blocks(problem.value) &&
+    return has_dense_keys(problem) && rows_are_in_blocks(problem.key) && rows_are_in_blocks(problem.value) &&
            (has_f32_keys(problem) || rows_of(problem) <= kMostRows);
 }
 

@@ -49,6 +49,16 @@ bool rows_are_aligned(const vkattn_tensor &tensor) {
     return aligned;
 }
 
+bool rows_are_in_blocks(const vkattn_tensor &tensor) {
+    const auto [block, bytes] = storage_block(tensor.type);
+    const uint32_t elements = is_quantised(tensor.type) ? block * (bytes % 4 == 0 ? 1 : 2) : 4;
+    bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&
+               tensor.strides[dim] <= UINT32_MAX / sizeof(float);
+    return fits;
+}
+
 bool is_in_halves(const AttentionProblem &problem) {
     const auto is_suited = [](const vkattn_tensor &tensor) {
         const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;

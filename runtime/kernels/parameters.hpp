@@ -12,6 +12,10 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
 // Whether its rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED.
 bool rows_are_aligned(const vkattn_tensor &tensor);
 
+// Whether rows of K or V are whole blocks of four neighbours, and quantised ones begin at whole words: of most types at every
+// second quantised block. What reads through device addresses takes them in words.
+bool rows_are_in_blocks(const vkattn_tensor &tensor);
+
 // Whether Q, K and V are 16-bit values in rows of whole vectors of 16 bytes: shaders of halves read them as they are.
 bool is_in_halves(const AttentionProblem &problem);
 

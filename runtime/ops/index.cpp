@@ -15,12 +15,16 @@
 #include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace vkattn {
 namespace {
 
 constexpr uint32_t kWorkgroup = 64;          // blocks
 constexpr uint32_t kHeads = 8;               // that an invocation takes at a time
+constexpr uint32_t kHeadsOfAddresses = 4;    // of index_addresses, all at a time
+constexpr uint32_t kStepsOfAddresses = 32;   // of as many blocks as a subgroup has lanes
+constexpr uint32_t kMostLanes = 16;          // that it writes out
 constexpr uint64_t kBytesOfRanks = 32 << 20; // of the queries that are scored at a time
 
 // A checked call.
@@ -97,8 +101,8 @@ IndexProblem check_index(const vkattn_index_desc &desc, const IndexSources &sour
     return index;
 }
 
-gpu::AttentionConstants constants_of(const IndexProblem &index) {
-    gpu::AttentionConstants constants = constants_of(index.attention, kWorkgroup);
+gpu::AttentionConstants constants_of(const IndexProblem &index, uint32_t workgroup_size) {
+    gpu::AttentionConstants constants = constants_of(index.attention, workgroup_size);
     const vkattn_index_desc &desc = index.desc;
     const auto set = [&](bool condition, uint32_t feature) { constants.MORE_FEATURES |= condition ? feature : 0; };
     constants.ROWS = std::min(index.attention.query_heads, kHeads);
@@ -109,15 +113,54 @@ gpu::AttentionConstants constants_of(const IndexProblem &index) {
     return constants;
 }
 
-View add_scores(PlanBuilder &builder, const IndexProblem &index, UniformSlot parameters, uint64_t first,
-                uint64_t rows) {
+// What computes the scores.
+struct ScoreKernel {
+    const Shader *shader;
+    gpu::AttentionConstants constants;
+    uint32_t blocks; // of a workgroup
+    const char *reason;
+    bool addressed = false;
+};
+
+// Of four neighbours a lane.
+bool takes_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
+    const bool of_bytes = !is_quantised(problem.key.type) || stored_type(problem.key.type).info.number_bits == 8;
+    return is_built(shaders::index_addresses) && caps.traits.scalar_address_loads != 0 &&
+           caps.buffers_have_addresses != 0 && caps.traits.specialised_arrays != 0 &&
+           (caps.subgroup_features & kNeeded) == kNeeded && caps.min_subgroup_size == caps.max_subgroup_size &&
+           caps.subgroup_size <= kMostLanes && problem.query_heads <= kHeadsOfAddresses && of_bytes &&
+           problem.head_dim % (4 * caps.subgroup_size) == 0 && rows_are_in_blocks(problem.key);
+}
+
+ScoreKernel kernel_of(const IndexProblem &index, const DeviceCaps &caps) {
+    if (!takes_addresses(index.attention, caps))
+        return {&shaders::index_scores, constants_of(index, kWorkgroup), kWorkgroup,
+                "index_scores: a key an invocation"};
+    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, caps.subgroup_size),
+                       caps.subgroup_size * kStepsOfAddresses,
+                       "index_addresses: keys are read through device addresses", true};
+    kernel.constants.STEP = kStepsOfAddresses;
+    return kernel;
+}
+
+// Where it begins, in elements or quantised blocks.
+uint32_t last_row_of(const vkattn_tensor &key) {
+    uint64_t element = 0;
+    for (uint32_t dim = 0; dim < 3; ++dim) element += (key.shape[dim] - 1) * key.strides[dim];
+    return static_cast<uint32_t>(element / storage_block(key.type).elements);
+}
+
+View add_scores(PlanBuilder &builder, const IndexProblem &index, const ScoreKernel &kernel, UniformSlot parameters,
+                uint64_t first, uint64_t rows) {
     const AttentionProblem &problem = index.attention;
     const vkattn_tensor ranks = contiguous(VKATTN_TYPE_I32, {rows, index.blocks});
     View view{ranks, builder.reserve_workspace(extent_bytes(ranks))};
     gpu::AttentionPush push{};
     push.first_row = static_cast<uint32_t>(first);
-    Step &step = builder.add_step(shaders::index_scores, constants_of(index), push);
-    step.groups = {tiles(index.blocks, kWorkgroup), tiles(rows, 1), 1};
+    push.addressed_end = last_row_of(problem.key);
+    Step &step = builder.add_step(*kernel.shader, kernel.constants, push);
+    step.groups = {tiles(index.blocks, kernel.blocks), tiles(rows, 1), 1};
     step.flops = 2.0 * static_cast<double>(rows) * problem.query_heads * problem.kv_len * problem.head_dim;
     step.uniforms = parameters;
     for (const AttentionTensor &tensor : kAttentionTensors)
@@ -125,6 +168,9 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, UniformSlot par
             bind(builder, step, tensor.binding, {problem.*tensor.member, index.sources.attention[tensor.binding]});
     bind(builder, step, BINDING_INDEX_WEIGHTS, {index.weights, index.sources.weights});
     bind(builder, step, BINDING_SCORES, view);
+    if (!kernel.addressed) return view;
+    constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
+    pass_address(builder, step.addresses[0], kKeyWord, {problem.key, sources[BINDING_KEY]});
     return view;
 }
 
@@ -165,6 +211,7 @@ void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexS
     require(has_keys(problem) && problem.query_heads != 0, "query, key: shapes ", shape_text(problem.query), " and ",
             shape_text(problem.key), ", expected at least one key and one head");
     require_few_iterations(index, builder.context().caps());
+    const ScoreKernel kernel = kernel_of(index, builder.context().caps());
     const uint64_t rows_at_once =
         std::clamp<uint64_t>(kBytesOfRanks / (index.blocks * sizeof(uint32_t)), 1, index.rows);
     const UniformSlot parameters = builder.keep_uniforms(parameters_of_index(index));
@@ -172,11 +219,12 @@ void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexS
     for (uint64_t first = 0; first < index.rows; first += rows_at_once) {
         if (first > 0) builder.reuse_workspace(workspace);
         const uint64_t rows = std::min(rows_at_once, index.rows - first);
-        const View ranks = add_scores(builder, index, parameters, first, rows);
+        const View ranks = add_scores(builder, index, kernel, parameters, first, rows);
         builder.barrier();
         const auto most = static_cast<uint32_t>(index.indices.shape[3]);
         add_select(builder, {}, {ranks, {}}, most, indices_of(index, first, rows), false);
     }
+    builder.set_choice(VKATTN_KERNEL_AUTO, kernel.reason);
 }
 
 } // namespace vkattn

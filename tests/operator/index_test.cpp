@@ -165,6 +165,30 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys of each query, and the best blocks 
                 {.top_k = 120, .head_reduce = VKATTN_INDEX_MAX}, 3); // more than there are
 }
 
+// Few heads over rows of whole words: CPU drivers read them through device addresses.
+TEST_CASE_FIXTURE(DeviceTest, "the best keys by the scores of few heads, of every type of keys") {
+    unsigned seed = 10;
+    for (const vkattn_type key : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                  VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2, VKATTN_TYPE_Q4_0})
+        check_dense({.heads = 1 + seed % 4, .q_len = 2, .kv_len = 341, .head_dim = 64, .key = key},
+                    {.top_k = 20, .causal = true}, seed++);
+    check_dense({.heads = 3, .q_len = 2, .kv_len = 531, .head_dim = 128, .key = VKATTN_TYPE_Q8_0},
+                {.top_k = 5,
+                 .key_block_len = 8,
+                 .activation = VKATTN_INDEX_IDENTITY,
+                 .head_reduce = VKATTN_INDEX_MAX,
+                 .block_reduce = VKATTN_INDEX_MEAN,
+                 .forced_last = 1,
+                 .causal = true},
+                seed);
+    vkattn_index_desc desc{};
+    desc.query = vkattn::tensor(VKATTN_TYPE_F16, {1, 1, 1, 128});
+    desc.key = vkattn::tensor(VKATTN_TYPE_Q8_0, {1, 1, 512, 128});
+    desc.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 1, 8});
+    const std::string reason = test_device().context().index_plan(desc).report().reason;
+    CHECK(reason.starts_with("index_addresses") == can_run(test_device().facts(), VKATTN_KERNEL_ADDRESSES));
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "the keys of a long context are chosen in several steps") {
     check_dense({.heads = 2, .q_len = 1, .kv_len = 20000, .head_dim = 16, .key = VKATTN_TYPE_F16}, {.top_k = 300}, 4);
 }

@@ -88,6 +88,25 @@ TEST_CASE_FIXTURE(DeviceTest, "hidden blocks are not counted") {
     CHECK(std::ranges::count(states, VKATTN_BLOCK_FULL) == 8);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a choice of keys is timed") {
+    AttentionShape shape{.heads = 3, .q_len = 2, .kv_len = 50, .head_dim = 32, .kv_dtype = "q8_0", .index = 5};
+    const RepeatOptions twice{.input_sets = 1, .repeat = 2};
+    for (const std::uint32_t page_size : {0u, 16u}) {
+        shape.page_size = page_size;
+        const OperationTimes times = time_index(test_device().context(), shape, twice);
+        CHECK(times.kernel.starts_with("index_"));
+        CHECK(times.runs == 2);
+        CHECK(times.wall.median > 0.0);
+        CHECK(times.flops == 2.0 * 3 * 2 * 50 * 32);
+        const int rows = page_size == 0 ? 50 : 64;
+        CHECK(times.bytes == 3 * 2 * 32 * 2 + rows * 34 + 2 * 3 * 4 + 2 * 5 * 4);
+    }
+    CHECK(shape_text(shape, "q_len 2").ends_with("pages of 16, choice of 5 keys"));
+    shape.key_list = 4;
+    CHECK_THROWS_WITH_AS(time_index(test_device().context(), shape, twice),
+                         "--key-list: is of attention, expected none beside --index", InputError);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
     const LinearShape shape{.rows = 3, .in_features = 50, .out_features = 20, .dtype = "f16", .weight_dtype = "f32"};
     const OperationTimes times =

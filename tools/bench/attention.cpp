@@ -58,22 +58,31 @@ void fill_block_table(InputSet &set, const Context &context, const ShapedProblem
         .write(std::as_bytes(std::span(pages)));
 }
 
+// Random numbers, in the tensor's type.
+void add_random(InputSet &set, const Context &context, const RandomValues &random, vkattn_role role,
+                const vkattn_tensor &layout, Dtype dtype) {
+    Buffer &buffer = set.add(context, role, vkattn_tensor_bytes(&layout));
+    if (is_quantised(layout.type))
+        fill_quantised(context, random, layout, buffer);
+    else
+        random.fill(buffer, dtype, vkattn_tensor_bytes(&layout));
+}
+
+// Q, K and V, and where they lie.
+InputSet make_operands(const Context &context, const ShapedProblem &problem, const RandomValues &random,
+                       unsigned seed) {
+    InputSet set;
+    add_random(set, context, random, VKATTN_ROLE_QUERY, problem.desc.query, problem.query_type.dtype);
+    add_random(set, context, random, VKATTN_ROLE_KEY, problem.desc.key, problem.kv_type.dtype);
+    if (problem.desc.value.type != VKATTN_TYPE_NONE)
+        add_random(set, context, random, VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
+    if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
+    return set;
+}
+
 InputSet make_input_set(const Context &context, const AttentionShape &shape, const ShapedProblem &problem,
                         unsigned seed) {
-    const RandomValues random(seed);
-    InputSet set;
-    const auto add_random = [&](vkattn_role role, const vkattn_tensor &layout, Dtype dtype) {
-        Buffer &buffer = set.add(context, role, vkattn_tensor_bytes(&layout));
-        if (is_quantised(layout.type))
-            fill_quantised(context, random, layout, buffer);
-        else
-            random.fill(buffer, dtype, vkattn_tensor_bytes(&layout));
-    };
-    add_random(VKATTN_ROLE_QUERY, problem.desc.query, problem.query_type.dtype);
-    add_random(VKATTN_ROLE_KEY, problem.desc.key, problem.kv_type.dtype);
-    if (problem.desc.value.type != VKATTN_TYPE_NONE)
-        add_random(VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
-    if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
+    InputSet set = make_operands(context, problem, RandomValues(seed), seed);
     if (problem.desc.block_mask.type != VKATTN_TYPE_NONE) {
         const std::vector<std::int32_t> states = block_states(shape);
         set.add(context, VKATTN_ROLE_BLOCK_MASK, vkattn_tensor_bytes(&problem.desc.block_mask))
@@ -100,6 +109,27 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
         [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
     times.flops = flops(shape, problem.desc);
     times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
+    return times;
+}
+
+OperationTimes time_index(const Context &context, const AttentionShape &shape, const RepeatOptions &options) {
+    const ShapedIndex index = index_of(shape);
+    const vkattn_index_desc &desc = index.desc;
+    double bytes = 0.0;
+    for (const vkattn_tensor *each : {&desc.query, &desc.key, &desc.weights, &desc.indices})
+        bytes += static_cast<double>(vkattn_tensor_bytes(each));
+    OperationTimes times = time_operation(
+        context, options, bytes, [&] { return context.index_plan(desc); },
+        [&](unsigned seed) {
+            const RandomValues random(seed);
+            InputSet set = make_operands(context, index.attention, random, seed);
+            add_random(set, context, random, VKATTN_ROLE_WEIGHT, desc.weights, Dtype::kF32);
+            set.add(context, VKATTN_ROLE_INDICES, vkattn_tensor_bytes(&desc.indices));
+            return set;
+        });
+    times.kernel = times.reason.substr(0, times.reason.find(':')); // plans name kernels of attention alone
+    times.flops = 2.0 * shape.batch * shape.heads * visible_pairs(shape) * shape.head_dim;
+    times.of_16_bits = index.attention.query_type.type != VKATTN_TYPE_F32;
     return times;
 }
 

@@ -10,4 +10,7 @@ namespace vkattn::tools {
 OperationTimes time_attention(const Context &context, const AttentionShape &shape, const RepeatOptions &options,
                               vkattn_kernel kernel);
 
+// The same of the choice of keys. FLOPs are those of the scores.
+OperationTimes time_index(const Context &context, const AttentionShape &shape, const RepeatOptions &options);
+
 } // namespace vkattn::tools

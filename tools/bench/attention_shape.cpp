@@ -7,6 +7,7 @@
 #include <iterator>
 #include <numeric>
 #include <random>
+#include <utility>
 
 namespace vkattn::tools {
 
@@ -108,6 +109,29 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
     return problem;
 }
 
+ShapedIndex index_of(const AttentionShape &shape) {
+    const std::pair<const char *, std::uint32_t> others[] = {{"--kv-heads", shape.kv_heads},
+                                                             {"--v-head-dim", shape.v_head_dim},
+                                                             {"--value-in-key", shape.value_in_key},
+                                                             {"--block-mask", shape.block_size},
+                                                             {"--key-list", shape.key_list}};
+    for (const auto &[option, given] : others)
+        if (given != 0) throw InputError(option, "is of attention, expected none beside --index");
+    AttentionShape scored = shape;
+    scored.kv_heads = 1;
+    scored.value_in_key = true;
+    ShapedIndex index{problem_of(scored, VKATTN_KERNEL_AUTO)};
+    const vkattn_attention_desc &attention = index.attention.desc;
+    index.desc.query = attention.query;
+    index.desc.key = attention.key;
+    index.desc.block_table = attention.block_table;
+    index.desc.mask_flags = attention.mask_flags;
+    index.desc.causal_alignment = attention.causal_alignment;
+    index.desc.weights = tensor(VKATTN_TYPE_F32, {shape.batch, shape.q_len, shape.heads});
+    index.desc.indices = tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.index});
+    return index;
+}
+
 std::string shape_text(const AttentionShape &shape, const std::string &lengths) {
     std::string text = "batch " + std::to_string(shape.batch) + ", " + std::to_string(shape.heads) + " query heads";
     if (shape.kv_heads != 0) text += ", " + std::to_string(shape.kv_heads) + " KV heads";
@@ -118,6 +142,7 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.block_size != 0)
         text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
     if (shape.key_list != 0) text += ", lists of " + std::to_string(shape.key_list) + " keys";
+    if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";
     return text + (shape.causal ? ", causal" : "");
 }
 

@@ -28,6 +28,7 @@ struct AttentionShape {
     std::uint32_t block_size = 0;      // of a block mask, in queries and in keys; 0: none
     std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
     std::uint32_t key_list = 0;        // keys that each query's list names; 0: there are no lists
+    std::uint32_t index = 0;           // keys that are chosen for each query, in place of attention; 0: attention
 };
 
 // One shape, and the lengths that it is to take in turn.
@@ -72,6 +73,15 @@ std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
 std::vector<std::int32_t> block_states(const AttentionShape &shape);
 
 ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel);
+
+// The choice of a shape's keys, every head of its queries weighted.
+struct ShapedIndex {
+    ShapedProblem attention; // of its queries and keys; V is in K
+    vkattn_index_desc desc{};
+};
+
+// Throws InputError for what only attention has.
+ShapedIndex index_of(const AttentionShape &shape);
 
 // Returns "batch 1, 32 query heads, head size 128, f16, causal": all but the lengths, and those between the two parts.
 std::string shape_text(const AttentionShape &shape, const std::string &lengths);

@@ -258,6 +258,8 @@ void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
     add_operation(*command, bench);
+    add_size(*command, "--index", bench.shape.index,
+             "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")

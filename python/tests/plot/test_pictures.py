@@ -66,6 +66,7 @@ def test_the_length_that_is_swept_is_the_axis(folder):
     linear = [point(1, op="linear", in_features=64, out_features=64, rows=rows) for rows in (1, 16, 512)]
     for name, content, words in (("q", [point(64, q_len=length) for length in (1, 2, 4)], "query length (tokens)"),
                                  ("both", [point(length, q_len=length) for length in (1, 2)], "key length (tokens)"),
+                                 ("index", [point(length, op="index") for length in (1, 2)], "key length (tokens)"),
                                  ("linear", linear, "rows of the input")):
         assert main(["bench", save(folder / f"{name}.json", content), "-o", f"{name}.svg"]) == 0
         assert words in texts_of(f"{name}.svg")
