@@ -170,7 +170,7 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, const ScoreKern
     bind(builder, step, BINDING_SCORES, view);
     if (!kernel.addressed) return view;
     constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
-    pass_address(builder, step.addresses[0], kKeyWord, {problem.key, sources[BINDING_KEY]});
+    pass_address(builder, step.addresses[0], kKeyWord, {problem.key, index.sources.attention[BINDING_KEY]});
     return view;
 }
 
