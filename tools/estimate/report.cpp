@@ -291,7 +291,7 @@ std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const 
     return estimates;
 }
 
-std::vector<std::string> verdict_sentences(std::span<const Estimate> estimates) {
+std::vector<std::string> verdict(std::span<const Estimate> estimates) {
     const vkattn_estimate_info &info = estimates.front().info;
     std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, without " +
                                        left_out(estimates, {"workspaces"}) + ", with " + std::to_string(info.batch) +
@@ -322,7 +322,7 @@ void print_table(std::ostream &out, std::span<const Estimate> estimates) {
     print_notes(out, estimates);
     if (!has_memory(estimates)) return;
     out << '\n';
-    for (const std::string &sentence : verdict_sentences(estimates)) out << clean_line(sentence) << '\n';
+    for (const std::string &sentence : verdict(estimates)) out << clean_line(sentence) << '\n';
 }
 
 void print_json(std::ostream &out, std::span<const Estimate> estimates) {
@@ -333,7 +333,7 @@ void print_json(std::ostream &out, std::span<const Estimate> estimates) {
         for (const std::string &note : estimate.model.notes) notes.push_back(note);
     }
     report["notes"] = notes;
-    if (has_memory(estimates)) report["verdict"] = verdict_sentences(estimates);
+    if (has_memory(estimates)) report["verdict"] = verdict(estimates);
     out << report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << '\n';
 }
 
