@@ -589,6 +589,7 @@ TEST_CASE_FIXTURE(DeviceTest, "masks follow the capacity, also where its last pa
     std::vector<LayerCase> layers = cached_layers();
     std::mt19937 random(71);
     for (const LayerCase &c : layers) {
+        if (c.config.next != nullptr) continue; // an indexer takes no masks but key_lengths
         CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 5, c.config.embed_dim}, random);
