@@ -20,11 +20,9 @@ use_driver() { export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1; }
 
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 
-# The builds that several stages use: the first one compiles, the others find nothing left to do. unity: what parses headers
-# for longer than it compiles is compiled several files at a time, where no other folder has use for the compiler's cache.
-unity="-DCMAKE_UNITY_BUILD=ON"
+# The builds that several stages use: the first one compiles, the others find nothing left to do.
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-in_testing="$unity -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
+in_testing="-DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
     local target=$1 arguments=$2
     shift 2

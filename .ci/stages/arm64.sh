@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # 64-bit ARM with its CPU driver, both emulated.
 compile_shaders
-scripts/cross-compile aarch64-linux-gnu "$unity" "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
+scripts/cross-compile aarch64-linux-gnu "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
 QEMU_LD_PREFIX=$(scripts/arm64-root)
 use_driver /usr/share/vulkan/icd.d/lvp_icd.aarch64.json # below that folder
 export QEMU_LD_PREFIX VKATTN_VALIDATION=0               # it has no layers

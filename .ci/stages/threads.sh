@@ -3,7 +3,7 @@
 compile_shaders
 flags="-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread"
 CC=clang CXX=clang++ CFLAGS=$flags CXXFLAGS=$flags VKATTN_BUILD_DIR=build-tsan scripts/compile \
-    vkattn_concurrency_tests "$unity" "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
+    vkattn_concurrency_tests "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
 TSAN_OPTIONS=suppressions=$PWD/.ci/tsan.supp VKATTN_VALIDATION=0 build-tsan/tests/vkattn_concurrency_tests
 compile_on_debian vkattn_concurrency_tests
 use_driver "$VK_DRIVER_FILES:$swiftshader"

@@ -15,7 +15,6 @@ run(${CMAKE_COMMAND} -E env --unset=VKATTN_LIBRARY --unset=PYTHONPATH CC=${C_COM
     "CFLAGS=${C_FLAGS} -Wall -Wextra -Werror" "CXXFLAGS=${CXX_FLAGS} -Wall -Wextra -Werror"
     CMAKE_C_COMPILER_LAUNCHER=${launcher} CMAKE_CXX_COMPILER_LAUNCHER=${launcher}
     ${python} -m pip wheel --no-cache-dir --no-deps --wheel-dir wheels "--config-settings=build-dir=${WORK}/build"
-    --config-settings=cmake.define.CMAKE_UNITY_BUILD=ON
     --config-settings=cmake.build-type=None # nothing of what is looked at needs an optimiser
     "${VKATTN_SOURCE}")
 file(GLOB wheels RELATIVE "${WORK}/wheels" "${WORK}/wheels/*")
