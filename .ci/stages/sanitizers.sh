@@ -12,5 +12,5 @@ export LDFLAGS=$PWD/build-asan/keep_libraries.o
 CC=clang CXX=clang++ CFLAGS=$flags CXXFLAGS=$flags \
     run_tests build-asan "$compiled_shaders -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DVKATTN_BUILD_FUZZERS=ON" -E "$slow|portability|self_test|attention.sizes|attention.types|masks|sequences|tuning|consume_(c_only|version)" ||
     status=$?
-VKATTN_BUILD_DIR=build-asan scripts/fuzz 20 || status=$?
+VKATTN_BUILD_DIR=build-asan scripts/fuzz 10 || status=$?
 exit $status

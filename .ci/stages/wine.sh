@@ -6,6 +6,5 @@ scripts/cross-compile mingw-w64 "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_
 export VKATTN_VALIDATION=0 # Windows' loader would find no layers
 programs=build-mingw-w64
 scripts/wine $programs/tools/vkattn.exe check tests/data/*.safetensors
-scripts/wine $programs/tools/vkattn.exe selftest
 xvfb-run --auto-servernum ctest --test-dir $programs --output-on-failure --no-tests=error -j"$jobs" \
-    -R '^(api|api\.arguments|attention\.(layouts|numbers)|concurrency|kv_append|saved_state|checkpoints|files_and_arithmetic|command|consume_.*|sample_.*)$'
+    -R '^(api|api\.arguments|attention\.numbers|concurrency|saved_state|checkpoints|files_and_arithmetic|command|consume_.*|sample_.*)$'
