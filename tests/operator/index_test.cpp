@@ -169,9 +169,11 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys of each query, and the best blocks 
 TEST_CASE_FIXTURE(DeviceTest, "the best keys by the scores of few heads, of every type of keys") {
     unsigned seed = 10;
     for (const vkattn_type key : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
-                                  VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2, VKATTN_TYPE_Q4_0})
+                                  VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2, VKATTN_TYPE_Q4_0}) {
         check_dense({.heads = 1 + seed % 4, .q_len = 2, .kv_len = 341, .head_dim = 64, .key = key},
-                    {.top_k = 20, .causal = true}, seed++);
+                    {.top_k = 20, .causal = true}, seed);
+        ++seed;
+    }
     check_dense({.heads = 3, .q_len = 2, .kv_len = 531, .head_dim = 128, .key = VKATTN_TYPE_Q8_0},
                 {.top_k = 5,
                  .key_block_len = 8,
