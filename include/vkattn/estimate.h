@@ -70,8 +70,9 @@ typedef struct vkattn_estimate_info {
  * weight_bytes           the same in weight_type
  * cache_bytes_per_token  of one sequence, as the method keeps it: 2 * num_kv_heads * head_dim values a layer for MHA,
  *                        2 * latent_dim for LATENT_MHA and COMPRESSED_KV, kv_lora_rank + qk_rope_head_dim for MLA and
- *                        MLA_BLOCK, and index_head_dim more with an indexer; 0 for LATENT_QUERY and ENCODER, which are meant for a whole sequence at once. Calls
- *                        of layers (layers.h) differ in two kinds: LATENT_MHA takes no cache there, ENCODER may
+ *                        MLA_BLOCK, and index_head_dim more with an indexer; 0 for LATENT_QUERY and ENCODER, which are
+ *                        meant for a whole sequence at once. Calls of layers (layers.h) differ in two kinds: LATENT_MHA
+ *                        takes no cache there, ENCODER may
  * cache_bytes            of context_len tokens
  * *_projection_flops     of the products with weights, feed-forward included
  * *_attention_flops      of QK^T and PV: 2 * query heads * q_len * kv_len * (head_dim + v_head_dim), halved where

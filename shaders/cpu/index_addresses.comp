@@ -23,7 +23,7 @@ const uint LANES = WORKGROUP_SIZE;
 const uint QUADS = HEAD_DIM / 4, TURNS = QUADS / LANES; // quads of each lane
 const uint QUADS_OF_BLOCK = QUANTISED_BLOCK / 4, BLOCKS_OF_TURN = (LANES + QUADS_OF_BLOCK - 1) / QUADS_OF_BLOCK;
 
-// What is written out for every lane: a broadcast's lane is a constant in GLSL.
+// What is unrolled over the lanes: a broadcast's lane is a constant in GLSL.
 #define EACH_LANE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
 vec4 queries[GROUP * TURNS];

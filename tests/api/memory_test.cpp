@@ -274,8 +274,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the self-test and constants of plans take the app
     Allocator allocator(app);
     const ContextRequest few_shaders(kFewShaders);
     vkattn_context_info info = info_of(app, allocator);
-    info.traits = few_shaders.info.traits;
-    info.trait_count = few_shaders.info.trait_count;
+    few_shaders.give_traits(info);
     vulkan_calls().clear();
     {
         const vkattn::Context context(info);

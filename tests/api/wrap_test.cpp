@@ -262,8 +262,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue are those that vkatt
     QueueLock lock;
     const ContextRequest few_shaders(kFewShaders);
     vkattn_context_info with_lock = lock.with(app.context_info());
-    with_lock.traits = few_shaders.info.traits;
-    with_lock.trait_count = few_shaders.info.trait_count;
+    few_shaders.give_traits(with_lock);
     const vkattn::Context context(with_lock);
     const auto uses = [&](auto &&call) {
         const int before = lock.arrivals;

@@ -15,19 +15,6 @@ namespace {
 
 const std::vector<vkattn_type> kTypes = cached_types();
 
-vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
-                         vkattn_type values, std::uint32_t pages = 0) {
-    vkattn_cache_info info{};
-    info.layer = layer.get();
-    info.batch = batch;
-    info.capacity = capacity;
-    info.key_type = keys;
-    info.value_type = values;
-    info.page_len = pages != 0 ? 8 : 0;
-    info.page_count = pages;
-    return test_device().context().cache(info);
-}
-
 vkattn_layer_call cached_call(const HostTensor &input, const HostTensor &output, const vkattn::Cache &cache,
                               std::uint32_t mask_flags) {
     vkattn_layer_call call{};

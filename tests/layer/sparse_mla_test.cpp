@@ -64,18 +64,6 @@ void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) 
     CHECK_MESSAGE(complaints.empty(), complaints);
 }
 
-vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t capacity, std::uint32_t pages) {
-    vkattn_cache_info info{};
-    info.layer = layer.get();
-    info.batch = 2;
-    info.capacity = capacity;
-    info.key_type = VKATTN_TYPE_F32;
-    info.value_type = VKATTN_TYPE_Q8_0;
-    info.page_len = pages != 0 ? 8 : 0;
-    info.page_count = pages;
-    return test_device().context().cache(info);
-}
-
 HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input) {
     HostTensor output(VKATTN_TYPE_F32, input.shape());
     vkattn_layer_call call{};
@@ -132,7 +120,7 @@ TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer is dense mla where its lists 
     CHECK(std::ranges::equal(prefill(sparse, input).bytes(), expected.bytes()));
     for (const std::uint32_t pages : {0u, 8u}) { // of a capacity above index_topk: by lists
         CAPTURE(pages);
-        const vkattn::Cache cache = make_cache(sparse, 40, pages);
+        const vkattn::Cache cache = make_cache(sparse, 2, 40, VKATTN_TYPE_F32, VKATTN_TYPE_Q8_0, pages);
         for (const auto &[first, len] : {std::pair{0, 19}, {19, 1}, {20, 10}})
             check_equal("chunk", append(sparse, cache, tokens_of(input, first, len)), tokens_of(expected, first, len),
                         1e-10);

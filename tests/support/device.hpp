@@ -43,6 +43,12 @@ struct ContextRequest {
     ContextRequest(const ContextRequest &) = delete;
     ContextRequest &operator=(const ContextRequest &) = delete;
 
+    // Gives the traits, which belong to this object, to a context that is asked for otherwise.
+    void give_traits(vkattn_context_info &to) const {
+        to.traits = info.traits;
+        to.trait_count = info.trait_count;
+    }
+
     vkattn_context_info info{};
 
   private:

@@ -302,6 +302,19 @@ HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t l
     return part;
 }
 
+vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
+                         vkattn_type values, std::uint32_t pages) {
+    vkattn_cache_info info{};
+    info.layer = layer.get();
+    info.batch = batch;
+    info.capacity = capacity;
+    info.key_type = keys;
+    info.value_type = values;
+    info.page_len = pages != 0 ? 8 : 0;
+    info.page_count = pages;
+    return test_device().context().cache(info);
+}
+
 HostTensor prefill(const vkattn::Layer &layer, HostTensor input) {
     HostTensor output(VKATTN_TYPE_F32, input.shape());
     vkattn_layer_call call{};

@@ -51,6 +51,10 @@ vkattn_layer_call call_of(const LayerProblem &problem, const LayerResults &resul
 std::string run_layer(const LayerProblem &problem, LayerResults &results, const vkattn::Plan &plan);
 std::string compare_layer(const LayerProblem &problem, const LayerReference &reference, const LayerResults &results);
 
+// The layer's cache of so many tokens of each sequence; in so many pages of 8 tokens, if any.
+vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
+                         vkattn_type values, std::uint32_t pages = 0);
+
 // Tokens first .. first + len - 1 of [B,L,N].
 HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t len);
 
