@@ -3,6 +3,7 @@
 
 #include <vkattn/vkattn.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -179,8 +180,8 @@ class HostTensor {
         case VKATTN_TYPE_BOOL:
             store(target, static_cast<std::uint8_t>(value != 0.0f));
             break;
-        default:
-            store(target, static_cast<std::int32_t>(value));
+        default: // the largest int32_t is not a float: the next one up means it
+            store(target, static_cast<std::int32_t>(std::clamp<double>(value, INT32_MIN, INT32_MAX)));
             break;
         }
     }
