@@ -1,9 +1,12 @@
 #include "runtime/emit/attention.hpp"
 
+#include "runtime/emit/judged.hpp"
 #include "runtime/emit/kv_append.hpp"
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/rounding.hpp"
+#include "shaders/interface/sort_lists.h"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -138,6 +141,8 @@ void emit_attention(const AttentionCall &call) {
     if (!present(call.problem.key_indices)) return emit_shape(call);
     AttentionProblem problem = call.problem;
     AttentionSources sources = call.sources;
+    require_right(call.builder, shaders::sort_lists);
+    if (problem.key_indices.shape[3] > SORT_LISTS_CHUNK) require_right(call.builder, shaders::merge_lists);
     const View sorted = sort_lists(call.builder, {problem.key_indices, sources[BINDING_KEY_INDICES]},
                                    static_cast<uint32_t>(divide_up(problem.kv_len, problem.key_block_len)));
     problem.key_indices = sorted.tensor;

@@ -2,7 +2,9 @@
 
 #include "runtime/device/grid.hpp"
 #include "runtime/emit/attention.hpp"
+#include "runtime/emit/judged.hpp"
 #include "runtime/kernels/parameters.hpp"
+#include "runtime/kernels/shader_paths.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/select.hpp"
 #include "runtime/problem/attention_problem.hpp"
@@ -124,21 +126,22 @@ struct ScoreKernel {
 
 // Of four neighbours a lane.
 bool takes_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
     const bool of_bytes = !is_quantised(problem.key.type) || stored_type(problem.key.type).info.number_bits == 8;
-    return is_built(shaders::index_addresses) && caps.traits.scalar_address_loads != 0 &&
-           caps.buffers_have_addresses != 0 && caps.traits.specialised_arrays != 0 &&
-           (caps.subgroup_features & kNeeded) == kNeeded && caps.min_subgroup_size == caps.max_subgroup_size &&
-           caps.subgroup_size <= kMostLanes && problem.query_heads <= kHeadsOfAddresses && of_bytes &&
+    return has_index_addresses(caps) && problem.query_heads <= kHeadsOfAddresses && of_bytes &&
            problem.head_dim % (4 * caps.subgroup_size) == 0 && rows_are_in_blocks(problem.key);
 }
 
-ScoreKernel kernel_of(const IndexProblem &index, const DeviceCaps &caps) {
-    if (!takes_addresses(index.attention, caps))
+ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
+    Context &context = builder.context();
+    const uint32_t lanes = context.caps().subgroup_size;
+    const bool addresses = takes_addresses(index.attention, context.caps());
+    if (addresses) test_whole(builder, shaders::index_addresses);
+    if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
+        require_right(builder, shaders::index_scores);
         return {&shaders::index_scores, constants_of(index, kWorkgroup), kWorkgroup,
                 "index_scores: a key an invocation"};
-    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, caps.subgroup_size),
-                       caps.subgroup_size * kStepsOfAddresses,
+    }
+    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, lanes), lanes * kStepsOfAddresses,
                        "index_addresses: keys are read through device addresses", true};
     kernel.constants.STEP = kStepsOfAddresses;
     return kernel;
@@ -192,6 +195,14 @@ View indices_of(const IndexProblem &index, uint64_t first, uint64_t rows) {
 
 } // namespace
 
+bool has_index_addresses(const DeviceCaps &caps) {
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
+    return is_built(shaders::index_addresses) && caps.traits.scalar_address_loads != 0 &&
+           caps.buffers_have_addresses != 0 && caps.traits.specialised_arrays != 0 &&
+           (caps.subgroup_features & kNeeded) == kNeeded && caps.min_subgroup_size == caps.max_subgroup_size &&
+           caps.subgroup_size <= kMostLanes;
+}
+
 void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc) {
     IndexSources roles{attention_roles(), {}, {}};
     roles.weights.role = VKATTN_ROLE_WEIGHT;
@@ -211,7 +222,8 @@ void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexS
     require(has_keys(problem) && problem.query_heads != 0, "query, key: shapes ", shape_text(problem.query), " and ",
             shape_text(problem.key), ", expected at least one key and one head");
     require_few_iterations(index, builder.context().caps());
-    const ScoreKernel kernel = kernel_of(index, builder.context().caps());
+    require_right(builder, shaders::select);
+    const ScoreKernel kernel = kernel_of(builder, index);
     const uint64_t rows_at_once =
         std::clamp<uint64_t>(kBytesOfRanks / (index.blocks * sizeof(uint32_t)), 1, index.rows);
     const UniformSlot parameters = builder.keep_uniforms(parameters_of_index(index));

@@ -1,6 +1,7 @@
 #include "runtime/ops/top_k.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/emit/judged.hpp"
 #include "runtime/ops/select.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -62,6 +63,7 @@ void plan_top_k(PlanBuilder &builder, const vkattn_top_k_desc &desc) {
     indices = role_view(checked_contiguous(desc.indices, "indices", expected), VKATTN_ROLE_INDICES);
     for (const View &view : {role_view(input, VKATTN_ROLE_INPUT), values, indices}) allow_role(builder, view);
     if (input.shape[0] * input.shape[1] == 0) return;
+    for (const Shader *shader : {&shaders::select, &shaders::sort_selected}) require_right(builder, *shader);
     const Ranked selected =
         add_select(builder, role_view(input, VKATTN_ROLE_INPUT), {}, static_cast<uint32_t>(k), {}, true);
     builder.barrier();

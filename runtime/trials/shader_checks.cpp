@@ -1,12 +1,14 @@
 #include "runtime/trials/shader_checks.hpp"
 
 #include "runtime/emit/attention.hpp"
+#include "runtime/emit/judged.hpp"
 #include "runtime/emit/kv_append.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/trials/list_checks.hpp"
 #include "runtime/trials/trial_values.hpp"
 #include "runtime/vulkan/memory.hpp"
 
@@ -279,6 +281,7 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 
 // Whether plans of that problem take the shader by the rule.
 bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    if (is_of_lists(shader)) return paths == kWholeShader;
     if (shader.object == &shaders::kv_append) return copy_of(paths).has_value();
     if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
@@ -318,6 +321,7 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
 }
 
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    if (is_of_lists(shader)) return paths == kWholeShader;
     if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
     return shader.object == &shaders::kv_append ? copy_of(paths).has_value()
                                                 : attention_trial(shader, paths, caps).has_value();
@@ -325,6 +329,7 @@ bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &ca
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
     const DeviceCaps &caps = context.caps();
+    if (is_of_lists(shader)) return {true, check_list_shader(context, *shader.object), kWholeShader};
     if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() ? Findings{true, check_linear_numbers(context, *trial), paths} : Findings{};

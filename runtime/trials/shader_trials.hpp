@@ -19,9 +19,12 @@ struct TestedShader {
 };
 std::string shader_name(const TestedShader &shader, const DeviceCaps &caps);
 
-// Those of attention (kv_append, by which `addresses` copies keys, among them) and of linear layers, with every matrix shape
-// of their type, the largest first.
+// Those of attention (kv_append, by which `addresses` copies keys, among them), of linear layers, with every matrix shape of
+// their type, the largest first, and of lists of keys.
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps);
+
+// Whether it is of lists of keys, of the choice of keys or of top_k: without paths of its own (kWholeShader).
+bool is_of_lists(const TestedShader &shader);
 
 constexpr uint32_t kTrialPage = 16; // positions
 
@@ -41,7 +44,8 @@ std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePa
 // have failed.
 bool is_taken(const TestedShader &shader, const AttentionTrial &trial, const DeviceCaps &caps);
 
-// The shaders that such a trial takes beside this one, and that can be judged without it: copies before it, a merge after it.
+// The shaders that a trial takes beside this one, and that can be judged without it: copies before it, a merge after it; of
+// lists what sorts or selects before it.
 std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &shader, CodePaths paths,
                                                            const DeviceCaps &caps);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 using namespace vkattn_test;
 
@@ -132,7 +133,8 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     for (const std::string name :
          {"flash, f32", "flash, q8_0", "flash, large heads", "flash, pages", "flash, keys in parts", "decode, q8_0",
           "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
-          "kv_append, q8_0"})
+          "kv_append, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
+          "index_scores, f32"})
         CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn::Check &check) { return is_of(check, name); }),
                       name);
     for (const vkattn::Check &check : checks) CHECK_MESSAGE(check.passed, check.name << ": " << check.reason);
@@ -443,6 +445,46 @@ TEST_CASE_FIXTURE(DeviceTest, "of unfused, of copies and of linear layers the sh
     }
     CHECK(failed.size() == std::size(kShaders));
     for (const char *shader : kShaders) CHECK_MESSAGE(failed[shader] >= 3, std::string(shader));
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "a shader of lists of keys that is wrong is named and not used, nor is what it computes for") {
+    if (skips_corruption()) return;
+    const auto failed_of = [](const LimitedDevice &device, std::size_t &of_lists) {
+        std::set<std::string> failed;
+        for (const vkattn::Check &check : device.context().self_test()) {
+            const std::string name = check.name, shader = name.substr(0, name.find(','));
+            of_lists += shader.starts_with("index_") || shader.starts_with("s") || shader == "merge_lists" ? 1 : 0;
+            if (check.passed == 0) failed.insert(shader);
+        }
+        return failed;
+    };
+    vkattn_attention_desc attention{};
+    attention.query = attention.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 2, 64});
+    attention.key = attention.value = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 75, 64});
+    const vkattn_key_list list{{VKATTN_EXTENSION_KEY_LIST, nullptr}, vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 2, 7}), 1};
+    attention.next = &list;
+    vkattn_index_desc index{};
+    index.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 2, 64});
+    index.key = attention.key;
+    index.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 2, 7});
+    {
+        const CorruptedDevice corrupted({.shaders = "sort_lists sort_selected index_addresses"});
+        const LimitedDevice device("self_test=1", corrupted.get_instance_proc_addr());
+        std::size_t known = 0;
+        std::set<std::string> expected = {"sort_lists", "sort_selected"};
+        if (can_run(device.context().facts(), VKATTN_KERNEL_ADDRESSES)) expected.insert("index_addresses");
+        CHECK(failed_of(device, known) == expected);
+        CHECK(known == expected.size() + 2); // select and index_scores; nothing is known of merge_lists
+        CHECK_THROWS_WITH_AS(device.context().attention_plan(attention),
+                             doctest::Contains("self-test: sort_lists, f32: wrong numbers"), vkattn::Error);
+        CHECK(std::string(device.context().index_plan(index).report().reason).starts_with("index_scores"));
+    }
+    const CorruptedDevice corrupted({.shaders = "select"});
+    const LimitedDevice device("self_test=1", corrupted.get_instance_proc_addr());
+    CHECK_THROWS_WITH_AS(device.context().index_plan(index), doctest::Contains("self-test: select, f32: wrong numbers"),
+                         vkattn::Error);
+    CHECK_NOTHROW(device.context().attention_plan(attention));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the next start does without") {

@@ -105,7 +105,12 @@ void corrupt(const Shader &shader, Constants &constants) {
         constants["ACTIVATION"] = ACTIVATION_RELU;
     else if (&shader == &shaders::kv_append || &shader == &shaders::kv_append_quantised)
         change_format(constants, "CACHE_FORMAT");
-    else if (&shader == &shaders::qk_scores)
+    else if (&shader == &shaders::select)
+        change_format(constants, "INPUT_FORMAT");
+    else if (constants.has("SORTED_LEN"))
+        constants["SORTED_LEN"] = 2;
+    else if (&shader == &shaders::qk_scores || &shader == &shaders::index_scores ||
+             &shader == &shaders::index_addresses)
         change_format(constants, "KEY_FORMAT");
     else if (&shader == &shaders::merge_parts || &shader == &shaders::weighted_values)
         change_format(constants, "OUTPUT_FORMAT");

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "runtime/plan/builder.hpp"
+
+namespace vkattn {
+
+// Shaders without paths of their own, those of lists of keys: this one stands for all of their code.
+constexpr CodePaths kWholeShader = kPathF32;
+
+// Tests the shader before its first use; measures do not.
+void test_whole(const PlanBuilder &builder, const Shader &shader);
+
+// The same; fails with VKATTN_ERROR_UNSUPPORTED where the self-test has found it wrong.
+void require_right(const PlanBuilder &builder, const Shader &shader);
+
+} // namespace vkattn
