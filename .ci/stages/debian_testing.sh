@@ -37,7 +37,7 @@ scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_
 try_devices scripts/modern-root run env <<'END' || status=$?
 lanes-4 LP_NATIVE_VECTOR_WIDTH=128 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 lanes-16 LP_NATIVE_VECTOR_WIDTH=512 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
-guard-pages VKATTN_GUARD_PAGES=1 VKATTN_VALIDATION=0 build-modern/tests/vkattn_tests --test-suite=guard_pages,split
+guard-pages VKATTN_GUARD_PAGES=1 VKATTN_VALIDATION=0 build-modern/tests/vkattn_tests --test-suite=guard_pages,key_lists,top_k,index,split
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*every?kernel*,*matrix?shape*
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts

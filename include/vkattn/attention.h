@@ -152,7 +152,7 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
-    const void *next;     /* NULL, or a vkattn_key_list or vkattn_attention_variant (variants.h) */
+    const void *next;     /* NULL, or vkattn_key_list, vkattn_kv_rotation, vkattn_attention_variant (variants.h) */
 } vkattn_attention_desc;
 
 /* The keys that each query may see, as a list: sparse attention whose cost follows the list's length and not Lk. An
@@ -172,6 +172,31 @@ typedef struct vkattn_key_list {
     vkattn_tensor key_indices;
     uint32_t key_block_len;
 } vkattn_key_list;
+
+typedef enum vkattn_rotation {
+    VKATTN_ROTATION_NONE = 0,
+    VKATTN_ROTATION_HADAMARD = 1,
+    VKATTN_ROTATION_MAX_ENUM = 0x7fffffff
+} vkattn_rotation;
+
+/* Keys and values that are stored rotated: rows of a head are multiplied by the orthonormal Walsh-Hadamard matrix of the
+ * largest power of two that divides the head size, in Sylvester's order, in blocks of as many elements. That spreads the few
+ * large elements of a row over all of a block, and what quantised types round away of it is less (QuaRot, Ashkboos et al.,
+ * 2024, section 3). Scores and outputs are what they are without it, but for rounding.
+ *
+ * extension  kind VKATTN_EXTENSION_KV_ROTATION
+ * key, value of vkattn_attention_desc: how K and V are stored. Q is rotated before the scores, in the workspace, where K is,
+ *            and the output back where V is; V in K's rows is rotated as they are, and its size must then be a multiple of
+ *            their block. Not value with an output_mod.
+ *            of vkattn_cache_info: how the cache stores them. Appends to it rotate, and layers that attend it; what is read
+ *            back is not rotated. attention over its parts takes the same extension. Not for COMPRESSED_KV, and of MLA the
+ *            absorbed form alone.
+ *            of vkattn_kv_append_desc: key: how the rows are stored; value: not read */
+typedef struct vkattn_kv_rotation {
+    vkattn_extension extension;
+    vkattn_rotation key;
+    vkattn_rotation value;
+} vkattn_kv_rotation;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
  * drivers). On failure *plan is NULL. */
@@ -241,7 +266,7 @@ typedef struct vkattn_kv_append_desc {
     vkattn_tensor cu_seqlens;
     vkattn_tensor block_table;
     uint32_t max_seqlen;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_kv_rotation */
 } vkattn_kv_append_desc;
 
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

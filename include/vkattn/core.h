@@ -73,6 +73,8 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_KEY_LIST = 2,          /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
     VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
     VKATTN_EXTENSION_LAYER_INDEXER = 4,     /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
+    VKATTN_EXTENSION_KV_ROTATION = 5,       /* vkattn_kv_rotation (attention.h), of vkattn_attention_desc,
+                                               vkattn_kv_append_desc and vkattn_cache_info */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 

@@ -219,7 +219,7 @@ typedef struct vkattn_cache_info {
     vkattn_type value_type;
     uint32_t page_len;
     uint32_t page_count;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_kv_rotation (attention.h) */
 } vkattn_cache_info;
 
 typedef enum vkattn_cache_part {

@@ -18,7 +18,8 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
                "encoder": 5}  # as the header calls it
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gelu_tanh": 5}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
-EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER = 1, 2, 3, 4
+EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
+ROTATIONS = {"none": 0, "hadamard": 1}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
 INDEX_REDUCES = {"sum": 0, "max": 1, "mean": 2}
 MLA_FORMS = {"naive": 0, "absorb": 1}
@@ -181,6 +182,7 @@ RopeScaling = structure(
     ("attention_factor", c_float), ("next", c_void_p))
 Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
 AttentionVariant = structure("vkattn_attention_variant", ("extension", Extension), ("variant", c_void_p), ("captured", Tensor * 4))
+KvRotation = structure("vkattn_kv_rotation", ("extension", Extension), ("key", c_int), ("value", c_int))
 KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
 IndexDesc = structure(
     "vkattn_index_desc", *((name, Tensor) for name in ("query", "key", "weights", "indices", "key_lengths", "past_lengths",
@@ -228,7 +230,7 @@ EstimateResult = structure(
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
-              BoundPlan, ProgramInfo, ProgramReport)
+              BoundPlan, ProgramInfo, ProgramReport, KvRotation)
 
 
 def extend(desc, extension):
@@ -236,6 +238,21 @@ def extend(desc, extension):
     extension.extension.next = desc.next
     desc.next = ctypes.addressof(extension)
     desc.__dict__.setdefault("extensions", []).append(extension)
+
+
+def rotations(name, rotation):
+    """The numbers of how keys and values are stored. rotation: a name for both, two names, or None."""
+    both = ("none" if rotation is None else rotation,) * 2 if rotation is None or isinstance(rotation, (str, int)) else rotation
+    if not isinstance(both, (tuple, list)) or len(both) != 2:
+        raise ValueError(f"{name}: {rotation!r}, expected one of {', '.join(ROTATIONS)}, or two of them, for keys and for values")
+    return tuple(choose(name, ROTATIONS, each) for each in both)
+
+
+def add_rotation(desc, name, rotation):
+    """Extends a description by how keys and values are stored, where that is not as they are."""
+    both = rotations(name, rotation)
+    if any(both):
+        extend(desc, KvRotation(Extension(EXTENSION_KV_ROTATION), *both))
 
 
 def contents(desc):

@@ -43,7 +43,7 @@ class Problem:
     def __init__(self, query, key, value, *, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
                  window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
                  alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, dropout_seed=0, causal_alignment="top_left",
+                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, dropout_seed=0, causal_alignment="top_left",
                  keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
                  return_lse=False, out=None, context=None, call=None):
         optional = {name: array for name, array in locals().items() if _abi.ATTENTION_TENSORS.get(name)}
@@ -91,6 +91,7 @@ class Problem:
                 setattr(desc, role, describe(array, role))
         if key_indices is not None:
             self._add_list(call.inputs["key_indices"], key_block_len)
+        _abi.add_rotation(desc, "kv_rotation", kv_rotation)
 
     def _add_list(self, indices, key_block_len):
         _abi.extend(self.desc, _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len))
@@ -145,7 +146,7 @@ def problem(query, key, value, **arguments):
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, dropout_seed=0, causal_alignment="top_left",
+              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, dropout_seed=0, causal_alignment="top_left",
               keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
               return_lse=False, out=None, context=None):
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
@@ -172,6 +173,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         visible as attn_mask says, 2 visible without a look at attn_mask; broadcast from the right to [B,Hq,blocks,blocks]
     key_indices [B,Hkv or 1,Lq,N] int32: the blocks of key_block_len keys that each query may see, in any order, -1 for none; the
         cost follows N. index chooses them
+    kv_rotation "hadamard": key and value are stored rotated, as kv_append and caches do it; or two names, of keys and of values
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])
     out        an Array for the output, of four dimensions; packed queries of no sequence leave its rows as they are

@@ -201,7 +201,8 @@ def argmax(input, *, return_values=False, out=None, context=None):
 
 
 @outside_graphs
-def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, context=None):
+def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, rotation=None,
+              context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
     source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and quantised blocks (context.empty)
@@ -209,12 +210,14 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
     past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
     block_table    [B,N] int32: cache is a pool of pages [pages,H,P,D], as in attention
+    rotation       "hadamard": rows are stored rotated, as vkattn_kv_rotation says; attention takes kv_rotation then
     """
     if not isinstance(cache, Array):
         raise TypeError(f"cache: {type(cache).__name__}, expected an Array, as context.empty makes them")
     lengths = {"past_lengths": past_lengths, "cu_seqlens": cu_seqlens, "block_table": block_table}
     call = Call(context, (("source", source), ("cache", cache), *lengths.items()))
     desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen)
+    _abi.add_rotation(desc, "rotation", rotation)
     source = call.take("source", source, name="source", strided=True)
     desc.source = describe(source, "source")
     for name, numbers in lengths.items():

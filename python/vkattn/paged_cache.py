@@ -27,11 +27,13 @@ class PagedCache:
     heads, head_dim         of the keys; v_head_dim: of the values, None for head_dim
     pages, page_size        pages of the pool, and tokens of each, a power of two from 8
     key_dtype, value_dtype  float32, float16, bfloat16 or quantised blocks (q8_0 ...); value_dtype None: key_dtype
+    kv_rotation             "hadamard": keys and values are stored rotated, see vkattn.attention; or two names, of keys and of
+                            values
     May be used from several threads: its calls take turns, with those of its context.
     """
 
     def __init__(self, context, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16",
-                 value_dtype=None):
+                 value_dtype=None, kv_rotation=None):
         v_head_dim = head_dim if v_head_dim is None else v_head_dim
         value_dtype = key_dtype if value_dtype is None else value_dtype
         for name, number in (("heads", heads), ("head_dim", head_dim), ("v_head_dim", v_head_dim), ("pages", pages),
@@ -43,6 +45,7 @@ class PagedCache:
                 raise TypeError(f"{name}: {dtype_name(dtype)}, expected {one_of(STORED)}")
         if page_size < 8 or page_size & (page_size - 1):
             raise ValueError(f"page_size: {page_size}, expected a power of two from 8")
+        self._rotation = _abi.rotations("kv_rotation", kv_rotation)
         self.context, self.page_size = context, page_size
         self.keys = context.empty((pages, heads, page_size, head_dim), key_dtype)
         self.values = context.empty((pages, heads, page_size, v_head_dim), value_dtype)
@@ -135,8 +138,8 @@ class PagedCache:
                 self._make_room(sequences, past, counts)
                 where = {"past_lengths": past, "block_table": self.block_table(sequences), "cu_seqlens": cu_seqlens,
                          "max_seqlen": max(counts) if cu_seqlens is not None else 0, "context": self.context}
-                kv_append(key, self.keys, **where)
-                kv_append(value, self.values, **where)
+                kv_append(key, self.keys, rotation=self._rotation[0], **where)
+                kv_append(value, self.values, rotation=self._rotation[1], **where)
             except Exception:
                 for sequence, length in zip(sequences, past):
                     self.rewind(sequence, length)
@@ -162,6 +165,7 @@ class PagedCache:
             call = Problem(query, self.keys, self.values, enable_gqa=True, is_causal=is_causal, causal_alignment="bottom_right",
                            key_lengths=lengths, block_table=self.block_table(sequences), cu_seqlens_q=cu_seqlens_q,
                            max_seqlen_q=max(counts) if cu_seqlens_q is not None else 0, return_lse=return_lse, out=out,
+                           kv_rotation=self._rotation,
                            call=Call(self.context, (("query", query), ("out", out))), **options).run()
         results = tuple(call.given_back(role) for role in call.outputs)
         return results if return_lse else results[0]
@@ -257,10 +261,11 @@ def _counts(sequences, array, name, cu_seqlens):
     return counts, bounds
 
 
-def _kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None):
+def _kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None,
+              kv_rotation=None):
     """A PagedCache of this context; see there for the arguments."""
     return PagedCache(self, heads, head_dim, pages=pages, page_size=page_size, v_head_dim=v_head_dim, key_dtype=key_dtype,
-                      value_dtype=value_dtype)
+                      value_dtype=value_dtype, kv_rotation=kv_rotation)
 
 
 Context.kv_cache = _kv_cache  # handed to contexts, which know nothing of what is made of them

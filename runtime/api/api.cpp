@@ -134,6 +134,11 @@ void require_desc(const Desc *desc) {
 // check_attention checks its extensions.
 void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc"); }
 
+void require_desc(const vkattn_kv_append_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION});
+}
+
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
     require(bindings != nullptr || count == 0, "bindings: NULL, expected ", count, " entries");
     return {bindings, count};

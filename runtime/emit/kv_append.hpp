@@ -27,6 +27,7 @@ struct RowsToAppend {
     uint32_t batch = 0;     // sequences of a gathered source
     uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
     Rotation rotation{};    // of each row by its position in the cache, on its way
+    bool hadamard = false;  // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
 };
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);
 

@@ -139,6 +139,10 @@ View Cache::part(vkattn_cache_part part) const {
     }
 }
 
+bool Cache::is_rotated(const View &part) const {
+    return values_ != nullptr && part.source.buffer == values_->handle() ? sizes_.rotation.value : sizes_.rotation.key;
+}
+
 void Cache::require_sequence(uint32_t sequence, const char *name) const {
     require(sequence < sizes_.batch, name, ": ", sequence, ", expected less than the cache's batch of ", sizes_.batch);
 }
@@ -237,8 +241,8 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     require(&from.context_ == &context_, "from: a cache of another context, expected one of the same");
     const CacheSizes &a = from.sizes_, &b = sizes_;
     require(a.heads == b.heads && a.key_width == b.key_width && a.value_width == b.value_width &&
-                a.key_type == b.key_type && a.value_type == b.value_type,
-            "from: a cache of other heads, sizes or types, expected the same");
+                a.key_type == b.key_type && a.value_type == b.value_type && a.rotation == b.rotation,
+            "from: a cache of other heads, sizes, types or rotation, expected the same");
     const uint32_t rows = from.host_lengths_[from_sequence];
     require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
             b.capacity, " that this cache has room for");
@@ -293,6 +297,7 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     RowsToAppend copied{.source = part,
                         .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
                                   {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
+    copied.hadamard = is_rotated(part); // once more, which takes it back
     copied.batch = 1;
     copied.positions = static_cast<uint32_t>(rows);
     if (paged()) {
@@ -374,7 +379,8 @@ void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_ap
                                     .cu_seqlens = positions.cu_seqlens,
                                     .block_table = cache.block_table(),
                                     .batch = positions.sequences,
-                                    .positions = positions.longest});
+                                    .positions = positions.longest,
+                                    .hadamard = cache.is_rotated(part)});
     add_count(builder, cache, positions, static_cast<uint32_t>(tokens.shape[2]));
 }
 

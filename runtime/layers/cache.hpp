@@ -30,6 +30,7 @@ class Cache : public Growing {
     View lengths() const { return view_of(lengths_layout_, lengths_); } // I32 [B]
     View block_table() const { return view_of(table_layout_, table_); } // I32 [B, pages of the capacity], or absent
     View part(vkattn_cache_part part) const;                            // absent if there is none
+    bool is_rotated(const View &part) const;                            // keys() or values()
 
     std::span<const uint32_t> host_lengths() const { return host_lengths_; }
     uint32_t free_pages() const { return pages_.free_pages(); }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "vkattn/vkattn.h"
+#include "runtime/problem/rotation.hpp"
 
 namespace vkattn {
 
@@ -15,6 +15,7 @@ struct CacheSizes {
     vkattn_type value_type;
     uint32_t page_len; // tokens; 0: no pages
     uint32_t page_count;
+    KvRotation rotation;
 };
 
 } // namespace vkattn

@@ -117,7 +117,15 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     vkattn_key_list lists{};
     lists.extension.kind = VKATTN_EXTENSION_KEY_LIST;
     lists.key_indices = core.key_indices.tensor;
-    if (present(core.key_indices)) desc.next = &lists;
+    vkattn_kv_rotation rotation{};
+    rotation.extension.kind = VKATTN_EXTENSION_KV_ROTATION;
+    if (call.object != nullptr) {
+        const KvRotation held = call.object->sizes().rotation;
+        rotation.key = held.key ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
+        rotation.value = held.value ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
+    }
+    if (present(core.key_indices)) rotation.extension.next = &lists;
+    desc.next = &rotation;
     AttentionSources sources = attention_roles();
     set_visible(desc, sources, call, core.positions, core.block_table);
     sources[BINDING_QUERY] = core.query.source;
@@ -144,7 +152,8 @@ CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const Cache
     require_size("size of a head", part == VKATTN_CACHE_KEYS ? sizes.key_width : sizes.value_width, tokens.width);
     require(present(positions.cu_seqlens) || tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity,
             ", expected at least the ", tokens.new_len, " tokens of query");
-    return {{}, part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values(), cache.block_table()};
+    const View held = part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values();
+    return {{}, held, cache.block_table(), cache.is_rotated(held)};
 }
 
 } // namespace
@@ -242,7 +251,8 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
                       .past_lengths = positions.past_lengths,
                       .cu_seqlens = positions.cu_seqlens,
                       .block_table = cache.block_table,
-                      .rotation = rotation};
+                      .rotation = rotation,
+                      .hadamard = cache.rotated};
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;

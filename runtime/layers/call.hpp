@@ -101,6 +101,7 @@ struct CacheTensors {
     View past;        // absent: nothing to copy
     View present;     // absent: not asked for
     View block_table; // of a cache object in pages: present is [pages,H,page_len,D]
+    bool rotated = false;
 };
 
 // The tokens of a cache: [heads, width] each; heads 0: a latent cache [B,P,width], seen as one head.

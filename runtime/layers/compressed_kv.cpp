@@ -77,6 +77,8 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
     require_paired_cache(call);
+    require(call.object == nullptr || call.object->sizes().rotation == KvRotation{},
+            "cache: of rotated latents, expected none of a layer that lifts them");
     const Positions positions = checked_positions(call, input.tensor);
     const CacheTokens tokens{0, latent, len};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);

@@ -1,5 +1,6 @@
 #include "runtime/layers/indexer.hpp"
 
+#include "runtime/emit/hadamard.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -88,7 +89,12 @@ void Indexer::add_rotation() {
         add_rope(builder_, first, first, rotation, positions_);
     };
     rotate(as_one_head(key_));
-    if (chooses()) rotate(query_.heads);
+    if (!chooses()) return;
+    rotate(query_.heads);
+    const uint32_t block = hadamard_block(indexer_.index_head_dim);
+    if (!cache_.rotated || block == 1) return;
+    builder_.barrier();
+    add_hadamard(builder_, query_.heads, query_.heads, block);
 }
 
 void Indexer::add_keys_to_cache() { keys_ = add_cache(builder_, cache_, as_one_head(key_), positions_); }

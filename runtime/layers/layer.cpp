@@ -301,7 +301,7 @@ CacheSizes cache_sizes(const vkattn_layer_config &config) {
 }
 
 CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context) {
-    require_no_extensions(info.next, "info");
+    require_extensions(info.next, "info", {VKATTN_EXTENSION_KV_ROTATION});
     CacheSizes sizes{};
     if (layer != nullptr) {
         require(&layer->context() == &context, "layer: of another context, expected one of this context");
@@ -317,6 +317,7 @@ CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const 
     sizes.value_type = info.value_type;
     sizes.page_len = info.page_len;
     sizes.page_count = info.page_count;
+    sizes.rotation = rotation_of(info.next);
     return sizes;
 }
 

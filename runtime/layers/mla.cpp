@@ -217,7 +217,12 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
              const View &tokens, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     const bool sparse = indexer_of(layer.config()) != nullptr;
-    if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
+    if (!sparse) {
+        require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
+        require(call.object == nullptr || call.object->sizes().value_width == 0,
+                "cache: of a layer with an indexer, whose keys this layer would leave unwritten, expected one without "
+                "values");
+    }
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}, {}};
     const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);
@@ -233,6 +238,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     if (present(mla.key_indices)) builder.barrier();
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
+    require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
     builder.barrier();
     LinearEpilogue epilogue;

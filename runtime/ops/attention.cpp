@@ -1,5 +1,6 @@
 #include "runtime/ops/attention.hpp"
 
+#include "runtime/emit/hadamard.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
@@ -43,14 +44,48 @@ AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
     return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
 }
 
+// Around the steps of a problem whose K and V are stored rotated: Q as K is, and the output back.
+class Rotated {
+  public:
+    Rotated(PlanBuilder &builder, AttentionProblem &problem, AttentionSources &sources)
+        : builder_(builder), output_{problem.output, sources[BINDING_OUTPUT]},
+          cu_seqlens_{problem.cu_seqlens_q, sources[BINDING_CU_SEQLENS_Q]}, longest_(problem.q_len),
+          block_(problem.value_hadamard) {
+        if (problem.key_hadamard == 0) return;
+        const View query{problem.query, sources[BINDING_QUERY]};
+        const auto &shape = query.tensor.shape;
+        View rotated{contiguous(query.tensor.type, {shape[0], shape[1], shape[2], shape[3]}), {}};
+        rotated.source = builder.reserve_workspace(extent_bytes(rotated.tensor));
+        add_hadamard(builder, query, rotated, problem.key_hadamard);
+        builder.barrier();
+        problem.query = rotated.tensor;
+        sources[BINDING_QUERY] = rotated.source;
+    }
+
+    void finish() {
+        if (block_ == 0) return;
+        builder_.barrier();
+        add_hadamard(builder_, output_, output_, block_, cu_seqlens_, longest_);
+    }
+
+  private:
+    PlanBuilder &builder_;
+    View output_, cu_seqlens_;
+    uint32_t longest_, block_;
+};
+
 // One problem in as many parts as the device needs to bind it.
-AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> parts, const AttentionSources &sources) {
+AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> parts,
+                          const AttentionSources &given_sources) {
     const uint64_t workspace = builder.reserved_workspace();
     AttentionChoice choice{};
     for (AttentionProblem &part : parts) {
         if (&part != &parts.front()) builder.reuse_workspace(workspace);
+        AttentionSources sources = given_sources;
+        Rotated rotated(builder, part, sources);
         choice = choose(builder, part);
         emit_attention({builder, part, sources, choice.shape});
+        rotated.finish();
     }
     choice.reason += text("; in ", parts.size(), " parts, for tensors above maxStorageBufferRange or 2^32 elements");
     return choice;
@@ -58,7 +93,8 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
 
 // The problem, and beside it its short sequences where their keys are worth splitting: nothing is written but the parts'
 // states before the merge, and so both run side by side.
-AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const AttentionSources &sources) {
+AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, AttentionSources sources) {
+    Rotated rotated(builder, problem, sources);
     AttentionChoice choice = choose(builder, problem);
     std::optional<AttentionProblem> decodes;
     if (choice.shape.parts == 1 || choice.kernel == &kFlash) decodes = decodes_of(problem);
@@ -67,8 +103,9 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, const 
     const bool splits = apart.shape.parts > 1;
     if (splits) choice.shape.parameters.fewest_queries = decodes->most_queries + 1;
     emit_attention({builder, problem, sources, choice.shape});
+    if (splits) emit_attention({builder, *decodes, sources, apart.shape});
+    rotated.finish();
     if (!splits) return choice;
-    emit_attention({builder, *decodes, sources, apart.shape});
     choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ", vkattn_kernel_name(apart.name),
                           ", their keys in ", apart.shape.parts, " parts");
     return choice;
@@ -88,6 +125,9 @@ void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const At
 void add_attention(PlanBuilder &builder, const AttentionProblem &given, const AttentionSources &given_sources) {
     require(given.variant == nullptr || given.variant->owner == &builder.context(),
             "variant: of another context, expected the plan's");
+    require(given.variant == nullptr || given.value_hadamard == 0 ||
+                !given.variant->variant.defines(VKATTN_VARIANT_OUTPUT_MOD),
+            "variant: with output_mod, expected none beside values that are rotated, whose elements it would not see");
     allow_roles(builder, given, given_sources);
     if (!has_queries(given)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");
     const AttentionProblem problem = with_memory(given);

@@ -1,5 +1,6 @@
 #include "runtime/ops/kv_append.hpp"
 
+#include "runtime/problem/rotation.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -14,6 +15,7 @@ struct KvAppend {
     uint32_t offset;
     uint32_t batch;     // sequences
     uint32_t positions; // tokens of a sequence, at most
+    bool hadamard;
 };
 
 void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
@@ -50,6 +52,7 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
     append.offset = desc.offset;
     require_float(append.source, "source");
     require_cached(append.cache, "cache");
+    append.hadamard = rotation_of(desc.next).key;
     check_sequences(desc, append);
     append.past_lengths =
         checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {append.batch}));
@@ -69,7 +72,8 @@ void plan_kv_append(PlanBuilder &builder, const vkattn_kv_append_desc &desc) {
                             .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
                             .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
                             .batch = append.batch,
-                            .positions = append.positions});
+                            .positions = append.positions,
+                            .hadamard = append.hadamard});
 }
 
 } // namespace vkattn

@@ -1,6 +1,7 @@
 #include "runtime/problem/attention_problem.hpp"
 
 #include "runtime/problem/attention_tensors.hpp"
+#include "runtime/problem/rotation.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -317,7 +318,8 @@ namespace {
 
 // With its extensions.
 GivenAttention given_attention(const vkattn_attention_desc &desc) {
-    require_extensions(desc.next, "desc", {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT});
+    require_extensions(desc.next, "desc",
+                       {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT, VKATTN_EXTENSION_KV_ROTATION});
     GivenAttention given{};
     static_cast<vkattn_attention_desc &>(given) = desc;
     if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_KEY_LIST)) {
@@ -337,6 +339,21 @@ GivenAttention given_attention(const vkattn_attention_desc &desc) {
     return given;
 }
 
+// In blocks of one element nothing is rotated.
+void check_rotation(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const KvRotation rotation = rotation_of(desc.next);
+    const auto block_of = [](bool rotated, uint32_t size) {
+        const uint32_t block = hadamard_block(size);
+        return rotated && block > 1 ? block : 0;
+    };
+    problem.key_hadamard = block_of(rotation.key, problem.head_dim);
+    problem.value_hadamard = block_of(rotation.value, problem.v_head_dim);
+    if (problem.value_in_key) problem.value_hadamard = problem.key_hadamard;
+    require(problem.value_hadamard == 0 || problem.v_head_dim % problem.value_hadamard == 0, "output: head size ",
+            problem.v_head_dim, ", expected a multiple of ", problem.value_hadamard,
+            ", the block in which the rows that hold V are rotated");
+}
+
 } // namespace
 
 AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32_t most_positions) {
@@ -354,6 +371,7 @@ AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32
     check_tensors(desc, problem);
     check_numbers(desc, problem);
     check_geometry(desc, problem);
+    check_rotation(desc, problem);
     return problem;
 }
 

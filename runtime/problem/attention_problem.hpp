@@ -44,6 +44,8 @@ struct AttentionProblem {
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_variant variant; // nullptr: none
+    // of the blocks of K's and V's rows that are stored rotated, see vkattn_kv_rotation; 0: none is
+    uint32_t key_hadamard, value_hadamard;
     vkattn_kernel kernel;
     KernelTile tile; // what tuning found; followed where it suits
 };

@@ -33,7 +33,9 @@ namespace vkattn::gpu {
 #define ROTATED_HALVES 1u
 #define ROTATED_INTERLEAVED 2u
 
-/* IN_BLOCKS: four neighbours at a time, from whole words to whole words */
+/* HADAMARD: elements of the blocks of the Walsh-Hadamard transform that rows go through on their way, after the rotary
+ * embedding; 0: none
+ * IN_BLOCKS: four neighbours at a time, from whole words to whole words */
 #define APPEND_CONSTANTS(X)                                                                                            \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
     X(1, CACHE_FORMAT, 1)                                                                                              \
@@ -45,7 +47,8 @@ namespace vkattn::gpu {
     X(7, HEAD_DIM, 2)                                                                                                  \
     X(8, IN_BLOCKS, 0)                                                                                                 \
     X(9, HAS_LENGTHS, 0)                                                                                               \
-    X(10, ROTATED, 0)
+    X(10, ROTATED, 0)                                                                                                  \
+    X(11, HADAMARD, 0)
 
 struct AppendPush {
     uint first_group[3];
@@ -61,6 +64,7 @@ struct AppendPush {
     uint table_pages; /* pages of a sequence in the block table */
     uint beyond;      /* rows beyond a sequence's length that are copied too */
     uint sequences;   /* of a packed source */
+    float scale;      /* of the transform */
 };
 
 #ifdef __cplusplus

@@ -5,7 +5,8 @@
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
 // past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
 // `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With ROTATED, rows are turned by
-// the rotary embedding of their position on the way; frequencies as in layers/rope.comp.
+// the rotary embedding of their position on the way; frequencies as in layers/rope.comp. With HADAMARD, blocks of so many
+// elements of a row are mixed as in layers/hadamard.comp, by each invocation for its own elements.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation. PACKED_SEQUENCES: total and 1 in
 // place of L and B, so that the cost follows the tokens
@@ -69,8 +70,19 @@ float load_rotated(AppendedRow row, uint dim) {
     return load_dim(row, dim) * rotation.x + load_dim(row, partner) * (second ? rotation.y : -rotation.y);
 }
 
-float load_element(AppendedRow row, uint dim) {
+float load_unmixed(AppendedRow row, uint dim) {
     return ROTATED == ROTATED_NONE ? load_dim(row, dim) : load_rotated(row, dim);
+}
+
+// An entry of the Hadamard matrix, without its scale.
+float sign_of(uint row, uint column) { return (bitCount(row & column) & 1) != 0 ? -1.0 : 1.0; }
+
+float load_element(AppendedRow row, uint dim) {
+    if (HADAMARD == 0u) return load_unmixed(row, dim);
+    uint own = dim % HADAMARD, begin = dim - own;
+    float sum = 0.0;
+    for (uint i = 0; i < HADAMARD; ++i) sum += sign_of(own, i) * load_unmixed(row, begin + i);
+    return push.scale * sum;
 }
 
 #ifdef QUANTISED_CACHE
@@ -99,9 +111,31 @@ void store_block(const uint format, uint byte_offset, EncodedBlock block) {
     if (shifted == (halves % 2 == 0)) store_half(byte_offset + 2 * (halves - 1), shifted ? last >> 16 : last);
 }
 
+// The elements of a quantised block, of HADAMARD elements that are mixed: first with those of the other blocks at the same
+// places, then with each other.
+void load_mixed(AppendedRow row, uint dim, out float values[QUANTISED_BLOCK]) {
+    uint own = dim % HADAMARD / QUANTISED_BLOCK, begin = dim - dim % HADAMARD;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = 0.0;
+    for (uint other = 0; other < HADAMARD / QUANTISED_BLOCK; ++other) {
+        float scale = push.scale * sign_of(own, other);
+        for (uint i = 0; i < QUANTISED_BLOCK; ++i)
+            values[i] += scale * load_unmixed(row, begin + other * QUANTISED_BLOCK + i);
+    }
+    for (uint bit = 1; bit < QUANTISED_BLOCK; bit *= 2)
+        for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+            if ((i & bit) != 0) continue;
+            float a = values[i], b = values[i + bit];
+            values[i] = a + b;
+            values[i + bit] = a - b;
+        }
+}
+
 void append_elements(AppendedRow row, uint dim) {
     float values[QUANTISED_BLOCK];
-    for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_element(row, dim + i);
+    if (HADAMARD != 0u)
+        load_mixed(row, dim, values);
+    else
+        for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_unmixed(row, dim + i);
     uint to = row.cache + dim * push.cache_strides[3];
     store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + block_of_element(CACHE_FORMAT, to),
                 encode_block(CACHE_FORMAT, values));
@@ -111,10 +145,10 @@ const uint ELEMENTS = IN_BLOCKS != 0u ? 4 : 2;
 
 void append_four(AppendedRow row, uint dim) {
     vec4 four;
-    if (ROTATED == ROTATED_NONE)
+    if (ROTATED == ROTATED_NONE && HADAMARD == 0u)
         four = source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
     else
-        for (uint i = 0; i < 4; ++i) four[i] = load_rotated(row, dim + i);
+        for (uint i = 0; i < 4; ++i) four[i] = load_element(row, dim + i);
     cache_store2(CACHE_FORMAT, true, row.cache + dim, 1, four.xy);
     cache_store2(CACHE_FORMAT, true, row.cache + dim + 2, 1, four.zw);
 }

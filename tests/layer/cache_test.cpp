@@ -25,16 +25,6 @@ vkattn_layer_call cached_call(const HostTensor &input, const HostTensor &output,
     return call;
 }
 
-// One call, planned and run by itself.
-HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input,
-                  std::uint32_t mask_flags = VKATTN_MASK_CAUSAL) {
-    HostTensor output(VKATTN_TYPE_F32, input.shape());
-    const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
-                             Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
-    test_device().run(layer.plan(cached_call(input, output, cache, mask_flags)), regions);
-    return output;
-}
-
 std::vector<std::uint32_t> lengths_of(const vkattn::Cache &cache, std::size_t batch) {
     std::vector<std::uint32_t> lengths = cache.lengths();
     CHECK(lengths.size() == batch);

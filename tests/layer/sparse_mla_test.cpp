@@ -64,19 +64,6 @@ void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) 
     CHECK_MESSAGE(complaints.empty(), complaints);
 }
 
-HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input) {
-    HostTensor output(VKATTN_TYPE_F32, input.shape());
-    vkattn_layer_call call{};
-    call.query = input.view();
-    call.output = output.view();
-    call.mask_flags = VKATTN_MASK_CAUSAL;
-    call.cache = cache.get();
-    const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
-                             Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
-    test_device().run(layer.plan(call), regions);
-    return output;
-}
-
 void check_refused(const std::function<void()> &call, const char *expected) {
     std::string message = "no error";
     try {
@@ -175,6 +162,9 @@ TEST_CASE_FIXTURE(DeviceTest, "configurations and calls that an indexer cannot s
     const vkattn::Cache without_index_keys = test_device().context().cache(info);
     refuses_call("cache: size of a head 0, expected 11",
                  [&](auto &changed) { changed.cache = without_index_keys.get(); });
+    const vkattn::Cache with_index_keys = make_cache(layer, 2, 9, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 0);
+    call.cache = with_index_keys.get();
+    check_refused([&] { (void)dense.plan(call); }, "cache: of a layer with an indexer");
 }
 
 TEST_SUITE_END();

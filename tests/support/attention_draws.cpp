@@ -86,6 +86,8 @@ AttentionDraw draw_attention(unsigned seed) {
     }
     draw_lists(d, draws);
     d.functions = seed % 8 == 3; // of what is compiled, and of every few problems: the text takes a while itself
+    d.keys_rotated = !d.value_in_key && random.one_in(8);
+    d.values_rotated = !d.value_in_key && !d.functions && random.one_in(8);
     return d;
 }
 
@@ -180,6 +182,8 @@ AttentionProblem problem_of(const AttentionDraw &d) {
     p.dropout_seed = d.seed;
     p.kv_head_mapping = d.modulo_heads ? VKATTN_KV_HEADS_MODULO : VKATTN_KV_HEADS_GROUPED;
     p.score_stage = d.stage;
+    p.keys_rotated = d.keys_rotated;
+    p.values_rotated = d.values_rotated;
     if (d.list_len == 0) return p;
     p.key_block_len = static_cast<std::uint32_t>(d.key_block_len);
     p.key_indices = random_key_lists({d.batch, d.list_heads, d.q_len, d.list_len},
@@ -195,6 +199,8 @@ std::string text(const AttentionDraw &d) {
     const auto add = [&](bool present, const std::string &name) { out << (present ? ", " + name : ""); };
     add(d.value_in_key, "V in K");
     add(d.functions, "functions");
+    add(d.keys_rotated, "K rotated");
+    add(d.values_rotated, "V rotated");
     add(d.positions_first, "[B,L,H,D]");
     add(d.causal, "causal");
     add(d.bottom_right, "bottom right");

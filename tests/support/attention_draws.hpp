@@ -30,6 +30,7 @@ struct AttentionDraw {
     float softcap = 0.0f, scale = 0.0f, dropout_p = 0.0f;
     vkattn_score_stage stage = VKATTN_SCORES_SCALED;
     bool functions = false; // of a variant; problem_of leaves them out
+    bool keys_rotated = false, values_rotated = false;
     bool operator==(const AttentionDraw &) const = default;
 };
 

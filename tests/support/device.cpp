@@ -227,6 +227,12 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.kv_head_mapping = problem.kv_head_mapping;
     desc.kernel = kernel;
     desc.next = problem.variant.get();
+    if (problem.keys_rotated || problem.values_rotated) {
+        const auto kind = [](bool rotated) { return rotated ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE; };
+        problem.rotation = {
+            {VKATTN_EXTENSION_KV_ROTATION, desc.next}, kind(problem.keys_rotated), kind(problem.values_rotated)};
+        desc.next = &problem.rotation;
+    }
     if (!problem.key_indices.present()) return desc;
     problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, desc.next}, problem.key_indices.view(), problem.key_block_len};
     desc.next = &problem.key_list;

@@ -303,8 +303,9 @@ HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t l
 }
 
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
-                         vkattn_type values, std::uint32_t pages) {
+                         vkattn_type values, std::uint32_t pages, const void *extension) {
     vkattn_cache_info info{};
+    info.next = extension;
     info.layer = layer.get();
     info.batch = batch;
     info.capacity = capacity;
@@ -315,16 +316,29 @@ vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::u
     return test_device().context().cache(info);
 }
 
-HostTensor prefill(const vkattn::Layer &layer, HostTensor input) {
+namespace {
+
+HostTensor run(const vkattn::Layer &layer, vkattn_cache cache, HostTensor input, std::uint32_t mask_flags) {
     HostTensor output(VKATTN_TYPE_F32, input.shape());
     vkattn_layer_call call{};
     call.query = input.view();
     call.output = output.view();
-    call.mask_flags = VKATTN_MASK_CAUSAL;
+    call.mask_flags = mask_flags;
+    call.cache = cache;
     const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
                              Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
     test_device().run(layer.plan(call), regions);
     return output;
+}
+
+} // namespace
+
+HostTensor prefill(const vkattn::Layer &layer, HostTensor input) {
+    return run(layer, nullptr, std::move(input), VKATTN_MASK_CAUSAL);
+}
+
+HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input, std::uint32_t mask_flags) {
+    return run(layer, cache.get(), std::move(input), mask_flags);
 }
 
 void check_equal(const char *what, const HostTensor &actual, const HostTensor &expected, double bound) {

@@ -3,6 +3,7 @@
 #include "philox.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <span>
 
@@ -27,10 +28,14 @@ struct Row {
 };
 
 DenseProblem dense(const AttentionProblem &p) {
-    return {.sizes = sizes_of(p),
+    const AttentionSizes sizes = sizes_of(p);
+    const std::size_t key_block = hadamard_block(sizes.head_dim);
+    const std::size_t value_block = p.value_in_key ? key_block : hadamard_block(sizes.v_head_dim);
+    const bool values_rotated = p.value_in_key ? p.keys_rotated : p.values_rotated;
+    return {.sizes = sizes,
             .query = p.query.values(),
-            .key = p.key.values(),
-            .value = p.value.values(),
+            .key = p.keys_rotated ? hadamard_rotated(p.key.values(), key_block) : p.key.values(),
+            .value = values_rotated ? hadamard_rotated(p.value.values(), value_block) : p.value.values(),
             .attn_mask = p.attn_mask.values(),
             .block_mask = p.block_mask.values(),
             .key_indices = p.key_indices.values(),
@@ -306,6 +311,19 @@ AttentionSizes sizes_of(const AttentionProblem &problem) {
             .kv_len = k[2],
             .head_dim = q[3],
             .v_head_dim = problem.value.shape()[3]};
+}
+
+std::size_t hadamard_block(std::size_t row_len) { return row_len & (~row_len + 1); }
+
+std::vector<double> hadamard_rotated(const std::vector<double> &rows, std::size_t block) {
+    std::vector<double> rotated(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const double *of_block = &rows[i / block * block];
+        for (std::size_t j = 0; j < block; ++j)
+            rotated[i] += std::popcount(i % block & j) % 2 == 0 ? of_block[j] : -of_block[j];
+        rotated[i] /= std::sqrt(static_cast<double>(block));
+    }
+    return rotated;
 }
 
 AttentionReference reference_attention(const AttentionProblem &problem) {

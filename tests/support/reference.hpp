@@ -24,7 +24,9 @@ struct AttentionProblem {
     std::uint32_t block_q_len = 0, block_kv_len = 0;
     HostTensor key_indices; // [B,Hkv|1,Lq,N]
     std::uint32_t key_block_len = 1;
-    mutable vkattn_key_list key_list{}; // that its description points to
+    mutable vkattn_key_list key_list{};                // that its description points to
+    bool keys_rotated = false, values_rotated = false; // as vkattn_kv_rotation says; V in K is rotated as K is
+    mutable vkattn_kv_rotation rotation{};             // that its description points to
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;
@@ -67,6 +69,12 @@ struct AttentionReference {
 };
 
 AttentionReference reference_attention(const AttentionProblem &problem);
+
+// The largest power of two that divides a row's length.
+std::size_t hadamard_block(std::size_t row_len);
+
+// Rows multiplied by the orthonormal Walsh-Hadamard matrix, in blocks; twice gives the rows again.
+std::vector<double> hadamard_rotated(const std::vector<double> &rows, std::size_t block);
 
 // A layer of any kind: a call of vkattn_layer_plan with contents.
 struct LayerProblem {
