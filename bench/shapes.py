@@ -18,6 +18,8 @@ class Shape:
     batch: int = 1
     query_type: str = "f32"
     page_size: int = 0  # positions; 0: K and V are not in pages
+    key_list: int = 0  # keys that each query's list names; 0: there are no lists
+    variant: str = ""  # a file of functions; "": none
 
     def flops(self):
         """Of the query-key pairs that the mask leaves."""
@@ -34,7 +36,26 @@ class Shape:
                    "--dtype", self.query_type, "--kv-dtype", self.kv_type]
         options += ["--causal"] if self.causal else []
         options += ["--page-size", self.page_size] if self.page_size else []
+        options += ["--key-list", self.key_list] if self.key_list else []
+        options += ["--variant", self.variant] if self.variant else []
         return options + (["--value-in-key"] if self.head_dim != self.v_head_dim else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexShape:
+    """The choice of chosen keys for each query."""
+    name: str
+    heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    kv_type: str
+    chosen: int
+
+    def options(self):
+        """Of `vkattn bench`."""
+        return ["--index", self.chosen, "--heads", self.heads, "--q-len", self.q_len, "--kv-len", self.kv_len, "--head-dim",
+                self.head_dim, "--kv-dtype", self.kv_type]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,9 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # bench/shapes.py
-from shapes import LinearShape, Shape  # noqa: E402
+from shapes import IndexShape, LinearShape, Shape  # noqa: E402
+
+VARIANT = str(pathlib.Path(__file__).resolve().parent / "variant.glsl")
 
 
 def prefills():
@@ -33,5 +35,22 @@ def linears():
         yield LinearShape(f"linear f16 {rows} {'row' if rows == 1 else 'rows'}", rows, 4096, 4096, "f16")
 
 
+def lists():
+    for kind in ("f16", "q8_0"):
+        yield Shape(f"lists decode {kind} group 4", 32, 8, 1, 4096, 128, 128, False, kind, query_type="f16", key_list=512)
+    yield Shape("lists prefill f16 D128", 32, 8, 128, 4096, 128, 128, True, "f16", query_type="f16", key_list=512)
+    yield Shape("lists MLA 576/512 f16 1 query", 128, 1, 1, 4096, 576, 512, False, "f16", query_type="f16", key_list=512)
+    for heads, kind in ((1, "q8_0"), (64, "q8_0"), (64, "f16")):
+        yield IndexShape(f"index {kind} {heads} {'head' if heads == 1 else 'heads'}", heads, 1, 4096, 128, kind, 512)
+
+
+def variants():
+    """With all four functions."""
+    yield Shape("variant prefill f16 D128", 32, 8, 2048, 2048, 128, 128, False, "f16", query_type="f16", variant=VARIANT)
+    yield Shape("variant prefill f32 D128", 32, 8, 2048, 2048, 128, 128, False, "f32", query_type="f32", variant=VARIANT)
+    yield Shape("variant decode f16 group 4", 32, 8, 1, 4096, 128, 128, False, "f16", query_type="f16", variant=VARIANT)
+    yield Shape("variant MLA 576/512 f16 1 query", 128, 1, 1, 4096, 576, 512, False, "f16", query_type="f16", variant=VARIANT)
+
+
 def problems():
-    return [*prefills(), *decodes(), *latents(), *linears()]
+    return [*prefills(), *decodes(), *latents(), *linears(), *lists(), *variants()]

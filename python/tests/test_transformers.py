@@ -185,3 +185,24 @@ def test_the_attention_of_deepseek():
     layer = vkattn.Layer("mla", attention.state_dict(), embed_dim=64, num_heads=4, q_lora_rank=24, kv_lora_rank=32,
                          qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, rope_theta=10000.0, rope_interleaved=True)
     assert nmse(layer(x, is_causal=True), expected) < 1e-9
+
+
+@pytest.mark.parametrize("name, interleaved", [("DeepseekV32", False), ("GlmMoeDsa", True)])
+def test_the_sparse_attention_of_deepseek_and_glm(name, interleaved):
+    sizes = dict(num_attention_heads=4, q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                 index_n_heads=16, index_head_dim=16, index_topk=5)
+    config = getattr(transformers, name + "Config")(
+        vocab_size=97, hidden_size=64, intermediate_size=96, moe_intermediate_size=32, num_hidden_layers=1, num_key_value_heads=4,
+        first_k_dense_replace=1, n_routed_experts=8, attn_implementation="eager", rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        **sizes)
+    model = getattr(transformers, name + "Model")(config).eval()
+    attention, x = model.layers[0].self_attn, torch.randn(2, 23, 64, generator=torch.Generator().manual_seed(13))
+    for parameter_name, parameter in attention.named_parameters():
+        torch.nn.init.normal_(parameter, 1.0 if "norm.weight" in parameter_name else 0.0, 0.3)
+    positions = model.rotary_emb(x, torch.arange(23)[None])
+    causal = torch.full((23, 23), -torch.inf).triu(1)[None, None]
+    expected = attention(x, position_embeddings=positions, attention_mask=causal)[0]
+    sizes = {**sizes, "num_heads": sizes.pop("num_attention_heads")}
+    layer = vkattn.Layer("mla", attention.state_dict(), embed_dim=64, rope_theta=10000.0, rope_interleaved=True,
+                         index_rope_interleaved=interleaved, **sizes)
+    assert nmse(layer(x, is_causal=True), expected) < 1e-9

@@ -44,6 +44,16 @@ vkattn_layer_config some_config(FuzzedDataProvider &data) {
     return config;
 }
 
+// Of MLA; as often of sizes that a layer takes.
+vkattn_layer_indexer some_indexer(FuzzedDataProvider &data, const vkattn_layer_config &config) {
+    vkattn_layer_indexer indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}};
+    indexer.index_n_heads = some_width(data);
+    indexer.index_head_dim = data.ConsumeBool() ? config.qk_rope_head_dim : some_width(data);
+    indexer.index_topk = data.ConsumeIntegralInRange(0u, 4096u);
+    indexer.index_rope_interleaved = data.ConsumeBool();
+    return indexer;
+}
+
 std::uint64_t query_width(const vkattn_layer_config &config) {
     return config.kind == VKATTN_LAYER_LATENT_QUERY ? config.input_dim : config.embed_dim;
 }
@@ -169,7 +179,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
     FuzzedDataProvider data(bytes, size);
     try {
         Context &context = context_of_limits(data);
-        const Layer layer(context, some_config(data));
+        vkattn_layer_config config = some_config(data);
+        vkattn_layer_indexer indexer{};
+        if (data.ConsumeProbability<float>() < 0.2f) {
+            indexer = some_indexer(data, config);
+            config.next = &indexer;
+        }
+        const Layer layer(context, config);
         const vkattn_layer_call call = some_call(data, layer.config());
         PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
         plan_layer(builder, layer, {call, nullptr});

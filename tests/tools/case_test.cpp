@@ -2,6 +2,7 @@
 #include "compare.hpp"
 #include "device.hpp"
 
+#include "tools/cases/case_problem.hpp"
 #include "tools/cases/case_runner.hpp"
 #include "tools/cases/comparison.hpp"
 #include "tools/io/input_error.hpp"
@@ -85,7 +86,8 @@ TEST_CASE_FIXTURE(DeviceTest, "every case with functions of its own has its answ
 }
 #endif
 
-TEST_CASE_FIXTURE(DeviceTest, "cases of lists of keys, and of their choice, have their answers") {
+TEST_CASE_FIXTURE(DeviceTest,
+                  "cases of lists of keys, of their choice, and of a layer with an indexer have their answers") {
     std::size_t checked = 0;
     for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(VKATTN_TEST_DATA) / "lists")) {
         const tools::CaseFile file = tools::read_case(entry.path());
@@ -95,7 +97,7 @@ TEST_CASE_FIXTURE(DeviceTest, "cases of lists of keys, and of their choice, have
         CHECK(tools::compare_case(file, result.outputs).difference.nmse <= tools::default_tolerance(file));
         ++checked;
     }
-    CHECK(checked == 8);
+    CHECK(checked == 9);
 }
 
 TEST_CASE_FIXTURE(DeviceTest,
@@ -119,6 +121,34 @@ TEST_CASE_FIXTURE(DeviceTest,
         const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
         CHECK(tools::values_of(result.outputs.at("output")) == expected.values());
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a case has the same answers where K and V are rotated before they are stored") {
+    std::size_t checked = 0;
+    for (const auto &entry : std::filesystem::directory_iterator(VKATTN_TEST_DATA)) {
+        if (entry.path().extension() != ".safetensors") continue;
+        tools::CaseFile file = tools::read_case(entry.path());
+        if (file.op != "attention" || file.expected.contains("present_key")) continue;
+        INFO(file.name());
+        file.attention.kv_rotation = VKATTN_ROTATION_HADAMARD;
+        const bool quantised = file.attention.k_dtype || file.attention.v_dtype; // other numbers are rounded
+        const std::vector<std::string> wanted{"output"};
+        const tools::CaseResult result = tools::run_case(test_device().context(), file, wanted, VKATTN_KERNEL_AUTO);
+        CHECK(tools::compare(result.outputs.at("output"), file.expected.at("output")).nmse <
+              (quantised ? 2e-2 : tools::default_tolerance(file)));
+        ++checked;
+    }
+    CHECK(checked >= 8);
+    tools::CaseFile file = tools::read_case(std::filesystem::path(VKATTN_TEST_DATA) / "ref001_sdpa.safetensors");
+    file.attention.kv_rotation = VKATTN_ROTATION_HADAMARD;
+    const std::vector<std::string> wanted{"output", "present_key"};
+    std::string message;
+    try {
+        (void)tools::make_problem(file, wanted, VKATTN_KERNEL_AUTO);
+    } catch (const tools::InputError &error) {
+        message = error.what();
+    }
+    CHECK_MESSAGE(message.find("output 'present_key' beside kv_rotation") != std::string::npos, message);
 }
 
 // [B,H,L,D] as packed rows [B*L,H,D].

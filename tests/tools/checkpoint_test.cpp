@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every family of names gives PyTorch's answers") {
         CHECK(compare(result.outputs.at("output"), expected).nmse < 1e-11);
         ++count;
     }
-    CHECK(count == 13);
+    CHECK(count == 15);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "LongRoPE takes its short factors up to the length of training, its long ones beyond") {
@@ -194,6 +194,22 @@ TEST_CASE("norms that the model has must be in its checkpoint") {
     Copy copy("qwen3");
     copy.edit_weights([](TensorMap &tensors) { tensors.erase(kPrefix + "q_norm.weight"); });
     copy.check_refused("lacks " + kPrefix + "q_norm.weight");
+}
+
+TEST_CASE("an indexer's weights must be there, and keys that another layer has chosen are refused") {
+    Copy copy("glm_moe_dsa");
+    copy.check_refused("layer 0 attends the keys that the layer before it has chosen", 0);
+    copy.edit_config({{"indexer_types", nullptr}, {"index_topk_pattern", "FS"}});
+    copy.check_refused("layer 1 attends the keys");
+    copy.edit_config({{"index_topk_pattern", nullptr}, {"index_topk_freq", 4}, {"index_skip_topk_offset", 1}});
+    copy.check_refused("layer 1 attends the keys");
+    copy.edit_config({{"index_topk_freq", nullptr}, {"index_topk", 0}});
+    copy.check_refused("index_topk");
+    copy.edit_config({{"index_topk", 7}});
+    copy.edit_weights([](TensorMap &tensors) { tensors.erase(kPrefix + "indexer.k_norm.weight"); });
+    copy.check_refused("lacks " + kPrefix + "indexer.k_norm.weight");
+    copy.edit_config({{"model_type", "deepseek_v3"}});
+    copy.check_refused("has unknown tensors '" + kPrefix + "indexer");
 }
 
 TEST_CASE("an index is not trusted") {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/checkpoints: small random checkpoints under Hugging Face's names, and the answers of one layer's
-attention, computed here in plain PyTorch float64 from the models' published equations. Nothing of vkattn is used.
+attention, computed here in plain PyTorch float64 from the models' published equations; and a case file of a layer with an
+indexer, tests/data/lists/mla_indexer.safetensors. Nothing of vkattn is used.
 
 Run from anywhere, with PyTorch and NumPy: tests/tools/make_checkpoints.py
 """
@@ -15,8 +16,8 @@ ROOT = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
 NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
-def save(path, tensors):
-    header, data = {}, b""
+def save(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, tensor in tensors.items():
         tensor = tensor.contiguous()
         raw = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy().tobytes()
@@ -109,7 +110,7 @@ def rms_norm(x, weight, epsilon=1e-6):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * weight
 
 
-def attend(q, k, v, scale, causal=True, window=0, softcap=0.0):
+def attend(q, k, v, scale, causal=True, window=0, softcap=0.0, hidden=None):
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     v = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
     scores = scale * q @ k.transpose(-1, -2)
@@ -121,6 +122,8 @@ def attend(q, k, v, scale, causal=True, window=0, softcap=0.0):
         scores = scores.masked_fill(j > i, -math.inf)
     if window:
         scores = scores.masked_fill(j <= i - window, -math.inf)
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -math.inf)
     return scores.softmax(-1) @ v
 
 
@@ -163,7 +166,8 @@ def deepseek(config, weights, x):
     if "q_proj.weight" in weights:
         q = linear(weights, "q_proj", x)
     else:
-        q = linear(weights, "q_b_proj", rms_norm(linear(weights, "q_a_proj", x), weights["q_a_layernorm.weight"]))
+        compressed = rms_norm(linear(weights, "q_a_proj", x), weights["q_a_layernorm.weight"])
+        q = linear(weights, "q_b_proj", compressed)
     q_nope, q_rope = heads(q, n).split([nope, rope], -1)
     latent, k_rope = linear(weights, "kv_a_proj_with_mqa", x).split([config["kv_lora_rank"], rope], -1)
     latent = rms_norm(latent, weights["kv_a_layernorm.weight"])
@@ -175,8 +179,27 @@ def deepseek(config, weights, x):
     scaling = config.get("rope_scaling")
     if scaling:
         scale *= yarn_mscale(scaling["factor"], scaling["mscale_all_dim"]) ** 2
-    out = attend(torch.cat([q_nope, q_rope], -1), torch.cat([k_nope, k_rope], -1), v, scale)
+    hidden = not_chosen(config, weights, x, compressed, frequencies, factor) if "index_topk" in config else None
+    out = attend(torch.cat([q_nope, q_rope], -1), torch.cat([k_nope, k_rope], -1), v, scale, hidden=hidden)
     return linear(weights, "o_proj", joined(out))
+
+
+def not_chosen(config, weights, x, compressed, frequencies, factor):
+    """What the indexer of DeepSeek-V3.2 (its report, section 2.1) hides [B,1,L,L]; GLM-5's rotates neighbours."""
+    rotate = rotate_interleaved if config["model_type"] == "glm_moe_dsa" else rotate_half
+    rope = config["qk_rope_head_dim"]
+
+    def rotated(t):
+        return torch.cat([rotate(t[..., :rope], frequencies, factor), t[..., rope:]], -1)
+
+    k = torch.nn.functional.layer_norm(linear(weights, "indexer.wk", x), (config["index_head_dim"],),
+                                       weights["indexer.k_norm.weight"], weights["indexer.k_norm.bias"], 1e-6)
+    q = rotated(heads(linear(weights, "indexer.wq_b", compressed), config["index_n_heads"]))
+    score = (q @ rotated(k[:, None]).transpose(-1, -2)).relu() * linear(weights, "indexer.weights_proj", x).transpose(1, 2)[..., None]
+    length = x.shape[1]
+    score = score.sum(1, keepdim=True).masked_fill(torch.ones(length, length).triu(1).bool(), -math.inf)
+    best = score.sort(dim=-1, descending=True, stable=True).indices[..., :config["index_topk"]]  # of ties the first
+    return torch.ones_like(score, dtype=torch.bool).scatter(-1, best, False)
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -220,6 +243,22 @@ def make(name, config, shapes, function, layer=1, dtype=torch.float32, prefix="m
     x = torch.randn((2, length, config["hidden_size"]), generator=generator)
     answer = function(config, {key: value.to(torch.float64) for key, value in weights.items()}, x.to(torch.float64))
     write(name, config, prefix.format(layer), weights, x, answer, layer, shards, extra)
+    return weights, x, answer
+
+
+OURS = {"q_a_proj": "wq_a", "q_a_layernorm": "q_norm", "q_b_proj": "wq_b", "kv_a_proj_with_mqa": "wkv_a",
+        "kv_a_layernorm": "kv_norm", "kv_b_proj": "wkv_b", "o_proj": "wo"}
+
+
+def write_case(path, config, weights, x, answer):
+    """The same layer as a case file has it."""
+    names = {name: name.rsplit(".", 1) for name in weights}
+    tensors = {f"{OURS.get(module, module)}.{part}": weights[name] for name, (module, part) in names.items()}
+    keys = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "q_lora_rank", "kv_lora_rank", "rope_theta", "index_n_heads",
+            "index_head_dim", "index_topk")
+    case = {"op": "mla", "dim": config["hidden_size"], "n_heads": config["num_attention_heads"], "attn_impl": "absorb",
+            "rope_interleaved": True, "is_causal": True, **{key: config[key] for key in keys}}
+    save(path, {**tensors, "hidden_states": x, "expected.output": answer.to(torch.float32)}, {"vkattn": json.dumps(case)})
 
 
 def main():
@@ -268,6 +307,14 @@ def main():
                                                "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 0.7}},
          {"q_a_proj.weight": (24, width), "q_a_layernorm.weight": (24,), "q_b_proj.weight": (hq * 24, 24), **shared}, deepseek,
          length=40, seed=14)
+    sparse = {**latent, "q_lora_rank": 24, "index_n_heads": 8, "index_head_dim": 16, "index_topk": 7}
+    indexed = {"q_a_proj.weight": (24, width), "q_a_layernorm.weight": (24,), "q_b_proj.weight": (hq * 24, 24), **shared,
+               "indexer.wq_b.weight": (128, 24), "indexer.wk.weight": (16, width), "indexer.k_norm.weight": (16,),
+               "indexer.k_norm.bias": (16,), "indexer.weights_proj.weight": (8, width)}
+    config = {**sparse, "model_type": "deepseek_v32"}
+    write_case(ROOT.parent / "lists/mla_indexer.safetensors", config, *make("deepseek_v32", config, indexed, deepseek, length=40, seed=15))
+    make("glm_moe_dsa", {**sparse, "model_type": "glm_moe_dsa", "indexer_types": ["shared", "full"]}, indexed, deepseek, length=40,
+         seed=16)
 
 
 if __name__ == "__main__":

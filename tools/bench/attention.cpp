@@ -46,7 +46,7 @@ void fill_quantised(const Context &context, const RandomValues &random, const vk
     unquantised.type = VKATTN_TYPE_F32;
     Buffer values = context.buffer(unquantised);
     random.fill(values, Dtype::kF32, vkattn_tensor_bytes(&unquantised));
-    quantise(context, layout, values, buffer);
+    store(context, layout, values, buffer);
 }
 
 // Every page once, in an order that no memory likes.
@@ -103,7 +103,7 @@ InputSet make_input_set(const Context &context, const AttentionShape &shape, con
 
 OperationTimes time_attention(const Context &context, const AttentionShape &shape, const RepeatOptions &options,
                               vkattn_kernel kernel) {
-    const ShapedProblem problem = problem_of(shape, kernel);
+    const ShapedProblem problem = problem_of(context, shape, kernel);
     OperationTimes times = time_operation(
         context, options, bytes_once(shape, problem.desc), [&] { return context.attention_plan(problem.desc); },
         [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
@@ -113,7 +113,7 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
 }
 
 OperationTimes time_index(const Context &context, const AttentionShape &shape, const RepeatOptions &options) {
-    const ShapedIndex index = index_of(shape);
+    const ShapedIndex index = index_of(context, shape);
     const vkattn_index_desc &desc = index.desc;
     double bytes = 0.0;
     for (const vkattn_tensor *each : {&desc.query, &desc.key, &desc.weights, &desc.indices})

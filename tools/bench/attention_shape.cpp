@@ -1,9 +1,12 @@
 #include "tools/bench/attention_shape.hpp"
 
+#include "tools/cases/case_variant.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/io/text_file.hpp"
 #include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <numeric>
 #include <random>
@@ -11,12 +14,23 @@
 
 namespace vkattn::tools {
 
+namespace {
+
+bool rotates(const std::string &rotation) {
+    if (rotation != "none" && rotation != "hadamard")
+        throw InputError("--kv-rotation " + rotation, "no such rotation, expected none or hadamard");
+    return rotation == "hadamard";
+}
+
+} // namespace
+
 std::vector<AttentionShape> shapes_of(const ShapeOptions &options) {
     std::vector<AttentionShape> shapes;
     const auto add = [&](std::uint32_t q_len, std::uint32_t kv_len) {
         shapes.push_back(options.shape);
         shapes.back().q_len = q_len;
         shapes.back().kv_len = kv_len;
+        shapes.back().rotated = rotates(options.kv_rotation);
     };
     if (options.q_lens.size() == options.kv_lens.size())
         for (std::size_t i = 0; i < options.q_lens.size(); ++i) add(options.q_lens[i], options.kv_lens[i]);
@@ -71,7 +85,26 @@ std::vector<std::int32_t> block_states(const AttentionShape &shape) {
     return states;
 }
 
-ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
+namespace {
+
+Variant variant_of(const Context &context, const std::string &file) {
+    if (!std::filesystem::exists(file))
+        throw InputError(file, "is not there, expected GLSL that defines functions of a variant, or .spv made of it");
+    const std::string content = read_if_there(file);
+    return file.ends_with(".spv") ? context.variant(std::as_bytes(std::span(content))) : make_variant(context, content);
+}
+
+void add_functions(ShapedProblem &problem, const Context &context, const std::string &file) {
+    problem.variant = std::make_shared<const Variant>(variant_of(context, file));
+    vkattn_attention_variant functions = problem.variant->with();
+    functions.extension.next = problem.desc.next;
+    problem.functions = std::make_shared<const vkattn_attention_variant>(functions);
+    problem.desc.next = problem.functions.get();
+}
+
+} // namespace
+
+ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel) {
     const std::uint32_t kv_heads = shape.kv_heads != 0 ? shape.kv_heads : shape.heads;
     const std::uint32_t v_head_dim = shape.v_head_dim != 0 ? shape.v_head_dim : shape.head_dim;
     ShapedProblem problem;
@@ -105,22 +138,28 @@ ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel) {
                             1});
         desc.next = problem.key_list.get();
     }
+    if (shape.rotated) {
+        problem.rotation = std::make_shared<vkattn_kv_rotation>(vkattn_kv_rotation{
+            {VKATTN_EXTENSION_KV_ROTATION, desc.next}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_HADAMARD});
+        desc.next = problem.rotation.get();
+    }
+    if (!shape.variant.empty()) add_functions(problem, context, shape.variant);
     desc.kernel = kernel;
     return problem;
 }
 
-ShapedIndex index_of(const AttentionShape &shape) {
-    const std::pair<const char *, std::uint32_t> others[] = {{"--kv-heads", shape.kv_heads},
-                                                             {"--v-head-dim", shape.v_head_dim},
-                                                             {"--value-in-key", shape.value_in_key},
-                                                             {"--block-mask", shape.block_size},
-                                                             {"--key-list", shape.key_list}};
+ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
+    const std::pair<const char *, bool> others[] = {
+        {"--kv-heads", shape.kv_heads != 0},    {"--v-head-dim", shape.v_head_dim != 0},
+        {"--value-in-key", shape.value_in_key}, {"--block-mask", shape.block_size != 0},
+        {"--key-list", shape.key_list != 0},    {"--kv-rotation", shape.rotated},
+        {"--variant", !shape.variant.empty()}};
     for (const auto &[option, given] : others)
-        if (given != 0) throw InputError(option, "is of attention, expected none beside --index");
+        if (given) throw InputError(option, "is of attention, expected none beside --index");
     AttentionShape scored = shape;
     scored.kv_heads = 1;
     scored.value_in_key = true;
-    ShapedIndex index{problem_of(scored, VKATTN_KERNEL_AUTO)};
+    ShapedIndex index{problem_of(context, scored, VKATTN_KERNEL_AUTO)};
     const vkattn_attention_desc &attention = index.attention.desc;
     index.desc.query = attention.query;
     index.desc.key = attention.key;
@@ -130,6 +169,15 @@ ShapedIndex index_of(const AttentionShape &shape) {
     index.desc.weights = tensor(VKATTN_TYPE_F32, {shape.batch, shape.q_len, shape.heads});
     index.desc.indices = tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.index});
     return index;
+}
+
+Plan plan_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel) {
+    if (shape.index != 0) return context.index_plan(index_of(context, shape).desc);
+    return context.attention_plan(problem_of(context, shape, kernel).desc);
+}
+
+std::string lengths_text(const AttentionShape &shape) {
+    return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
 }
 
 std::string shape_text(const AttentionShape &shape, const std::string &lengths) {
@@ -142,7 +190,9 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.block_size != 0)
         text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
     if (shape.key_list != 0) text += ", lists of " + std::to_string(shape.key_list) + " keys";
+    if (shape.rotated) text += ", K and V rotated";
     if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";
+    if (!shape.variant.empty()) text += ", functions of " + shape.variant;
     return text + (shape.causal ? ", causal" : "");
 }
 

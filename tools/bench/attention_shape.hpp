@@ -29,6 +29,8 @@ struct AttentionShape {
     std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
     std::uint32_t key_list = 0;        // keys that each query's list names; 0: there are no lists
     std::uint32_t index = 0;           // keys that are chosen for each query, in place of attention; 0: attention
+    bool rotated = false;              // K and V are stored so
+    std::string variant{};             // a file with functions of a variant, GLSL; "": none
 };
 
 // One shape, and the lengths that it is to take in turn.
@@ -36,6 +38,7 @@ struct ShapeOptions {
     AttentionShape shape;
     std::vector<std::uint32_t> q_lens{1};
     std::vector<std::uint32_t> kv_lens{4096};
+    std::string kv_rotation = "none"; // or hadamard
 };
 
 // The shapes of the lengths: two lists of the same size go together, else every key length with every query length.
@@ -54,6 +57,9 @@ NamedType named_type(const char *option, const std::string &name, bool (*is_one)
 struct ShapedProblem {
     vkattn_attention_desc desc{};
     std::shared_ptr<const vkattn_key_list> key_list; // that desc points to
+    std::shared_ptr<const vkattn_kv_rotation> rotation;
+    std::shared_ptr<const Variant> variant;
+    std::shared_ptr<const vkattn_attention_variant> functions; // of it, that desc points to
     NamedType query_type{};
     NamedType kv_type{};
 };
@@ -72,7 +78,8 @@ std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
 // each call.
 std::vector<std::int32_t> block_states(const AttentionShape &shape);
 
-ShapedProblem problem_of(const AttentionShape &shape, vkattn_kernel kernel);
+// Throws InputError, and Error where a variant's functions cannot be compiled.
+ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel);
 
 // The choice of a shape's keys, every head of its queries weighted.
 struct ShapedIndex {
@@ -81,7 +88,13 @@ struct ShapedIndex {
 };
 
 // Throws InputError for what only attention has.
-ShapedIndex index_of(const AttentionShape &shape);
+ShapedIndex index_of(const Context &context, const AttentionShape &shape);
+
+// The plan of a shape: of attention, or of the choice of keys. Throws InputError and Error.
+Plan plan_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel);
+
+// Returns "q_len 1, kv_len 4096".
+std::string lengths_text(const AttentionShape &shape);
 
 // Returns "batch 1, 32 query heads, head size 128, f16, causal": all but the lengths, and those between the two parts.
 std::string shape_text(const AttentionShape &shape, const std::string &lengths);

@@ -3,6 +3,8 @@
 #include "tools/io/input_error.hpp"
 #include "tools/tensors/stored_types.hpp"
 
+#include <utility>
+
 namespace vkattn::tools {
 
 ShapedLinear problem_of(const LinearShape &shape) {
@@ -26,7 +28,11 @@ bool is_linear(const OperationOptions &options, const std::string &command) {
     if (options.op != "linear" && options.op != "attention")
         throw InputError("--op " + options.op,
                          "not supported yet by " + command + " in this version, expected attention or linear");
-    return options.op == "linear";
+    if (options.op != "linear") return false;
+    for (const auto &[option, given] :
+         {std::pair("--variant", !options.shape.variant.empty()), std::pair("--index", options.shape.index != 0)})
+        if (given) throw InputError(option, "given with a linear layer, expected attention");
+    return true;
 }
 
 std::vector<LinearShape> linear_shapes_of(const OperationOptions &options) {

@@ -261,7 +261,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
-    desc.next = builder.add_key_list();
+    desc.next = builder.add_extensions();
     builder.add_functions();
     add_score_outputs(builder, desc);
     return builder.finish(desc);

@@ -72,6 +72,8 @@ void read_attention(ConfigReader &config, CaseFile &read) {
     read_head_mapping(config, attention.kv_head_mapping);
     attention.k_dtype = read_storage(config, "k_dtype", &vkattn_type_info::key_value);
     attention.v_dtype = read_storage(config, "v_dtype", &vkattn_type_info::key_value);
+    config.read_choice("kv_rotation", {{"none", VKATTN_ROTATION_NONE}, {"hadamard", VKATTN_ROTATION_HADAMARD}},
+                       attention.kv_rotation);
     read_functions(config, attention.functions);
     config.read_size("key_block_len", attention.key_block_len);
 }
@@ -120,6 +122,18 @@ void read_latent_query(ConfigReader &config, CaseFile &read) {
     config.require("num_heads", read.layer.num_heads);
 }
 
+// Sparse attention as DeepSeek-V3.2 has it.
+void read_indexer(ConfigReader &config, CaseFile &read) {
+    vkattn_layer_indexer indexer{};
+    const bool is_asked = config.has("index_topk") || config.has("index_n_heads") || config.has("index_head_dim");
+    if (!is_asked) return;
+    config.require("index_n_heads", indexer.index_n_heads);
+    config.require("index_head_dim", indexer.index_head_dim);
+    config.require("index_topk", indexer.index_topk);
+    config.read_flag("index_rope_interleaved", indexer.index_rope_interleaved);
+    read.indexer = add_indexer(read.layer, indexer);
+}
+
 void read_mla(ConfigReader &config, CaseFile &read) {
     vkattn_layer_config &layer = read.layer;
     layer.kind = VKATTN_LAYER_MLA;
@@ -133,6 +147,7 @@ void read_mla(ConfigReader &config, CaseFile &read) {
     config.check_present("attn_impl");
     config.read_choice("attn_impl", {{"naive", VKATTN_MLA_NAIVE}, {"absorb", VKATTN_MLA_ABSORB}}, layer.mla_form);
     read_rope(config, layer);
+    read_indexer(config, read);
     config.read("start_pos", read.start_pos);
 }
 

@@ -1,7 +1,7 @@
 // A case: one attention problem in one file (operation, configuration, tensors, expected answers).
 #pragma once
 
-#include "tools/cases/rope_factors.hpp"
+#include "tools/cases/layer_extensions.hpp"
 #include "tools/tensors/safetensors.hpp"
 
 #include <vkattn/vkattn.hpp>
@@ -35,6 +35,7 @@ struct AttentionConfig {
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
     std::optional<vkattn_type> k_dtype; // absent: as stored
     std::optional<vkattn_type> v_dtype;
+    vkattn_rotation kv_rotation = VKATTN_ROTATION_NONE;
     std::string functions;           // GLSL of a variant; "": none
     std::uint32_t key_block_len = 0; // of the tensor key_indices; 0: not said
 };
@@ -59,14 +60,15 @@ struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
-    AttentionConfig attention;                         // op "attention"
-    LinearConfig linear;                               // op "linear"
-    IndexConfig index;                                 // op "index"
-    vkattn_layer_config layer{};                       // every other op
-    std::shared_ptr<const RopeFactors> rope_factors{}; // what layer.rope_scaling.next points to
-    std::uint32_t start_pos = 0;                       // tokens before the first, where the op knows it
-    TensorMap tensors;                                 // inputs and weights
-    TensorMap expected;                                // by output name, without "expected."
+    AttentionConfig attention;                             // op "attention"
+    LinearConfig linear;                                   // op "linear"
+    IndexConfig index;                                     // op "index"
+    vkattn_layer_config layer{};                           // every other op
+    std::shared_ptr<const RopeFactors> rope_factors{};     // what layer.rope_scaling.next points to
+    std::shared_ptr<const vkattn_layer_indexer> indexer{}; // what layer.next points to
+    std::uint32_t start_pos = 0;                           // tokens before the first, where the op knows it
+    TensorMap tensors;                                     // inputs and weights
+    TensorMap expected;                                    // by output name, without "expected."
 
     // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
     // past; else top left, since a layer's queries are its keys' tokens.

@@ -185,6 +185,27 @@ const vkattn_key_list *ProblemBuilder::add_key_list() {
     return problem_.key_list.get();
 }
 
+const vkattn_kv_rotation *ProblemBuilder::add_rotation() {
+    const vkattn_rotation rotation = input_.attention.kv_rotation;
+    if (rotation == VKATTN_ROTATION_NONE) return nullptr;
+    for (const char *output : {"present_key", "present_value"})
+        if (wants(output))
+            fail("output '" + std::string(output) + "' beside kv_rotation, expected none of what is rotated");
+    for (ProblemInput &input : problem_.inputs)
+        input.rotated = input.role == VKATTN_ROLE_KEY || input.role == VKATTN_ROLE_VALUE;
+    problem_.rotation = std::make_unique<vkattn_kv_rotation>(
+        vkattn_kv_rotation{{VKATTN_EXTENSION_KV_ROTATION, nullptr}, rotation, rotation});
+    return problem_.rotation.get();
+}
+
+const void *ProblemBuilder::add_extensions() {
+    const vkattn_kv_rotation *rotation = add_rotation();
+    const vkattn_key_list *list = add_key_list();
+    if (list == nullptr) return rotation;
+    problem_.key_list->extension.next = rotation;
+    return list;
+}
+
 Problem ProblemBuilder::finish(
     std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description) {
     problem_.description = std::move(description);

@@ -16,11 +16,12 @@
 namespace vkattn::tools {
 
 // bytes belong to the case or to Problem::converted; for a quantised layout they are f32 values, which are quantised on the
-// device.
+// device. rotated: they are rotated before that, see vkattn_kv_rotation.
 struct ProblemInput {
     vkattn_role role;
     vkattn_tensor layout;
     std::span<const std::byte> bytes;
+    bool rotated = false;
 };
 
 // One output: where the library writes it, and what it is in a file. The bytes of both are the same.
@@ -42,6 +43,7 @@ struct LayerProblem {
 struct Problem {
     std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description;
     std::unique_ptr<vkattn_key_list> key_list; // that the description points to
+    std::unique_ptr<vkattn_kv_rotation> rotation;
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
@@ -95,8 +97,8 @@ class ProblemBuilder {
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
     void add_output(ProblemOutput output) { problem_.outputs.push_back(std::move(output)); }
 
-    // An extension of the description of attention, if the case has lists.
-    const vkattn_key_list *add_key_list();
+    // The extensions of the description of attention: of lists, of the rotation of K and V, which are added before.
+    const void *add_extensions();
 
     Problem
     finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description);
@@ -104,6 +106,9 @@ class ProblemBuilder {
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
   private:
+    const vkattn_key_list *add_key_list();
+    const vkattn_kv_rotation *add_rotation();
+
     const CaseFile &input_;
     std::span<const std::string> wanted_;
     Problem problem_;

@@ -62,13 +62,13 @@ BufferMap make_buffers(const Context &context, const Problem &problem) {
     BufferMap buffers;
     for (const ProblemInput &input : problem.inputs) {
         Buffer &buffer = buffers.emplace(input.role, context.buffer(input.layout)).first->second;
-        if (!is_quantised(input.layout.type) || input.bytes.empty()) {
+        if ((!is_quantised(input.layout.type) && !input.rotated) || input.bytes.empty()) {
             buffer.write(input.bytes);
             continue;
         }
         Buffer values = context.buffer(input.bytes.size());
         values.write(input.bytes);
-        quantise(context, input.layout, values, buffer);
+        store(context, input.layout, values, buffer, input.rotated);
     }
     for (const ProblemOutput &output : problem.outputs)
         if (!buffers.contains(output.role)) buffers.emplace(output.role, context.buffer(output.layout));

@@ -34,6 +34,10 @@ constexpr std::array<ModuleName, 8> kLatentModules{{{"q_proj", "wq", false},
                                                     {"kv_a_layernorm", "kv_norm", true, true},
                                                     {"kv_b_proj", "wkv_b"},
                                                     {"o_proj", "wo"}}};
+constexpr std::array<ModuleName, 4> kIndexerModules{{{"indexer.wq_b", "indexer.wq_b"},
+                                                     {"indexer.wk", "indexer.wk"},
+                                                     {"indexer.k_norm", "indexer.k_norm"},
+                                                     {"indexer.weights_proj", "indexer.weights_proj"}}};
 constexpr std::array<ModuleName, 2> kFusedModules{{{"qkv_proj", "qkv_proj"}, {"o_proj", "out_proj"}}};
 
 // Tensors of an attention module that do not change its output as the library computes it: buffers that older files
@@ -80,6 +84,8 @@ class WeightReader {
 
     TensorMap read() {
         for (const ModuleName &module : modules_of(attention_.names)) read_module(module);
+        if (attention_.indexer != nullptr)
+            for (const ModuleName &module : kIndexerModules) read_module(module);
         check_names();
         if (attention_.names == TensorNames::kFused) split_fused();
         return std::move(weights_);
@@ -212,6 +218,7 @@ CaseFile read_checkpoint_case(const CheckpointOptions &options) {
     result.op = attention.layer.kind == VKATTN_LAYER_MLA ? "mla" : "mha";
     result.layer = attention.layer;
     result.rope_factors = attention.rope_factors;
+    result.indexer = attention.indexer;
     result.mask = attention.mask;
     result.tensors = read_attention_weights(checkpoint, attention, options.layer);
     result.tensors.merge(input);

@@ -29,7 +29,7 @@ struct ModelType {
 
 using enum TensorNames;
 
-constexpr std::array<ModelType, 18> kModelTypes{{
+constexpr std::array<ModelType, 20> kModelTypes{{
     {"llama", kSeparate},
     {"mistral", kSeparate, WindowRule::kEveryLayer},
     {"mixtral", kSeparate, WindowRule::kEveryLayer, Biases::kByConfig, HeadNorms::kNone, {.theta = 1e6F}},
@@ -48,6 +48,8 @@ constexpr std::array<ModelType, 18> kModelTypes{{
     {"phi3", kFused, WindowRule::kEveryLayer},
     {"deepseek_v2", kLatent},
     {"deepseek_v3", kLatent},
+    {"deepseek_v32", kLatent},
+    {"glm_moe_dsa", kLatent},
     {"kimi_k2", kLatent},
     {"bert", kBert, WindowRule::kNone, Biases::kAll},
     {"roberta", kBert, WindowRule::kNone, Biases::kAll},
@@ -104,6 +106,36 @@ void read_latent(const ModelKeys &keys, vkattn_layer_config &layer) {
     layer.rope_interleaved = keys.flag("rope_interleave", true) ? 1 : 0;
     // These models' code gives rms_norm_eps to the norms around the attention, not to the two inside it.
     layer.norm_epsilon = 1e-6F;
+}
+
+// Whether the layer takes the keys that a layer before it has chosen, by any of the keys that say so.
+bool shares_indexer(const ModelKeys &keys, std::uint32_t layer) {
+    if (const nlohmann::json *types = keys.find("indexer_types")) {
+        if (!types->is_array() || types->size() <= layer || ((*types)[layer] != "full" && (*types)[layer] != "shared"))
+            keys.fail_value("indexer_types", "an array with full or shared for every layer");
+        return (*types)[layer] == "shared";
+    }
+    if (keys.has("index_topk_pattern")) {
+        const std::string pattern = keys.text("index_topk_pattern");
+        if (pattern.size() <= layer) keys.fail_value("index_topk_pattern", "a letter, F or S, for every layer");
+        return pattern[layer] == 'S';
+    }
+    const std::uint32_t offset = keys.has("index_skip_topk_offset") ? keys.size("index_skip_topk_offset") : 2;
+    return layer >= offset && (layer - offset + 1) % keys.size("index_topk_freq", 1) != 0;
+}
+
+// DeepSeek-V3.2 and GLM-5, whose indexer rotates pairs (2i, 2i+1).
+void read_indexer(const ModelKeys &keys, const ModelType &type, std::uint32_t layer, ModelAttention &attention) {
+    if (type.name != "deepseek_v32" && type.name != "glm_moe_dsa") return;
+    if (shares_indexer(keys, layer))
+        keys.fail("layer " + std::to_string(layer) +
+                  " attends the keys that the layer before it has chosen, expected one with an indexer of its own");
+    vkattn_layer_indexer indexer{};
+    indexer.index_n_heads = keys.size("index_n_heads");
+    indexer.index_head_dim = keys.size("index_head_dim");
+    indexer.index_topk = keys.size("index_topk");
+    indexer.index_rope_interleaved = type.name == "glm_moe_dsa" ? 1 : 0;
+    attention.indexer = add_indexer(attention.layer, indexer);
 }
 
 bool has_window_by_rule(const ModelKeys &keys, WindowRule rule, std::uint32_t layer) {
@@ -165,6 +197,7 @@ void read_decoder(const ModelKeys &keys, const ModelType &type, std::uint32_t la
     else
         read_heads(keys, type, attention.layer);
     if (is_gemma(type)) read_gemma(keys, type, attention.layer);
+    read_indexer(keys, type, layer, attention);
     attention.rope_factors = read_rope(keys, type.rope, {sees_window, sequence_len}, attention.layer);
 }
 

@@ -1,7 +1,7 @@
 // The rotary embedding that a config.json describes.
 #pragma once
 
-#include "tools/cases/rope_factors.hpp"
+#include "tools/cases/layer_extensions.hpp"
 #include "tools/checkpoints/model_keys.hpp"
 
 namespace vkattn::tools {

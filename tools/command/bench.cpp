@@ -62,10 +62,7 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
     report.problem = problem_text(shapes);
     measure_points(
         report, shapes, options,
-        [](const AttentionShape &shape) { return static_cast<double>(shape.q_len) * shape.kv_len; },
-        [](const AttentionShape &shape) {
-            return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
-        },
+        [](const AttentionShape &shape) { return static_cast<double>(shape.q_len) * shape.kv_len; }, lengths_text,
         [&](const AttentionShape &shape, const RepeatOptions &told) {
             return BenchPoint{{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
                               shape.index != 0 ? time_index(context, shape, told)

@@ -80,7 +80,6 @@ struct PlanOptions : OperationOptions {
 };
 
 struct ShadersOptions : OperationOptions {
-    std::string variant; // a file of functions; "": none
     bool json = false;
     bool csv = false;
     bool assembly = false;

@@ -203,6 +203,12 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
         ->capture_default_str()
         ->check(CLI::Range(0, 100));
     add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
+    command.add_option("--kv-rotation", options.kv_rotation, "How K and V are stored: none, hadamard")
+        ->capture_default_str();
+    add_size(command, "--index", shape.index,
+             "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
+    add_file(command, "--variant", shape.variant,
+             "Attention with the functions of this file, GLSL or what compile-variant wrote as .spv");
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 
@@ -230,8 +236,6 @@ void add_shaders(CLI::App &app, Options &options) {
         "shaders",
         "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
-    add_file(*command, "--variant", options.shaders.variant,
-             "Attention with the functions of this GLSL file: see docs/variants.md");
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
     command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
     command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");
@@ -258,8 +262,6 @@ void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
     add_operation(*command, bench);
-    add_size(*command, "--index", bench.shape.index,
-             "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")

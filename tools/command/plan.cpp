@@ -60,6 +60,8 @@ void print_text(const Planned &planned) {
 
 int plan_command(const CommonOptions &common, const PlanOptions &options, ValidationLog &validation) {
     if (is_linear(options, "plan")) throw InputError("--op", "linear, expected attention");
+    if (options.explain && options.shape.index != 0)
+        throw InputError("--explain", "of the choice of keys, expected attention");
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
     const SavedOnFailure saved(context, common);
@@ -67,14 +69,9 @@ int plan_command(const CommonOptions &common, const PlanOptions &options, Valida
     if (!options.json) std::cout << facts.name << ", " << driver_text(facts) << "\n\n";
     OrderedJson all = OrderedJson::array();
     for (const AttentionShape &shape : shapes_of(options)) {
-        const ShapedProblem problem = problem_of(shape, kernel);
-        const Plan plan = context.attention_plan(problem.desc);
-        Planned planned{
-            shape_text(shape, "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len)),
-            plan.report(),
-            plan.requirements(),
-            {}};
-        if (options.explain) planned.options = context.explain(problem.desc);
+        const Plan plan = plan_of(context, shape, kernel);
+        Planned planned{shape_text(shape, lengths_text(shape)), plan.report(), plan.requirements(), {}};
+        if (options.explain) planned.options = context.explain(problem_of(context, shape, kernel).desc);
         if (options.json)
             all.push_back(json_of(planned));
         else

@@ -1,4 +1,3 @@
-#include "tools/cases/case_variant.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/devices/device_words.hpp"
 #include "tools/devices/shader_json.hpp"
@@ -6,13 +5,11 @@
 #include "tools/io/input_error.hpp"
 #include "tools/io/progress.hpp"
 #include "tools/io/text.hpp"
-#include "tools/io/text_file.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 
@@ -27,28 +24,9 @@ struct PlannedProblem {
     std::function<Plan(const Context &)> plan;
 };
 
-std::string functions_of(const ShadersOptions &options) {
-    if (options.variant.empty()) return "";
-    if (!std::filesystem::exists(options.variant))
-        throw InputError(options.variant, "is not there, expected GLSL that defines functions of a variant");
-    return read_if_there(options.variant);
-}
-
-// functions: of a variant; "": none
-Plan plan_attention(const Context &context, vkattn_attention_desc desc, const std::string &functions) {
-    if (functions.empty()) return context.attention_plan(desc);
-    const Variant variant = make_variant(context, functions);
-    vkattn_attention_variant extension = variant.with();
-    extension.extension.next = desc.next;
-    desc.next = &extension;
-    return context.attention_plan(desc);
-}
-
 std::vector<PlannedProblem> problems_of(const CommonOptions &common, const ShadersOptions &options) {
     std::vector<PlannedProblem> problems;
-    const std::string functions = functions_of(options);
     if (is_linear(options, "shaders")) {
-        if (!functions.empty()) throw InputError("--variant", "given with a linear layer, expected attention");
         for (const LinearShape &shape : linear_shapes_of(options))
             problems.push_back({std::to_string(shape.rows) + " rows, " + shape_text(shape),
                                 [=](const Context &context) { return context.linear_plan(problem_of(shape).desc); }});
@@ -56,11 +34,8 @@ std::vector<PlannedProblem> problems_of(const CommonOptions &common, const Shade
     }
     const vkattn_kernel kernel = kernel_of(common.kernel);
     for (const AttentionShape &shape : shapes_of(options))
-        problems.push_back(
-            {shape_text(shape, "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len)),
-             [=](const Context &context) {
-                 return plan_attention(context, problem_of(shape, kernel).desc, functions);
-             }});
+        problems.push_back({shape_text(shape, lengths_text(shape)),
+                            [=](const Context &context) { return plan_of(context, shape, kernel); }});
     return problems;
 }
 

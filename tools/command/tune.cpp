@@ -15,10 +15,6 @@
 namespace vkattn::tools {
 namespace {
 
-std::string lengths_text(const AttentionShape &shape) {
-    return "q_len " + std::to_string(shape.q_len) + ", kv_len " + std::to_string(shape.kv_len);
-}
-
 // A problem, in words, and how to tune it.
 struct TunedProblem {
     std::string lengths, text;
@@ -27,7 +23,7 @@ struct TunedProblem {
 
 TunedProblem tuned(const AttentionShape &shape, vkattn_kernel kernel) {
     return {lengths_text(shape), shape_text(shape, lengths_text(shape)),
-            [=](const Context &context) { return context.tune(problem_of(shape, kernel).desc); }};
+            [=](const Context &context) { return context.tune(problem_of(context, shape, kernel).desc); }};
 }
 
 TunedProblem tuned(const LinearShape &shape) {
@@ -64,6 +60,7 @@ std::vector<TunedProblem> problems_of_report(vkattn_kernel kernel) {
 std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOptions &options) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
     if (!options.report_file.empty() && !options.is_described) return problems_of_report(kernel);
+    if (options.shape.index != 0) throw InputError("--index", "has no tiles to tune, expected attention");
     std::vector<TunedProblem> problems;
     if (is_linear(options, "tune"))
         for (const LinearShape &shape : linear_shapes_of(options)) problems.push_back(tuned(shape));

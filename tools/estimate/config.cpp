@@ -1,5 +1,6 @@
 #include "tools/estimate/config.hpp"
 
+#include "tools/cases/layer_extensions.hpp"
 #include "tools/io/input_error.hpp"
 
 #include <nlohmann/json.hpp>
@@ -31,10 +32,10 @@ constexpr std::array<std::string_view, 8> kBertLike{"bert",      "roberta", "xlm
 constexpr std::array<std::string_view, 4> kEncoderHeads{"ForMaskedLM", "ForMaskedImageModeling",
                                                         "ForImageClassification", "ForCTC"};
 // Decoders that are counted as they are.
-constexpr std::array<std::string_view, 22> kDecoders{
-    "llama",  "mistral",  "mixtral",     "qwen2",  "qwen2_moe", "qwen3",       "qwen3_moe",   "gemma",
-    "gemma2", "gemma3",   "gemma3_text", "phi",    "phi3",      "deepseek_v2", "deepseek_v3", "kimi_k2",
-    "gpt2",   "gpt_neox", "gpt_bigcode", "falcon", "opt",       "starcoder2"};
+constexpr std::array<std::string_view, 24> kDecoders{
+    "llama",       "mistral", "mixtral",     "qwen2",    "qwen2_moe",   "qwen3",       "qwen3_moe",   "gemma",
+    "gemma2",      "gemma3",  "gemma3_text", "phi",      "phi3",        "deepseek_v2", "deepseek_v3", "deepseek_v32",
+    "glm_moe_dsa", "kimi_k2", "gpt2",        "gpt_neox", "gpt_bigcode", "falcon",      "opt",         "starcoder2"};
 constexpr std::array<std::string_view, 7> kAttending{"full_attention",    "attention", "sliding_attention",
                                                      "chunked_attention", "full",      "global_attention",
                                                      "local_attention"};
@@ -134,6 +135,15 @@ vkattn_layer_config latent_config(const HuggingFaceConfig &file) {
     config.rope_theta = 10000; // DeepSeek's; no cost depends on it, but the layer must have one
     config.rope_interleaved = 1;
     return config;
+}
+
+// The names of DeepSeek-V3.2.
+void read_indexer(const HuggingFaceConfig &file, EstimateModel &model) {
+    vkattn_layer_indexer indexer{};
+    indexer.index_n_heads = file.size("index_n_heads");
+    indexer.index_head_dim = file.size("index_head_dim");
+    indexer.index_topk = file.size("index_topk");
+    model.indexer = add_indexer(model.config, indexer);
 }
 
 vkattn_type weight_type_of(const HuggingFaceConfig &file) {
@@ -250,6 +260,7 @@ EstimateModel hugging_face_model(const std::string &path, const std::string &nam
     } else {
         refuse_other_encoders(file);
         model.config = file.find("kv_lora_rank") != nullptr ? latent_config(file) : multi_head_config(file);
+        if (file.find("index_topk") != nullptr && model.config.kind == VKATTN_LAYER_MLA) read_indexer(file, model);
     }
     count_layers(file, model);
     add_notes(file, model);

@@ -52,11 +52,15 @@ Dtype dtype_of(vkattn_type type) {
     return type == VKATTN_TYPE_BF16 ? Dtype::kBf16 : Dtype::kF32;
 }
 
-void quantise(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &quantised) {
+void store(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &stored,
+           bool rotated) {
+    const vkattn_kv_rotation rotation{
+        {VKATTN_EXTENSION_KV_ROTATION, nullptr}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_NONE};
     vkattn_kv_append_desc desc{};
     desc.source = desc.cache = layout;
-    desc.source.type = VKATTN_TYPE_F32;
-    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, quantised)};
+    if (is_quantised(layout.type)) desc.source.type = VKATTN_TYPE_F32;
+    if (rotated) desc.next = &rotation;
+    const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, stored)};
     context.kv_append_plan(desc).run(bindings);
 }
 

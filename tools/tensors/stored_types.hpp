@@ -26,7 +26,9 @@ vkattn_type type_named(const std::string &option, const std::string &name, bool 
 // What holds values of the type on the host: of a quantised one, before they are quantised.
 Dtype dtype_of(vkattn_type type);
 
-// Quantises contiguous f32 values into a buffer of the layout, on the device, as an append does.
-void quantise(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &quantised);
+// Writes rows of heads into a buffer of the layout, on the device, as an append does. values: of the same layout, f32 for
+// quantised types. rotated: as vkattn_kv_rotation says.
+void store(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &stored,
+           bool rotated = false);
 
 } // namespace vkattn::tools
