@@ -217,15 +217,13 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
              const View &tokens, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     const bool sparse = indexer_of(layer.config()) != nullptr;
-    if (!sparse) {
-        require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
-        require(call.object == nullptr || call.object->sizes().value_width == 0,
-                "cache: of a layer with an indexer, whose keys this layer would leave unwritten, expected one without "
-                "values");
-    }
+    if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}, {}};
     const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);
+    require(
+        sparse || call.object == nullptr || call.object->sizes().value_width == 0,
+        "cache: of a layer with an indexer, whose keys this layer would leave unwritten, expected one without values");
     mla.block_table = cache.block_table;
     std::optional<Indexer> indexer;
     if (sparse) indexer.emplace(builder, layer, call, prefix, mla.positions, batch, len);

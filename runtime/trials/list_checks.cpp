@@ -2,6 +2,7 @@
 
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/ops/index.hpp"
+#include "runtime/ops/select.hpp"
 #include "runtime/ops/top_k.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
@@ -90,13 +91,29 @@ std::vector<int32_t> greatest(const std::vector<float> &numbers, size_t count) {
     return order;
 }
 
-// in_order: as sort_selected leaves them; else only which ones select has chosen.
-std::string check_top_k(Context &context, bool in_order) {
-    constexpr uint64_t kWidth = 300, kMost = 50;
+constexpr uint64_t kWidth = 300, kMost = 50; // of a row, and those that are selected
+
+// Those that are selected, in the order of the row.
+std::string check_select(Context &context) {
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, 1, kWidth}));
+    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, kMost}));
+    std::vector<int32_t> expected = greatest(input.randomise(numbers), kMost);
+    std::ranges::sort(expected);
+    PlanBuilder builder(context);
+    for (const View &view : {input.view(), indices.view()}) allow_role(builder, view);
+    add_select(builder, input.view(), {}, kMost, indices.view(), false);
+    const vkattn_binding bindings[] = {input.binding(), indices.binding()};
+    builder.build()->run(bindings);
+    return compare_entries("index", indices.read(0, kMost), expected);
+}
+
+// By sort_selected in the order of their ranks.
+std::string check_top_k(Context &context) {
     TrialNumbers numbers;
     RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, 1, kWidth}));
     RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, kMost}));
-    std::vector<int32_t> expected = greatest(input.randomise(numbers), kMost);
+    const std::vector<int32_t> expected = greatest(input.randomise(numbers), kMost);
     vkattn_top_k_desc desc{};
     desc.input = input.tensor();
     desc.indices = indices.tensor();
@@ -104,24 +121,20 @@ std::string check_top_k(Context &context, bool in_order) {
     plan_top_k(builder, desc);
     const vkattn_binding bindings[] = {input.binding(), indices.binding()};
     builder.build()->run(bindings);
-    std::vector<int32_t> actual = indices.read(0, kMost);
-    if (in_order) return compare_entries("index", actual, expected);
-    std::ranges::sort(actual);
-    std::ranges::sort(expected);
-    return compare_entries("index", actual, expected);
+    return compare_entries("index", indices.read(0, kMost), expected);
 }
 
 // One query; heads of 20 elements are no whole vectors of lanes, which index_addresses needs.
 std::string check_index(Context &context, uint64_t head_dim) {
-    constexpr uint64_t kKeys = 75, kMost = 20;
+    constexpr uint64_t kKeys = 75, kChosen = 20;
     TrialNumbers numbers;
     RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(VKATTN_TYPE_F32, {1, 1, 1, head_dim}));
     RoleBuffer key(context, VKATTN_ROLE_KEY, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, head_dim}));
-    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 1, kMost}));
+    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 1, kChosen}));
     const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers);
     std::vector<float> products(kKeys); // sums of multiples of 1/64 are exact
     for (size_t i = 0; i < k.size(); ++i) products[i / head_dim] += q[i % head_dim] * k[i];
-    std::vector<int32_t> expected = greatest(products, kMost);
+    std::vector<int32_t> expected = greatest(products, kChosen);
     std::ranges::sort(expected);
     vkattn_index_desc desc{};
     desc.query = query.tensor();
@@ -132,7 +145,7 @@ std::string check_index(Context &context, uint64_t head_dim) {
     plan_index(builder, desc);
     const vkattn_binding bindings[] = {query.binding(), key.binding(), indices.binding()};
     builder.build()->run(bindings);
-    return compare_entries("index", indices.read(0, kMost), expected);
+    return compare_entries("index", indices.read(0, kChosen), expected);
 }
 
 } // namespace
@@ -140,8 +153,8 @@ std::string check_index(Context &context, uint64_t head_dim) {
 std::string check_list_shader(Context &context, const Shader &shader) {
     if (&shader == &shaders::sort_lists) return check_sorting(context, 100);
     if (&shader == &shaders::merge_lists) return check_sorting(context, SORT_LISTS_CHUNK + 100);
-    if (&shader == &shaders::select) return check_top_k(context, false);
-    if (&shader == &shaders::sort_selected) return check_top_k(context, true);
+    if (&shader == &shaders::select) return check_select(context);
+    if (&shader == &shaders::sort_selected) return check_top_k(context);
     return check_index(context, &shader == &shaders::index_addresses ? 64 : 20);
 }
 

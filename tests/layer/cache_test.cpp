@@ -141,14 +141,14 @@ std::string message_of(const std::function<void()> &call) {
 TEST_SUITE_BEGIN("caches");
 
 TEST_CASE_FIXTURE(DeviceTest, "one recording, replayed token by token, equals one prefill with the same storage") {
-    std::size_t turn = 0; // f32 and f16 in every layer, the other types in every third
+    std::size_t turn = 0; // f32 in every layer, the other types in every fifth
     for (const LayerCase &c : cached_layers(true)) {
         const vkattn::Layer layer = make_layer(c);
         const HostTensor input = random_tokens(c, 2, 11, 41);
         const HostTensor uncached = prefill(layer, input);
         std::size_t place = turn++;
         for (const vkattn_type type : kTypes) {
-            if (type != VKATTN_TYPE_F32 && type != VKATTN_TYPE_F16 && place++ % 3 != 0) continue;
+            if (type != VKATTN_TYPE_F32 && place++ % 5 != 0) continue;
             CAPTURE(c.name);
             CAPTURE(type_name(type));
             const vkattn::Cache whole = make_cache(layer, 2, 16, type, type),

@@ -450,15 +450,6 @@ TEST_CASE_FIXTURE(DeviceTest, "of unfused, of copies and of linear layers the sh
 TEST_CASE_FIXTURE(DeviceTest,
                   "a shader of lists of keys that is wrong is named and not used, nor is what it computes for") {
     if (skips_corruption()) return;
-    const auto failed_of = [](const LimitedDevice &device, std::size_t &of_lists) {
-        std::set<std::string> failed;
-        for (const vkattn::Check &check : device.context().self_test()) {
-            const std::string name = check.name, shader = name.substr(0, name.find(','));
-            of_lists += shader.starts_with("index_") || shader.starts_with("s") || shader == "merge_lists" ? 1 : 0;
-            if (check.passed == 0) failed.insert(shader);
-        }
-        return failed;
-    };
     vkattn_attention_desc attention{};
     attention.query = attention.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 2, 64});
     attention.key = attention.value = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 75, 64});
@@ -471,13 +462,13 @@ TEST_CASE_FIXTURE(DeviceTest,
     {
         const CorruptedDevice corrupted({.shaders = "sort_lists sort_selected index_addresses"});
         const LimitedDevice device("self_test=1", corrupted.get_instance_proc_addr());
-        std::size_t known = 0;
-        std::set<std::string> expected = {"sort_lists", "sort_selected"};
-        if (can_run(device.context().facts(), VKATTN_KERNEL_ADDRESSES)) expected.insert("index_addresses");
-        CHECK(failed_of(device, known) == expected);
-        CHECK(known == expected.size() + 2); // select and index_scores; nothing is known of merge_lists
         CHECK_THROWS_WITH_AS(device.context().attention_plan(attention),
                              doctest::Contains("self-test: sort_lists, f32: wrong numbers"), vkattn::Error);
+        vkattn_top_k_desc top_k{};
+        top_k.input = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 75});
+        top_k.indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 7});
+        CHECK_THROWS_WITH_AS(device.context().top_k_plan(top_k),
+                             doctest::Contains("self-test: sort_selected, f32: wrong numbers"), vkattn::Error);
         CHECK(std::string(device.context().index_plan(index).report().reason).starts_with("index_scores"));
     }
     const CorruptedDevice corrupted({.shaders = "select"});
