@@ -4,6 +4,8 @@ import json
 import math
 import sys
 
+import numpy
+
 from .errors import ModelError, naming, require
 from .sampling import log_likelihoods
 
@@ -98,6 +100,20 @@ def show_now(text):
     sys.stdout.flush()
 
 
+def losses(decoder, begin, part):
+    """What the tokens of the second half of a part of a text lose: -log of the probability of each, by those before it.
+
+    begin  the token that all text begins with, in the place of the part's first; or None
+    """
+    decoder.rewind(0)
+    found = []
+    for at, logits in decoder.every_logits(part if begin is None else [begin, *part[1:]], len(part) // 2):
+        end = min(len(part) - 1, at + len(logits))
+        if at < end:
+            found.append(-log_likelihoods(logits[:end - at], part[at + 1:end + 1]))
+    return numpy.concatenate(found)
+
+
 def perplexity(decoder, tokenizer, text, bar):
     """(exp of the mean negative log-likelihood, how many tokens it is of, its standard error), as llama.cpp counts it: the text
     in parts of the decoder's capacity, each begun anew, of each the second half."""
@@ -108,14 +124,8 @@ def perplexity(decoder, tokenizer, text, bar):
     sums, squares, scored = 0.0, 0.0, 0
     with bar(count * size) as progress:
         for start in range(0, count * size, size):
-            part = tokens[start:start + size]
-            given = part if tokenizer.begin is None else [tokenizer.begin, *part[1:]]
-            decoder.rewind(0)
-            for at, logits in decoder.every_logits(given, size // 2):
-                end = min(size - 1, at + len(logits))
-                if at < end:
-                    found = -log_likelihoods(logits[:end - at], part[at + 1:end + 1])
-                    sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
+            found = losses(decoder, tokenizer.begin, tokens[start:start + size])
+            sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
             progress.update(size)
     mean = sums / scored
     spread = math.sqrt(max(squares / scored - mean ** 2, 0.0) / max(scored - 1, 1))

@@ -11,7 +11,6 @@ from . import __doc__ as description
 
 EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
           "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f8_e4m3", "f8_e5m2")
 DEFAULT_CONTEXT = 4096
 
 
@@ -35,6 +34,7 @@ def number(kind, least, most):
 
 
 def parser():
+    import vkattn
     main_parser = Parser(prog="vkattn-lm", description=description.split("\n")[0], epilog=EPILOG)
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -46,7 +46,8 @@ def parser():
         if run is not embed:
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
                               help=f"tokens that there is room for (default: the model's, at most {context})")
-            made.add_argument("--kv-type", choices=KV_TYPES, default="f16", help="of keys and values (default: f16)")
+            made.add_argument("--kv-type", choices=vkattn.cache_types(), default="f16", help="of keys and values (default: f16)")
+            made.add_argument("--value-type", choices=vkattn.cache_types(), help="of values (default: that of --kv-type)")
         return made
 
     def sampling(made, most):
@@ -103,7 +104,8 @@ def load(arguments, most=DEFAULT_CONTEXT):
     tokenizer = source.tokenizer()
     context = device_context(arguments)
     with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
-        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress)
+        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress,
+                          value_type=arguments.value_type)
     if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
         raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
     return decoder, tokenizer
@@ -203,8 +205,8 @@ def main(words=None):
         sys.stdout.reconfigure(errors="replace")  # what the terminal has not
     try:
         try:
-            arguments = parser().parse_args(words)
             import vkattn
+            arguments = parser().parse_args(words)
             failures = (*failures, vkattn.VkattnError)
         except ImportError as error:
             raise ModelError(f"{error}, expected vkattn and NumPy installed") from None

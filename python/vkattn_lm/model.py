@@ -90,11 +90,11 @@ class Decoder:
     source    what files.open_model gives; config: its Config
     context   of vkattn
     capacity  tokens that the cache has room for
-    kv_type   f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, f8_e4m3 or f8_e5m2
+    kv_type   of keys and values in the cache, one of vkattn.cache_types(); value_type: of values, None: kv_type
     progress  has update(1), called for every weight
     """
 
-    def __init__(self, source, config, context, *, capacity, kv_type, progress):
+    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
@@ -107,9 +107,13 @@ class Decoder:
         self._head = self.embedding_parts if head is None else _parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
-        self._caches = [block.attention.cache(capacity, key_type=kv_type) for block in self._blocks]
         self._numbers = {}
-        self._step = None  # made for the first token that comes alone
+        self.empty_caches(kv_type, value_type)
+
+    def empty_caches(self, kv_type, value_type=None):
+        """Makes caches of these types, without a token, in place of those that there are."""
+        self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
+        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type) for block in self._blocks]
 
     @property
     def cache_bytes(self):
