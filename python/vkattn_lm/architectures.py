@@ -1,5 +1,6 @@
 """The architectures that are computed: what differs between them is data."""
 import dataclasses
+import math
 
 from .errors import ModelError
 
@@ -17,6 +18,11 @@ class Architecture:
     norm_offset    what folders leave out of norms' weights (GGUF has it in them)
     scaled         embeddings are multiplied by sqrt(width)
     local_theta, pattern   layers but every pattern-th have a window, and this base of RoPE
+    windowed       all layers have the window that a GGUF file says, if it says one
+    fused          q, k and v are one matrix, and gate and up are one
+    latent         DeepSeek's multi-head latent attention
+    scalings       of RoPE that folders may ask for
+    in_gguf        whether GGUF files of it are computed
     """
     classes: tuple
     interleaved: bool = False
@@ -28,6 +34,11 @@ class Architecture:
     scaled: bool = False
     local_theta: float = 0.0
     pattern: int = 0
+    windowed: bool = False
+    fused: bool = False
+    latent: bool = False
+    scalings: tuple = ("linear", "llama3", "yarn")
+    in_gguf: bool = True
 
 
 ARCHITECTURES = {  # by general.architecture of GGUF
@@ -36,14 +47,37 @@ ARCHITECTURES = {  # by general.architecture of GGUF
     "qwen3": Architecture(("Qwen3ForCausalLM",), qk_norm=True),
     "gemma3": Architecture(("Gemma3ForCausalLM",), qk_norm=True, post_norms=True, activation="gelu_tanh", norm_offset=1.0,
                            scaled=True, local_theta=10000.0, pattern=6),
+    "phi3": Architecture(("Phi3ForCausalLM",), fused=True, windowed=True, scalings=("longrope", "su")),
+    "deepseek2": Architecture(("DeepseekV2ForCausalLM",), latent=True, scalings=("yarn",), in_gguf=False),
 }
 _ACTIVATIONS = {"silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class LongRope:
+    """What longrope divides the frequencies by: one list for as many tokens as the model was trained with, one for more. Empty:
+    the lists are among the weights."""
+    original: int
+    attention_factor: float
+    short: tuple = ()
+    long: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Rope:
     theta: float
     scaling: dict  # as Layer takes it, or None
+    longrope: LongRope | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Latent:
+    """The sizes of multi-head latent attention, by Layer's names. q_lora_rank: 0 for none."""
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +98,7 @@ class Config:
     ropes: tuple
     norm_offset: float
     embedding_scale: float
+    latent: Latent | None = None
 
     @property
     def layers(self):
@@ -76,13 +111,14 @@ _GGUF_KNOWN = {
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
     "attention.sliding_window", "attention.sliding_window_pattern", "rope.dimension_count", "rope.freq_base",
     "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
-    "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
+    "rope.scaling.attn_factor", "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
 
 
 def from_gguf(facts):
     """The Config of a GGUF file's facts."""
     name = facts.words("general.architecture")
-    architecture = _named(facts.where, "general.architecture", name, ARCHITECTURES)
+    architecture = _named(facts.where, "general.architecture", name,
+                          {key: each for key, each in ARCHITECTURES.items() if each.in_gguf})
     prefix = f"{name}."
     for key in facts.values:
         if key.startswith(prefix) and key[len(prefix):] not in _GGUF_KNOWN:
@@ -94,7 +130,7 @@ def from_gguf(facts):
     facts.refuse(prefix + "attention.value_length", head_dim)
     facts.refuse(prefix + "rope.dimension_count", head_dim)
     scaling = _gguf_scaling(facts, prefix)
-    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), scaling)
+    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), scaling, _gguf_longrope(facts, prefix, architecture))
     local = Rope(facts.real(prefix + "rope.freq_base_swa", architecture.local_theta), None) if architecture.pattern else rope
     windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
     window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
@@ -114,20 +150,24 @@ def from_folder(facts):
     facts.refuse("hidden_act", *_ACTIVATIONS[architecture.activation])
     facts.refuse("hidden_activation", *_ACTIVATIONS[architecture.activation])
     facts.refuse("quantization_config")
-    facts.refuse("partial_rotary_factor", 1, 1.0)
+    facts.refuse("partial_rotary_factor", 1)
     facts.refuse("attn_logit_softcapping")
     facts.refuse("final_logit_softcapping")
     facts.refuse("use_bidirectional_attention", False)
     layers, width, heads, kv_heads, head_dim = _sizes(
         facts, "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     windowed = _folder_windows(facts, architecture, layers)
-    rope, local = _folder_ropes(facts, architecture)
-    query_scalar = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    latent = _folder_latent(facts, layers, heads) if architecture.latent else None
+    head_dim = latent.qk_rope_head_dim if latent else head_dim
+    rope, local = _folder_ropes(facts, architecture, head_dim)
+    scale = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    if latent:
+        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * _latent_scale(facts)
     return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed,
                    facts.whole("sliding_window") if any(windowed) else 0, rope, local,
                    hidden=facts.whole("intermediate_size"), context=facts.whole("max_position_embeddings"),
                    epsilon=facts.real("rms_norm_eps"), interleaved=False, norm_offset=architecture.norm_offset,
-                   scale=query_scalar)
+                   scale=scale, latent=latent)
 
 
 def _named(where, fact, value, known):
@@ -158,15 +198,27 @@ def _gemma_scale(layers, width, heads):
 
 def _gguf_scaling(facts, prefix):
     kind = facts.words(prefix + "rope.scaling.type", "none")
-    if kind == "none":
+    if kind == "none" or kind == "longrope" and prefix == "phi3.":
         return None
     if kind == "linear":
         return {"kind": "linear", "factor": facts.real(prefix + "rope.scaling.factor")}
     raise ModelError(f"{facts.where}: {prefix}rope.scaling.type: {kind[:80]!r} is not computed, expected none or linear")
 
 
+def _gguf_longrope(facts, prefix, architecture):
+    """Its lists, if there are any, are weights; without them it changes nothing."""
+    key = prefix + "rope.scaling.attn_factor"
+    if "longrope" not in architecture.scalings:
+        facts.refuse(key, 1)
+        return None
+    original = facts.whole(prefix + "rope.scaling.original_context_length", facts.whole(prefix + "context_length"))
+    return LongRope(original, facts.real(key, 1.0))
+
+
 def _pattern(facts, key, architecture, layers):
-    """Which layers have a window: as a list of the file says, else all but every so-manieth."""
+    """Which layers have a window: as a list of the file says, else all but every so-manieth, or all where there is one."""
+    if architecture.windowed:
+        return [facts.raw(key.removesuffix("_pattern"), 0) != 0] * layers
     if isinstance(facts.raw(key), list):
         windowed = [bool(each) for each in facts.list_of(key, int)]
         if len(windowed) != layers:
@@ -192,28 +244,78 @@ def _folder_windows(facts, architecture, layers):
     return [windowed] * layers
 
 
-def _folder_ropes(facts, architecture):
+def _folder_ropes(facts, architecture, head_dim):
     """(of layers without a window, of layers with one)"""
     parameters = facts.inside("rope_parameters")
     if "full_attention" in parameters or "sliding_attention" in parameters:
-        return tuple(_rope(parameters.inside(kind), None) for kind in ("full_attention", "sliding_attention"))
-    group = parameters if parameters.values else facts.inside("rope_scaling")
-    rope = _rope(group, facts.real("rope_theta", 10000.0))
+        return tuple(_rope(facts, parameters.inside(kind), None, architecture, head_dim)
+                     for kind in ("full_attention", "sliding_attention"))
+    rope = _rope(facts, _rope_group(facts), facts.real("rope_theta", 10000.0), architecture, head_dim)
     if not architecture.pattern:
         return rope, rope
     return rope, Rope(facts.real("rope_local_base_freq", architecture.local_theta), None)
 
 
-def _rope(facts, theta):
+def _rope_group(facts):
+    parameters = facts.inside("rope_parameters")
+    return parameters if parameters.values else facts.inside("rope_scaling")
+
+
+def _rope(model, facts, theta, architecture, head_dim):
+    """Of a group of facts. model: the facts around it."""
     theta = facts.real("rope_theta", theta)
-    facts.refuse("partial_rotary_factor", 1, 1.0)
+    facts.refuse("partial_rotary_factor", 1)
     kind = facts.words("rope_type", facts.raw("type", "default"))
     if kind == "default":
         return Rope(theta, None)
+    if kind not in architecture.scalings:
+        raise ModelError(f"{facts.where}: rope_type: {kind[:80]!r} is not computed, expected default or one of "
+                         f"{', '.join(architecture.scalings)}")
     if kind == "linear":
         return Rope(theta, {"kind": kind, "factor": facts.real("factor")})
     if kind == "llama3":
         return Rope(theta, {"kind": kind, "factor": facts.real("factor"), "low_freq_factor": facts.real("low_freq_factor"),
                             "high_freq_factor": facts.real("high_freq_factor"),
                             "original_max_position": facts.whole("original_max_position_embeddings")})
-    raise ModelError(f"{facts.where}: rope_type: {kind[:80]!r} is not computed, expected default, linear or llama3")
+    longest, key = model.whole("max_position_embeddings"), "original_max_position_embeddings"
+    original = model.whole(key, facts.whole(key, longest, least=2), least=2)
+    factor = facts.real("factor", longest / original)
+    if kind == "yarn":
+        facts.refuse("truncate", True)
+        return Rope(theta, {"kind": kind, "factor": factor, "original_max_position": original,
+                            "beta_fast": facts.real("beta_fast", 32.0), "beta_slow": facts.real("beta_slow", 1.0),
+                            "attention_factor": facts.real("attention_factor", _yarn_factor(facts, factor))})
+    stretch = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    return Rope(theta, None, LongRope(original, facts.real("attention_factor", stretch),
+                                      *(facts.reals(name, head_dim // 2) for name in ("short_factor", "long_factor"))))
+
+
+def _yarn_scale(factor, mscale):
+    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _yarn_factor(facts, factor):
+    """What yarn multiplies the rotated vectors by, where the model does not say it."""
+    if not facts.raw("mscale") or not facts.raw("mscale_all_dim"):
+        return _yarn_scale(factor, 1.0)
+    return _yarn_scale(factor, facts.real("mscale")) / _yarn_scale(factor, facts.real("mscale_all_dim"))
+
+
+def _folder_latent(facts, layers, heads):
+    """Of DeepSeek V2's attention. Layers without experts alone are computed."""
+    dense = facts.whole("first_k_dense_replace", 0, least=0)
+    if dense < layers:
+        raise ModelError(f"{facts.where}: first_k_dense_replace: {dense}: Mixture-of-experts, of the layers from there on, is not "
+                         f"computed, expected {layers}, the number of layers")
+    facts.refuse("num_key_value_heads", heads)
+    sizes = {name: facts.whole(name, most=65536) for name in (
+        "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    return Latent(q_lora_rank=facts.whole("q_lora_rank") if "q_lora_rank" in facts else 0, **sizes)
+
+
+def _latent_scale(facts):
+    """What the scale of scores is multiplied by, for yarn."""
+    group = _rope_group(facts)
+    if group.words("rope_type", group.raw("type", "default")) == "default" or not group.raw("mscale_all_dim"):
+        return 1.0
+    return _yarn_scale(group.real("factor"), group.real("mscale_all_dim")) ** 2

@@ -8,6 +8,8 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.tok
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>", "</s>")
 _WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
+# Phi 3's special tokens take the white space after them, which GGUF does not say; but for these
+_PHI3_UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
 # How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: digits apart, the words' expression (None: GPT-2's)
 _CUTS = {"gpt-2": (False, None), "default": (False, None), "smollm": (True, None),
          "llama-bpe": (False, _WORDS.replace("DIGITS", "3")), "qwen2": (False, _WORDS.replace("{1,DIGITS}", ""))}
@@ -65,7 +67,9 @@ def from_gguf(facts):
         raise ModelError(f"{facts.where}: {key}model: {model[:80]!r}, expected one of {', '.join(makers)}")
     with naming(facts.where, "a vocabulary that the package tokenizers takes"):
         inner, begins = makers[model](tokenizers, facts, tokens, types)
-        inner.add_tokens([tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False)
+        strips = model == "llama" and facts.raw("general.architecture") == "phi3"
+        inner.add_tokens([tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False,
+                                                rstrip=strips and kind == _CONTROL and token not in _PHI3_UNSTRIPPED)
                           for token, kind in zip(tokens, types) if kind in (_CONTROL, _USER_DEFINED) and token])
     named = {name: facts.whole(f"{key}{name}_token_id", least=0, most=len(tokens) - 1)
              for name in ("bos", "eos", "eot") if f"{key}{name}_token_id" in facts}
