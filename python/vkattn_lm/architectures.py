@@ -104,6 +104,12 @@ class Config:
     def layers(self):
         return len(self.windows)
 
+    @property
+    def widest(self):
+        """The most numbers that a token has anywhere in a layer."""
+        of_head = self.latent.kv_lora_rank + self.latent.qk_rope_head_dim if self.latent else self.head_dim
+        return max(self.width, self.hidden, self.heads * of_head)
+
 
 # What GGUF files say besides of an architecture, and what has nothing to do with numbers, or is looked at where it is used
 _GGUF_KNOWN = {

@@ -1,31 +1,27 @@
 """Text that goes on: prompts, conversations by a model's own template, perplexity."""
-import datetime
-import json
 import math
 import sys
 
 import numpy
 
-from .errors import ModelError, naming, require
+from .errors import ModelError, require
 from .sampling import log_likelihoods
+from .template import RENDERER
+
+_MOST_LOSS = 700.0  # of which exp is a number
 
 
 def rendered(tokenizer, messages):
     """A conversation as the model's template writes it, up to where the model is to answer."""
     if tokenizer.template is None:
         raise ModelError(f"{tokenizer.where}: has no chat template, expected a model with one: see vkattn-lm complete")
-    sandbox = require("jinja2.sandbox", "jinja2")
-
-    def refuse(message):
-        words = " ".join(str(message).split())[:200]
-        raise ModelError(f"{tokenizer.where}: its chat template says: {words}, expected a conversation that it takes")
-
-    with naming(f"{tokenizer.where}: chat template", "one that jinja2 computes"):
-        environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                            extensions=["jinja2.ext.loopcontrols"])
-        environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-        environment.globals.update(raise_exception=refuse, strftime_now=lambda form: datetime.datetime.now().strftime(form))
-        return environment.from_string(tokenizer.template).render(messages=messages, add_generation_prompt=True, **tokenizer.names)
+    require("jinja2", "jinja2")
+    answer = RENDERER.render(template=tokenizer.template, messages=messages, names=tokenizer.names)
+    if "says" in answer:
+        raise ModelError(f"{tokenizer.where}: its chat template says: {answer['says']}, expected a conversation that it takes")
+    if "wrong" in answer:
+        raise ModelError(f"{tokenizer.where}: chat template: {answer['wrong']}, expected one that jinja2 computes")
+    return answer["text"]
 
 
 class Writer:
@@ -129,4 +125,5 @@ def perplexity(decoder, tokenizer, text, bar):
             progress.update(size)
     mean = sums / scored
     spread = math.sqrt(max(squares / scored - mean ** 2, 0.0) / max(scored - 1, 1))
-    return math.exp(mean), scored, math.exp(mean) * spread
+    value = math.exp(min(mean, _MOST_LOSS))
+    return value, scored, value * spread

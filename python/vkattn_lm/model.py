@@ -8,7 +8,8 @@ import vkattn
 from .errors import ModelError
 from .weights import Weights
 
-_PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go
+_PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go, fewer where a token takes more than
+_NUMBERS_AT_ONCE = 1 << 26   # numbers of all these together, of the widest part of a layer
 _LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
 
 
@@ -166,6 +167,7 @@ class Decoder:
         self._head = self.embedding_parts if head is None else _parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
+        self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._numbers = {}
         self.empty_caches(kv_type, value_type)
 
@@ -230,8 +232,8 @@ class Decoder:
 
     def _hidden(self, tokens, progress):
         self._check(tokens)
-        for first in range(0, len(tokens), _PROMPT_AT_ONCE):
-            part = tokens[first:first + _PROMPT_AT_ONCE]
+        for first in range(0, len(tokens), self._prompt_at_once):
+            part = tokens[first:first + self._prompt_at_once]
             numbers = numpy.array([part], "i4")
             yield self.forward([self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]), first
             if progress is not None:
