@@ -127,7 +127,8 @@ def configs():
         "phi3, many tokens": transformers.Phi3Config(**headless, rope_parameters=longrope(), original_max_position_embeddings=16),
         "deepseek v2": transformers.DeepseekV2Config(**latent),
         "deepseek v2, low rank": transformers.DeepseekV2Config(**{**latent, "q_lora_rank": 24}, attention_bias=True),
-        "deepseek v2, yarn": transformers.DeepseekV2Config(**latent, rope_parameters={**yarn, "mscale": 0.9, "mscale_all_dim": 0.707}),
+        "deepseek v2, yarn": transformers.DeepseekV2Config(**latent, rope_parameters={
+            **yarn, "mscale": 0.9, "mscale_all_dim": 0.707}),
         "gemma3": transformers.Gemma3TextConfig(**sizes, sliding_window=5, query_pre_attn_scalar=16, layer_types=[
             "sliding_attention", "full_attention", "sliding_attention"]),
     }
@@ -319,6 +320,21 @@ def test_chat_renders_the_models_template(llama, run, monkeypatch):
     text = read.inner.decode(seen[0][0], skip_special_tokens=False)
     assert text == "<|im_start|>system\nit<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
     assert second[:len(first)] == first and seen[1][1][:len(first)] == seen[0][0]
+
+
+def test_values_may_have_a_type_of_their_own(llama, inner):
+    path, held = llama
+    tokens = inner.encode("the cat sat on the log").ids
+    expected, decoder = lm_models.logits_of(held, lm_models.SIZES, tokens)[-1], decoder_of(path)
+    found = {}
+    for types in (("f32",), ("f32", "q8_0"), ("q8_0", "f32"), ("q8_0",)):
+        decoder.empty_caches(*types)
+        assert decoder.length == 0
+        decoder.logits(tokens[:-1])
+        found[types] = decoder.cache_bytes, nmse(decoder.logits(tokens[-1:]), expected)
+    assert found["f32",][0] > found["f32", "q8_0"][0] == found["q8_0", "f32"][0] > found["q8_0",][0]
+    assert found["f32",][1] < 1e-10 and all(1e-8 < error < 1e-2 for types, (_, error) in found.items() if types != ("f32",))
+    assert found["f32", "q8_0"][1] != found["q8_0", "f32"][1]
 
 
 def test_what_is_held_is_not_computed_again(llama):

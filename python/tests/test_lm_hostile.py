@@ -3,7 +3,6 @@ import io
 import json
 import random
 import shutil
-import struct
 import time
 import warnings
 
@@ -18,15 +17,18 @@ import lm_models  # noqa: E402
 import safetensors.numpy  # noqa: E402
 from vkattn_lm import command, files, template  # noqa: E402
 
+BYTES_OF = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # of GGUF's numbers
 SIZES = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 32, "context": 64}
 ABSURD = (0, 1, 2, 7, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63, 2**64 - 1)
-NONSENSE = (0, 1, -1, 2, 7, 2**31 - 1, 2**32, 2**64 - 1, 10**400, 1e-45, 1e39, float("nan"), float("inf"), "", "x", True, None, [], [1],
-            ["a"] * 3, [1.0] * 300, {}, {"rope_type": "longrope"}, "linear", "yarn", "llama", "qwen2", "Phi3ForCausalLM", "{{ 1 / 0 }}")
+NONSENSE = (0, 1, -1, 2, 7, 2**31 - 1, 2**32, 2**64 - 1, 10**400, 1e-45, 1e39, float("nan"), float("inf"), "", "x", True, None,
+            [], [1], ["a"] * 3, [1.0] * 300, {}, {"rope_type": "longrope"}, "linear", "yarn", "llama", "qwen2", "Phi3ForCausalLM",
+            "{{ 1 / 0 }}")
 TEMPLATES = (
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "{{ 'x' * 10**11 }}", "{{ 9**(9**9) }}",
     "{% set ns = namespace(x='xx') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
     "{{ 'x' | center(10**10) }}", "{{ '%0999999999d' % 1 }}", "{{ lipsum(n=10**9) }}", "{{ range(10**9) | list }}",
-    "{{ 'x' * 5000000 }}", "{{ messages | map(attribute='__class__') | list }}", "{{ cycler.__init__.__globals__.os.system('false') }}",
+    "{{ 'x' * 5000000 }}", "{{ messages | map(attribute='__class__') | list }}",
+    "{{ cycler.__init__.__globals__.os.system('false') }}",
     "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "{% include 'x' %}", "{% import 'os' as os %}", "{{ undefined.x }}",
     "{{ raise_exception(messages) }}", "{{ messages[9]['role'] }}", "{{ 1 / 0 }}", "{% if %}", "\0{{ bos_token }}")
 
@@ -57,7 +59,6 @@ class Run:
 def run(capfd, monkeypatch):
     """A Run; at the end the process may not have held much more memory than before, at any time."""
     resource = pytest.importorskip("resource")
-    monkeypatch.setattr(template, "SECONDS", 1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield Run(capfd, monkeypatch)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # KiB
@@ -95,7 +96,7 @@ def places(data):
             for _ in range(take("counts", 8)):
                 value(inner)
         else:
-            take("value", struct.calcsize({0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}[kind]))
+            take("value", BYTES_OF[kind])
     take("types", 4), take("types", 4)
     tensors, facts = take("counts", 8), take("counts", 8)
     for _ in range(facts):
@@ -205,12 +206,13 @@ def text_of_another(text, choice, more):
     return json.dumps(replaced(document, choice.choice(found), choice.choice(NONSENSE)))
 
 
-CONFIG = ("rope_scaling", "rope_parameters", "sliding_window", "layer_types", "max_window_layers", "partial_rotary_factor", "head_dim",
-          "eos_token_id", "architectures", "hidden_act", "num_key_value_heads", "kv_lora_rank", "tie_word_embeddings")
+CONFIG = ("rope_scaling", "rope_parameters", "sliding_window", "layer_types", "max_window_layers", "partial_rotary_factor",
+          "head_dim", "eos_token_id", "architectures", "hidden_act", "num_key_value_heads", "kv_lora_rank", "tie_word_embeddings")
 
 
-@pytest.mark.parametrize("name, count, more", [("config.json", 60, CONFIG), ("tokenizer_config.json", 20, ("chat_template", "bos_token")),
-                                               ("generation_config.json", 5, ("eos_token_id",)), ("tokenizer.json", 45, ())])
+@pytest.mark.parametrize("name, count, more", [
+    ("config.json", 60, CONFIG), ("tokenizer_config.json", 20, ("chat_template", "bos_token")),
+    ("generation_config.json", 5, ("eos_token_id",)), ("tokenizer.json", 45, ())])
 def test_json_of_folders(tmp_path, whole, run, name, count, more):
     folder, choice = tmp_path / "folder", random.Random(3)
     shutil.copytree(whole[1], folder)
@@ -267,7 +269,8 @@ def test_weights_of_folders(tmp_path, whole, run):
     assert run.refused > 12
 
 
-def test_chat_templates(tmp_path, run):
+def test_chat_templates(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(template, "SECONDS", 1)
     weights = lm_models.weights_of(lm_models.byte_level().get_vocab_size(), **SIZES)
     for hostile in TEMPLATES:
         lm_models.write_gguf(tmp_path / "model.gguf", weights, SIZES, template=hostile)

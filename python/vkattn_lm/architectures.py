@@ -1,7 +1,7 @@
 """The architectures that are computed: what differs between them is data."""
 import dataclasses
-import math
 
+from . import rope as rope_of
 from .errors import ModelError
 
 
@@ -51,23 +51,6 @@ ARCHITECTURES = {  # by general.architecture of GGUF
     "deepseek2": Architecture(("DeepseekV2ForCausalLM",), latent=True, scalings=("yarn",), in_gguf=False),
 }
 _ACTIVATIONS = {"silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",)}
-
-
-@dataclasses.dataclass(frozen=True)
-class LongRope:
-    """What longrope divides the frequencies by: one list for as many tokens as the model was trained with, one for more. Empty:
-    the lists are among the weights."""
-    original: int
-    attention_factor: float
-    short: tuple = ()
-    long: tuple = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Rope:
-    theta: float
-    scaling: dict  # as Layer takes it, or None
-    longrope: LongRope | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,9 +118,7 @@ def from_gguf(facts):
         "block_count", "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length")))
     facts.refuse(prefix + "attention.value_length", head_dim)
     facts.refuse(prefix + "rope.dimension_count", head_dim)
-    scaling = _gguf_scaling(facts, prefix)
-    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), scaling, _gguf_longrope(facts, prefix, architecture))
-    local = Rope(facts.real(prefix + "rope.freq_base_swa", architecture.local_theta), None) if architecture.pattern else rope
+    rope, local = rope_of.gguf(facts, prefix, architecture)
     windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
     window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
     facts.refuse(prefix + "attention.sliding_window", window, 0)
@@ -165,10 +146,10 @@ def from_folder(facts):
     windowed = _folder_windows(facts, architecture, layers)
     latent = _folder_latent(facts, layers, heads) if architecture.latent else None
     head_dim = latent.qk_rope_head_dim if latent else head_dim
-    rope, local = _folder_ropes(facts, architecture, head_dim)
+    rope, local = rope_of.folder(facts, architecture, head_dim)
     scale = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
     if latent:
-        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * _latent_scale(facts)
+        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * rope_of.score_factor(facts)
     return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed,
                    facts.whole("sliding_window") if any(windowed) else 0, rope, local,
                    hidden=facts.whole("intermediate_size"), context=facts.whole("max_position_embeddings"),
@@ -202,25 +183,6 @@ def _gemma_scale(layers, width, heads):
     return (width / heads) ** -0.5 if layers == 62 else 0.0
 
 
-def _gguf_scaling(facts, prefix):
-    kind = facts.words(prefix + "rope.scaling.type", "none")
-    if kind == "none" or kind == "longrope" and prefix == "phi3.":
-        return None
-    if kind == "linear":
-        return {"kind": "linear", "factor": facts.real(prefix + "rope.scaling.factor")}
-    raise ModelError(f"{facts.where}: {prefix}rope.scaling.type: {kind[:80]!r} is not computed, expected none or linear")
-
-
-def _gguf_longrope(facts, prefix, architecture):
-    """Its lists, if there are any, are weights; without them it changes nothing."""
-    key = prefix + "rope.scaling.attn_factor"
-    if "longrope" not in architecture.scalings:
-        facts.refuse(key, 1)
-        return None
-    original = facts.whole(prefix + "rope.scaling.original_context_length", facts.whole(prefix + "context_length"))
-    return LongRope(original, facts.real(key, 1.0))
-
-
 def _pattern(facts, key, architecture, layers):
     """Which layers have a window: as a list of the file says, else all but every so-manieth, or all where there is one."""
     if architecture.windowed:
@@ -250,63 +212,6 @@ def _folder_windows(facts, architecture, layers):
     return [windowed] * layers
 
 
-def _folder_ropes(facts, architecture, head_dim):
-    """(of layers without a window, of layers with one)"""
-    parameters = facts.inside("rope_parameters")
-    if "full_attention" in parameters or "sliding_attention" in parameters:
-        return tuple(_rope(facts, parameters.inside(kind), None, architecture, head_dim)
-                     for kind in ("full_attention", "sliding_attention"))
-    rope = _rope(facts, _rope_group(facts), facts.real("rope_theta", 10000.0), architecture, head_dim)
-    if not architecture.pattern:
-        return rope, rope
-    return rope, Rope(facts.real("rope_local_base_freq", architecture.local_theta), None)
-
-
-def _rope_group(facts):
-    parameters = facts.inside("rope_parameters")
-    return parameters if parameters.values else facts.inside("rope_scaling")
-
-
-def _rope(model, facts, theta, architecture, head_dim):
-    """Of a group of facts. model: the facts around it."""
-    theta = facts.real("rope_theta", theta)
-    facts.refuse("partial_rotary_factor", 1)
-    kind = facts.words("rope_type", facts.raw("type", "default"))
-    if kind == "default":
-        return Rope(theta, None)
-    if kind not in architecture.scalings:
-        raise ModelError(f"{facts.where}: rope_type: {kind[:80]!r} is not computed, expected default or one of "
-                         f"{', '.join(architecture.scalings)}")
-    if kind == "linear":
-        return Rope(theta, {"kind": kind, "factor": facts.real("factor")})
-    if kind == "llama3":
-        return Rope(theta, {"kind": kind, "factor": facts.real("factor"), "low_freq_factor": facts.real("low_freq_factor"),
-                            "high_freq_factor": facts.real("high_freq_factor"),
-                            "original_max_position": facts.whole("original_max_position_embeddings")})
-    longest, key = model.whole("max_position_embeddings"), "original_max_position_embeddings"
-    original = model.whole(key, facts.whole(key, longest, least=2), least=2)
-    factor = facts.real("factor", longest / original)
-    if kind == "yarn":
-        facts.refuse("truncate", True)
-        return Rope(theta, {"kind": kind, "factor": factor, "original_max_position": original,
-                            "beta_fast": facts.real("beta_fast", 32.0), "beta_slow": facts.real("beta_slow", 1.0),
-                            "attention_factor": facts.real("attention_factor", _yarn_factor(facts, factor))})
-    stretch = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
-    return Rope(theta, None, LongRope(original, facts.real("attention_factor", stretch),
-                                      *(facts.reals(name, head_dim // 2) for name in ("short_factor", "long_factor"))))
-
-
-def _yarn_scale(factor, mscale):
-    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
-
-
-def _yarn_factor(facts, factor):
-    """What yarn multiplies the rotated vectors by, where the model does not say it."""
-    if not facts.raw("mscale") or not facts.raw("mscale_all_dim"):
-        return _yarn_scale(factor, 1.0)
-    return _yarn_scale(factor, facts.real("mscale")) / _yarn_scale(factor, facts.real("mscale_all_dim"))
-
-
 def _folder_latent(facts, layers, heads):
     """Of DeepSeek V2's attention. Layers without experts alone are computed."""
     dense = facts.whole("first_k_dense_replace", 0, least=0)
@@ -317,11 +222,3 @@ def _folder_latent(facts, layers, heads):
     sizes = {name: facts.whole(name, most=65536) for name in (
         "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
     return Latent(q_lora_rank=facts.whole("q_lora_rank") if "q_lora_rank" in facts else 0, **sizes)
-
-
-def _latent_scale(facts):
-    """What the scale of scores is multiplied by, for yarn."""
-    group = _rope_group(facts)
-    if group.words("rope_type", group.raw("type", "default")) == "default" or not group.raw("mscale_all_dim"):
-        return 1.0
-    return _yarn_scale(group.real("factor"), group.real("mscale_all_dim")) ** 2

@@ -104,8 +104,8 @@ def _scalings(weights, config, capacity):
     if any(rope.longrope is not None and not rope.longrope.short for rope in config.ropes):
         in_weights = tuple(map(listed, names))
         if not all(in_weights) and (any(in_weights) or config.ropes[0].longrope.attention_factor != 1):
-            raise ModelError(f"{weights.source.where}: rope.scaling.attn_factor, or one of {' and '.join(names)}, without the rest, "
-                             "expected all or none")
+            raise ModelError(f"{weights.source.where}: rope.scaling.attn_factor, or one of {' and '.join(names)}, without the "
+                             "rest, expected all or none")
     scalings = []
     for rope in config.ropes:
         factors = ()

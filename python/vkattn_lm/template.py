@@ -24,20 +24,21 @@ class Renderer:
             if self._process is None:
                 self._begin()
             late = threading.Event()
-            timer = threading.Timer(SECONDS, lambda: (late.set(), self._process.kill()))
+            timer = threading.Timer(SECONDS, lambda process: (late.set(), process.kill()), [self._process])
             timer.start()
+            answer = ""
             try:
                 self._process.stdin.write(json.dumps(request) + "\n")
                 self._process.stdin.flush()
                 answer = self._process.stdout.readline()
-            except OSError:
-                answer = ""
+            except OSError:  # it is no more
+                pass
             finally:
                 timer.cancel()
-            if answer:
-                return json.loads(answer)
-            self.end()
-            return {"wrong": f"takes more than {SECONDS} s" if late.is_set() else "ends the process that computes it"}
+                if not answer:  # also of an interrupt, after which one may still come
+                    self.end()
+            return json.loads(answer) if answer else {
+                "wrong": f"takes more than {SECONDS} s" if late.is_set() else "ends the process that computes it"}
 
     def _begin(self):
         self._process = subprocess.Popen([sys.executable, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -64,7 +65,8 @@ def _raise(message):
 
 
 def _rendered(sandbox, template, messages, names):
-    environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                                        extensions=["jinja2.ext.loopcontrols"])
     environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: datetime.datetime.now().strftime(form))
     text = environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
