@@ -2,7 +2,7 @@
 """How well a language model foretells a text with its keys and values held in each type: both, keys alone, values alone.
 
     bench/kv_perplexity.py measure MODEL TEXT [--parts N] [--csv FILE]   goes on where the CSV ends
-    bench/kv_perplexity.py draw [--csv FILE]                             docs/kv_perplexity.svg, and the table as Markdown
+    bench/kv_perplexity.py show [--csv FILE]                             writes the page of the results, and its picture
 
 bench/kv-perplexity fetches a model and a text for it. The text is taken in parts of 512 tokens, each begun anew, of each the
 second half, as llama-perplexity does. Parts are measured in all types one after the other: whenever it is stopped, all are of
@@ -21,8 +21,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 RESULTS, PICTURE = ROOT / "bench/results/kv-perplexity.csv", ROOT / "docs/kv_perplexity.svg"
+PAGE = ROOT / "bench/results/kv-perplexity.md"
 CONTEXT = 512
-TYPES = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "f8_e4m3", "f8_e5m2")
+BITS = {"f16": 16, "q8_0": 8.5, "f8_e4m3": 8, "f8_e5m2": 8, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
+TYPES = tuple(name for name in BITS if name != "f16")
 PLAIN = ("f16", "f16")
 BOTH, KEYS, VALUES = "K and V", "K alone, V in f16", "V alone, K in f16"
 SERIES = {BOTH: lambda name: (name, name), KEYS: lambda name: (name, "f16"), VALUES: lambda name: ("f16", name)}
@@ -97,46 +99,74 @@ def compared(found, pair):
     return math.exp(sum(mine) / len(parts)), more, error * (100 + more), tokens
 
 
-def table(found):
+def rows(found):
     """Rows of Markdown: a type, bits a number, and of each series the perplexity and what it is more than f16's."""
-    from vkattn.handles import type_infos
-    infos = type_infos()
-    lines = [f"| type | bits | {' | '.join(SERIES)} |", "|---|---|" + "---|" * len(SERIES)]
-    for name in ("f16", *TYPES):
+    yield f"| type | bits | {' | '.join(SERIES)} |"
+    yield "|---|---|" + "---|" * len(SERIES)
+    for name, bits in BITS.items():
         cells = []
         for pair_of in SERIES.values():
             result = compared(found, pair_of(name))
             cells.append("–" if result is None else f"{result[0]:.3f}" if name == "f16" else
                          f"{result[0]:.3f} ({result[1]:+.2f} ± {result[2]:.2f} %)")
-        bits = infos[name].block_bytes * 8 / infos[name].block_elements
-        lines.append(f"| {name} | {bits:g} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        yield f"| {name} | {bits:g} | {' | '.join(cells)} |"
 
 
-def draw(path, picture):
+def parts_of(found, series):
+    """How many parts the results of a series are of: of all its types as many, but where it was stopped."""
+    return min(len(found.get(SERIES[series](name), ())) for name in TYPES)
+
+
+def page(where, found):
+    both, alone = parts_of(found, BOTH), min(parts_of(found, KEYS), parts_of(found, VALUES))
+    return f"""# Perplexity by the type of K and V
+
+{where}.
+
+`bench/kv-perplexity` measured it: SmolLM2-135M-Instruct, whose weights are in Q4_1, foretells Debian's policy from its first chapter
+on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second half of each part, as llama-perplexity does: of {both}
+parts, {both * CONTEXT:,} tokens, with K and V in a type, of {alone} parts, {alone * CONTEXT:,} tokens, with one of the two. Each token
+attends what the cache holds, its own key and value too. In parentheses: how much more than with f16 on the same tokens, and the
+standard error of that difference, part by part.
+
+{chr(10).join(rows(found))}
+
+![Perplexity, more than with K and V in f16](../../{PICTURE.relative_to(ROOT)})
+
+The numbers of each part are in [{RESULTS.name}]({RESULTS.name}).
+"""
+
+
+def figure_of(where, found):
+    from vkattn_plot import style
+    figure = style.new_figure("Perplexity, more than with K and V in f16", f"{where}; SmolLM2-135M in Q4_1", 10, 5)
+    axes = figure.subplots()
+    for index, (series, pair_of) in enumerate(SERIES.items()):
+        results = [compared(found, pair_of(name)) for name in TYPES]
+        shown = [(i, result) for i, result in enumerate(results) if result is not None]
+        places = [i + (index - 1) * 0.27 for i, _ in shown]
+        bars = axes.barh(places, [max(result[1], 0) for _, result in shown], height=0.25, color=style.COLOURS[index], label=series,
+                         xerr=[result[2] for _, result in shown], error_kw={"elinewidth": 0.8, "ecolor": style.GREY})
+        axes.bar_label(bars, [f"{result[1]:+.2f} %" for _, result in shown], padding=4, fontsize=8)
+    axes.set_yticks(range(len(TYPES)), [f"{name}, {BITS[name]:g} bits" for name in TYPES])
+    axes.set_ylim(len(TYPES) - 0.4, -0.6)
+    axes.set_xscale("symlog", linthresh=1)
+    axes.set_xticks([0, 0.5, 1, 2, 5, 10, 20, 50], ["0", "0.5", "1", "2", "5", "10", "20", "50"])
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(0, 50)
+    axes.set_xlabel("% more than f16, linear up to 1 %, logarithmic from there; less is better. Lines: standard error")
+    axes.grid(False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.legend(loc="upper right")
+    return figure
+
+
+def show(path):
     from vkattn_plot import output, style
     where, found = read(path)
-    plain = compared(found, PLAIN)
     with style.settings():
-        figure = style.new_figure("Perplexity, more than with K and V in f16", f"{where}; {plain[3]:,} tokens", 10, 4.6)
-        axes = figure.subplots()
-        for index, (series, pair_of) in enumerate(SERIES.items()):
-            results = [compared(found, pair_of(name)) for name in TYPES]
-            shown = [(i, result) for i, result in enumerate(results) if result is not None]
-            places = [i + (index - 1) * 0.27 for i, _ in shown]
-            bars = axes.barh(places, [max(result[1], 0) for _, result in shown], height=0.25, color=style.COLOURS[index], label=series,
-                             xerr=[result[2] for _, result in shown], error_kw={"elinewidth": 0.8, "ecolor": style.GREY})
-            axes.bar_label(bars, [f"{result[1]:+.2f} %" for _, result in shown], padding=4, fontsize=8)
-        axes.set_yticks(range(len(TYPES)), TYPES)
-        axes.set_ylim(len(TYPES) - 0.4, -0.6)
-        axes.set_xscale("symlog", linthresh=1)
-        axes.set_xlim(left=0)
-        axes.set_xlabel("% more than f16; less is better. Lines: standard error, part by part. Linear up to 1 %, logarithmic from there")
-        axes.grid(False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        axes.legend(loc="lower right")
-        output.write(picture, style.encoded(figure, picture.suffix))
-    print(where, f"{plain[3]:,} tokens", "", table(found), sep="\n")
+        output.write(PICTURE, style.encoded(figure_of(where.split(", ", 2)[2], found), PICTURE.suffix))
+    PAGE.write_text(page(where, found), encoding="utf-8")
 
 
 def main():
@@ -147,14 +177,13 @@ def main():
     made.add_argument("text", metavar="TEXT", type=pathlib.Path)
     made.add_argument("--parts", type=int, default=40, help=f"of {CONTEXT} tokens each (default: 40)")
     made.add_argument("--csv", type=pathlib.Path, default=RESULTS)
-    made = commands.add_parser("draw", help="the picture, and the table as Markdown")
+    made = commands.add_parser("show", help=f"writes {PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)}")
     made.add_argument("--csv", type=pathlib.Path, default=RESULTS)
-    made.add_argument("-o", "--output", type=pathlib.Path, default=PICTURE)
     arguments = parser.parse_args()
     if arguments.command == "measure":
         measure(arguments.model, arguments.text, arguments.parts, arguments.csv)
     else:
-        draw(arguments.csv, arguments.output)
+        show(arguments.csv)
 
 
 if __name__ == "__main__":
