@@ -126,7 +126,8 @@ def configs():
         "phi3, few tokens": transformers.Phi3Config(**headless, rope_parameters=longrope(), original_max_position_embeddings=32),
         "phi3, many tokens": transformers.Phi3Config(**headless, rope_parameters=longrope(), original_max_position_embeddings=16),
         "deepseek v2": transformers.DeepseekV2Config(**latent),
-        "deepseek v2, low rank": transformers.DeepseekV2Config(**{**latent, "q_lora_rank": 24}, attention_bias=True),
+        "deepseek v2, low rank": transformers.DeepseekV2Config(**{**latent, "q_lora_rank": 24, "rms_norm_eps": 1e-3},
+                                                              attention_bias=True),
         "deepseek v2, yarn": transformers.DeepseekV2Config(**latent, rope_parameters={
             **yarn, "mscale": 0.9, "mscale_all_dim": 0.707}),
         "gemma3": transformers.Gemma3TextConfig(**sizes, sliding_window=5, query_pre_attn_scalar=16, layer_types=[
@@ -185,6 +186,17 @@ def test_gemma_in_gguf_is_transformers(tmp_path):
     with torch.no_grad():
         expected = made(tokens).logits[0, -1].numpy()
     assert nmse(decoder_of(tmp_path / "g.gguf").logits(tokens[0].tolist()), expected) < 1e-9
+
+
+def test_deepseeks_cache_holds_latents(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = configs()["deepseek v2"]
+    config.kv_lora_rank, config.qk_rope_head_dim, config.head_dim = 64, 32, 32  # in blocks of 32
+    save(transformers.AutoModelForCausalLM, config, tmp_path)
+    plain, quantised, given = decoder_of(tmp_path), decoder_of(tmp_path, kv_type="q8_0"), [i * 11 % 300 for i in range(24)]
+    numbers = 3 * 32 * (64 + 32)  # of 3 layers, for 32 tokens
+    assert numbers * 4 <= plain.cache_bytes < numbers * 5 and numbers * 34 / 32 <= quantised.cache_bytes < numbers * 2
+    assert 1e-8 < nmse(quantised.logits(given), plain.logits(given)) < 1e-2
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
