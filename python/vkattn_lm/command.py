@@ -34,8 +34,14 @@ def number(kind, least, most):
     return parse
 
 
+def cache_type(text):
+    import vkattn  # not before: help is given without the library
+    if text not in vkattn.cache_types():
+        raise argparse.ArgumentTypeError(f"{text!r}, expected one of {', '.join(vkattn.cache_types())}")
+    return text
+
+
 def parser():
-    import vkattn
     main_parser = Parser(prog="vkattn-lm", description=description.split("\n")[0], epilog=EPILOG)
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -47,8 +53,9 @@ def parser():
         if run is not embed:
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
                               help=f"tokens that there is room for (default: the model's, at most {context})")
-            made.add_argument("--kv-type", choices=vkattn.cache_types(), default="f16", help="of keys and values (default: f16)")
-            made.add_argument("--value-type", choices=vkattn.cache_types(), help="of values (default: that of --kv-type)")
+            made.add_argument("--kv-type", type=cache_type, metavar="TYPE", default="f16",
+                              help="of keys and values, a type that caches have: f32, f16, q8_0 and others (default: f16)")
+            made.add_argument("--value-type", type=cache_type, metavar="TYPE", help="of values (default: that of --kv-type)")
         return made
 
     def sampling(made, most):
@@ -206,8 +213,8 @@ def main(words=None):
         sys.stdout.reconfigure(errors="replace")  # what the terminal has not
     try:
         try:
-            import vkattn
             arguments = parser().parse_args(words)
+            import vkattn
             failures = (*failures, vkattn.VkattnError)
         except ImportError as error:
             raise ModelError(f"{error}, expected vkattn and NumPy installed") from None
