@@ -28,7 +28,7 @@ scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_
     VKATTN_LIBRARY=$library \
         PYTHONPATH=$PWD/build-ci/transformers scripts/modern-root run \
         python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py \
-        python/tests/test_lm.py ||
+        python/tests/test_lm.py python/tests/test_lm_hostile.py ||
     status=$?
 # guard-pages, self-test: what of them is of this driver's kernels. lanes: the shaders are those of the suite, and not validated once more.
 # matrices: in layers, where they are chosen rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented:

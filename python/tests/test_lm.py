@@ -1,7 +1,6 @@
 """vkattn_lm on small models that the tests make: beside NumPy, and beside transformers where that is."""
 import io
 import json
-import random
 import tracemalloc
 
 import numpy
@@ -98,18 +97,39 @@ def test_weights_are_loaded_a_part_at_a_time(tmp_path, inner):
     assert decoder.weight_bytes < path.stat().st_size
 
 
+def longrope():
+    return {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1 + i / 8 for i in range(8)],
+            "long_factor": [1 + i for i in range(8)]}
+
+
+CONFIGS = ("llama", "tied", "biases", "llama3 scaling", "yarn", "mistral", "qwen2", "qwen3", "gemma3", "phi3",
+           "phi3, few tokens", "phi3, many tokens", "deepseek v2", "deepseek v2, low rank", "deepseek v2, yarn")
+
+
 def configs():
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
              "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
     scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
               "original_max_position_embeddings": 16, "rope_theta": 10000.0}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 10000.0}
+    latent = {**sizes, "num_key_value_heads": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+              "v_head_dim": 24, "q_lora_rank": None, "first_k_dense_replace": 3}
+    headless = {**{name: size for name, size in sizes.items() if name != "head_dim"}, "pad_token_id": 0}
     return {
         "llama": transformers.LlamaConfig(**sizes), "tied": transformers.LlamaConfig(**sizes, tie_word_embeddings=True),
         "biases": transformers.LlamaConfig(**sizes, attention_bias=True, mlp_bias=True),
         "llama3 scaling": transformers.LlamaConfig(**sizes, rope_parameters=scaled),
         "mistral": transformers.MistralConfig(**sizes, sliding_window=5), "qwen2": transformers.Qwen2Config(**sizes),
-        "qwen3": transformers.Qwen3Config(**sizes),
+        "qwen3": transformers.Qwen3Config(**sizes), "yarn": transformers.LlamaConfig(**sizes, rope_parameters=yarn),
+        "phi3": transformers.Phi3Config(**headless, sliding_window=5),
+        "phi3, few tokens": transformers.Phi3Config(**headless, rope_parameters=longrope(), original_max_position_embeddings=32),
+        "phi3, many tokens": transformers.Phi3Config(**headless, rope_parameters=longrope(), original_max_position_embeddings=16),
+        "deepseek v2": transformers.DeepseekV2Config(**latent),
+        "deepseek v2, low rank": transformers.DeepseekV2Config(**{**latent, "q_lora_rank": 24, "rms_norm_eps": 1e-3},
+                                                              attention_bias=True),
+        "deepseek v2, yarn": transformers.DeepseekV2Config(**latent, rope_parameters={
+            **yarn, "mscale": 0.9, "mscale_all_dim": 0.707}),
         "gemma3": transformers.Gemma3TextConfig(**sizes, sliding_window=5, query_pre_attn_scalar=16, layer_types=[
             "sliding_attention", "full_attention", "sliding_attention"]),
     }
@@ -129,7 +149,7 @@ def save(kind, config, folder):
     return torch, made
 
 
-@pytest.mark.parametrize("name", ["llama", "tied", "biases", "llama3 scaling", "mistral", "qwen2", "qwen3", "gemma3"])
+@pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_folder_is_what_transformers_has(tmp_path, name, dtype):
     transformers = pytest.importorskip("transformers")
@@ -145,6 +165,9 @@ def test_a_folder_is_what_transformers_has(tmp_path, name, dtype):
     decoder, given = decoder_of(tmp_path), tokens[0].tolist()
     found = [decoder.logits(given[:20]), *(decoder.logits([token]) for token in given[20:])]
     assert max(nmse(each, row) for each, row in zip(found, expected[19:])) < 1e-9
+    decoder.rewind(5)
+    for start, end in ((5, 12), (12, 13), (13, 24)):
+        assert nmse(decoder.logits(given[start:end]), expected[end - 1]) < 1e-9
 
 
 def test_gemma_in_gguf_is_transformers(tmp_path):
@@ -163,6 +186,53 @@ def test_gemma_in_gguf_is_transformers(tmp_path):
     with torch.no_grad():
         expected = made(tokens).logits[0, -1].numpy()
     assert nmse(decoder_of(tmp_path / "g.gguf").logits(tokens[0].tolist()), expected) < 1e-9
+
+
+def test_deepseeks_cache_holds_latents(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = configs()["deepseek v2"]
+    config.kv_lora_rank, config.qk_rope_head_dim, config.head_dim = 64, 32, 32  # in blocks of 32
+    save(transformers.AutoModelForCausalLM, config, tmp_path)
+    plain, quantised, given = decoder_of(tmp_path), decoder_of(tmp_path, kv_type="q8_0"), [i * 11 % 300 for i in range(24)]
+    numbers = 3 * 32 * (64 + 32)  # of 3 layers, for 32 tokens
+    assert numbers * 4 <= plain.cache_bytes < numbers * 5 and numbers * 34 / 32 <= quantised.cache_bytes < numbers * 2
+    assert 1e-8 < nmse(quantised.logits(given), plain.logits(given)) < 1e-2
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
+@pytest.mark.parametrize("name", ["phi3", "phi3, few tokens", "phi3, many tokens"])
+def test_phi_in_gguf_is_transformers(tmp_path, name, kind):
+    transformers = pytest.importorskip("transformers")
+    config = configs()[name]
+    torch, made = save(transformers.AutoModelForCausalLM, config, tmp_path)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.PHI3, 3)
+    own = {table.get_name(each, (".weight",)): each for each in made.state_dict()}
+    weights = {each: made.state_dict()[other].detach().numpy() for each, other in own.items()}
+    sizes, more = {**lm_models.SIZES, "layers": 3, "head_dim": 16}, {"add_rope_dimension_count": 16}
+    if name == "phi3":
+        more["add_sliding_window"] = 5
+    else:
+        original, rope = config.original_max_position_embeddings, config.rope_parameters
+        more |= {"add_rope_scaling_orig_ctx_len": original, "add_sliding_window": 0,
+                 "add_rope_scaling_attn_factors": numpy.sqrt(1 + numpy.log(64 / original) / numpy.log(original)).item()}
+        weights |= {f"rope_factors_{each}.weight": numpy.array(rope[f"{each}_factor"], "f4") for each in ("short", "long")}
+    held = lm_models.write_gguf(tmp_path / "p.gguf", weights, sizes, kind, name="phi3", more=more)
+    made.load_state_dict({other: torch.from_numpy(held[each].copy()) for each, other in own.items()})
+    tokens = torch.arange(3, 27)[None] * 11 % 300
+    with torch.no_grad():
+        expected = made(tokens).logits[0].numpy()
+    decoder, given = decoder_of(tmp_path / "p.gguf"), tokens[0].tolist()
+    assert nmse(decoder.logits(given[:23]), expected[22]) < 1e-9 and nmse(decoder.logits(given[23:]), expected[23]) < 1e-9
+
+
+def test_phis_special_tokens_take_the_white_space_after_them():
+    pieces = ["<unk>", "<s>", "<|end|>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "a"]
+    facts = {"general.architecture": "phi3", "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces,
+             "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, 1, 1], "tokenizer.ggml.scores": [0.0] * len(pieces),
+             "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_space_prefix": False}
+    for architecture, expected in (("phi3", ["<s>", "a", "<|end|>", "a"]), ("llama", ["<s>", "a", "<|end|>", "<0x0A>", "a"])):
+        read = tokenizer.from_gguf(files.Facts("here", {**facts, "general.architecture": architecture}))
+        assert [pieces[i] for i in read.encode("a<|end|>\na")] == expected
 
 
 def test_an_encoder_is_what_transformers_has(tmp_path):
@@ -264,6 +334,21 @@ def test_chat_renders_the_models_template(llama, run, monkeypatch):
     assert second[:len(first)] == first and seen[1][1][:len(first)] == seen[0][0]
 
 
+def test_values_may_have_a_type_of_their_own(llama, inner):
+    path, held = llama
+    tokens = inner.encode("the cat sat on the log").ids
+    expected, decoder = lm_models.logits_of(held, lm_models.SIZES, tokens)[-1], decoder_of(path)
+    found = {}
+    for types in (("f32",), ("f32", "q8_0"), ("q8_0", "f32"), ("q8_0",)):
+        decoder.empty_caches(*types)
+        assert decoder.length == 0
+        decoder.logits(tokens[:-1])
+        found[types] = decoder.cache_bytes, nmse(decoder.logits(tokens[-1:]), expected)
+    assert found["f32",][0] > found["f32", "q8_0"][0] == found["q8_0", "f32"][0] > found["q8_0",][0]
+    assert found["f32",][1] < 1e-10 and all(1e-8 < error < 1e-2 for types, (_, error) in found.items() if types != ("f32",))
+    assert found["f32", "q8_0"][1] != found["q8_0", "f32"][1]
+
+
 def test_what_is_held_is_not_computed_again(llama):
     decoder = decoder_of(llama[0])
     counted, next_token = [], decoder.next_token
@@ -311,15 +396,25 @@ def test_samples_have_the_chances_that_they_are_to_have():
     assert numpy.abs(shares(temperature=0.5) - numpy.array([0.25, 0.09, 0.0225, 0.0025]) / 0.365).max() < 0.03
 
 
+@pytest.mark.parametrize("wrong", [numpy.nan, numpy.inf])
+def test_logits_that_are_not_finite_are_refused(wrong):
+    logits = numpy.array([0.0, wrong, 1.0], "f4")
+    for temperature in (0.0, 1.0):
+        with pytest.raises(errors.ModelError, match="not finite numbers"):
+            sampling.Sampler(temperature, 0, 1.0, 1)(logits)
+    with pytest.raises(errors.ModelError, match="not finite numbers"):
+        sampling.log_likelihoods(logits[None], [0])
+
+
 def changed(tmp_path, **more):
     """A GGUF file with a fact more, or another."""
     inner = lm_models.byte_level()
-    template = more.pop("template", lm_models.TEMPLATE)
+    template, name = more.pop("template", lm_models.TEMPLATE), more.pop("name", "llama")
     sizes = {**lm_models.SIZES, **more.pop("sizes", {})}
     weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
     weights.update(more.pop("weights", {}))
     weights = {name: value for name, value in weights.items() if value is not None}
-    lm_models.write_gguf(tmp_path / "model.gguf", weights, sizes, more=more, template=template)
+    lm_models.write_gguf(tmp_path / "model.gguf", weights, sizes, more=more, template=template, name=name)
     return tmp_path / "model.gguf"
 
 
@@ -328,6 +423,12 @@ def changed(tmp_path, **more):
     ({"add_logit_scale": 2.0}, "llama.logit_scale is not computed"),
     ({"add_rope_scaling_type": gguf.RopeScalingType.YARN}, "'yarn' is not computed"),
     ({"add_rope_dimension_count": 16}, "rope.dimension_count: 16"),
+    ({"name": "phi3", "add_rope_dimension_count": 24}, "phi3.rope.dimension_count: 24"),
+    ({"name": "phi3", "add_rope_scaling_attn_factors": 1.2}, "rope.scaling.attn_factor, or one of rope_factors_short.weight and"),
+    ({"name": "phi3", "weights": {"rope_factors_long.weight": numpy.ones(16, "f4")}}, "without the rest, expected all or none"),
+    ({"name": "deepseek2"}, "general.architecture: 'deepseek2', expected one of llama, qwen2, qwen3, gemma3, phi3"),
+    ({"add_rope_scaling_attn_factors": 1.2}, "rope.scaling.attn_factor: 1.2"),
+    ({"weights": {"rope_factors_long.weight": numpy.ones(16, "f4")}}, "rope_factors_long.weight is not computed"),
     ({"add_tokenizer_pre": "tekken"}, "tokenizer.ggml.pre: 'tekken'"),
     ({"add_head_count_kv": 3}, "expected a number that divides 4 heads"),
     ({"sizes": {"hidden": 95}}, "expected [95, 64]"),
@@ -362,6 +463,10 @@ def test_bad_input_gets_one_line(tmp_path, llama, run, words, says):
     assert status == 2 and len(err) == 1 and err[0].startswith("vkattn-lm: error: ") and says in err[0]
 
 
+PHI = {"architectures": ["Phi3ForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2,
+       "intermediate_size": 96, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+
+
 @pytest.mark.parametrize("files_of, says", [
     ({"config.json": "{"}, "JSONDecodeError"), ({"config.json": "[]"}, "TypeError: a list"),
     ({"config.json": '{"architectures": ["MixtralForCausalLM"]}'}, "'MixtralForCausalLM'"),
@@ -370,6 +475,14 @@ def test_bad_input_gets_one_line(tmp_path, llama, run, words, says):
     ({"config.json": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": -1}'}, "num_hidden_layers: -1"),
     ({"config.json": '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1e9}'}, "num_hidden_layers: 1000000000.0"),
     ({"config.json": "{}"}, "architectures is missing"),
+    ({"config.json": '{"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75}'}, "partial_rotary_factor: 0.75"),
+    ({"config.json": json.dumps({**PHI, "rope_scaling": {"type": "yarn"}})}, "'yarn' is not computed, expected default or one of"),
+    ({"config.json": json.dumps({**PHI, "rope_scaling": {"type": "su", "short_factor": [1.0], "long_factor": [1.0] * 16}})},
+     "short_factor: [1.0], expected a list of 16 numbers"),
+    ({"config.json": json.dumps({**PHI, "architectures": ["DeepseekV2ForCausalLM"], "first_k_dense_replace": 1})},
+     "first_k_dense_replace: 1: Mixture-of-experts, of the layers from there on, is not computed, expected 2"),
+    ({"config.json": json.dumps({**PHI, "architectures": ["DeepseekV2ForCausalLM"], "first_k_dense_replace": 2,
+                                 "kv_lora_rank": 0})}, "kv_lora_rank: 0, expected a whole number from 1"),
     ({"config.json": "{}", "model.safetensors": "x"}, "a whole safetensors file"),
 ])
 def test_a_bad_folder_gets_one_line(tmp_path, run, files_of, says):
@@ -380,60 +493,3 @@ def test_a_bad_folder_gets_one_line(tmp_path, run, files_of, says):
         (tmp_path / name).write_text(text)
     status, _, err = run("complete", tmp_path, "x")
     assert status == 2 and len(err) == 1 and says in err[0]
-
-
-def mutated(data, choice):
-    """A file with some bytes that are not its own, most of them where it says what it is."""
-    data = bytearray(data)
-    for _ in range(choice.randint(1, 4)):
-        at = choice.randrange(min(len(data), 900) if choice.random() < 0.5 else len(data))
-        what = choice.randrange(5)
-        if what == 0:
-            data[at] ^= 1 << choice.randrange(8)
-        elif what == 1:
-            data[at:at + 8] = choice.choice([0, 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1]).to_bytes(8, "little")
-        elif what == 2:
-            del data[at:at + choice.randint(1, 64)]
-        elif what == 3:
-            data[at:at] = choice.randbytes(choice.randint(1, 16))
-        else:
-            del data[at:]
-        if not data:
-            break
-    return bytes(data)
-
-
-def test_hostile_files_get_one_line(tmp_path, run):
-    sizes = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 32, "context": 16}
-    inner, path = lm_models.byte_level(), tmp_path / "model.gguf"
-    lm_models.write_gguf(path, lm_models.weights_of(inner.get_vocab_size(), **sizes), sizes, "Q8_0", inner)
-    whole, choice, refused = path.read_bytes(), random.Random(9), 0
-    for i in range(500):
-        path.write_bytes(mutated(whole, choice))
-        status, _, err = run("complete", path, "a b", "--tokens", 1, "--seed", 1)
-        assert status in (0, 2), i
-        if status == 2:
-            refused += 1
-            assert len(err) == 1 and err[0].startswith("vkattn-lm: error: ") and len(err[0]) < 700, (i, err)
-    assert 250 < refused < 500  # of which most are no models any more, and some are others
-
-
-def test_hostile_facts_get_one_line(llama, run, monkeypatch):
-    read, choice, refused = files.GgufFile.__init__, random.Random(5), 0
-    values = [0, 1, -1, 2, 7, 2**31 - 1, 2**32, 2**64 - 1, 1e-45, 1e39, float("nan"), float("inf"), "", "x", True, [], [1],
-              ["a"] * 3, [1.0] * 300, None, "linear", "llama", "gpt2", "qwen2", "{{ 1 / 0 }}"]
-
-    def changed_one(self, path):
-        read(self, path)
-        known = self.facts.values
-        name = choice.choice([*known, "llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggml.add_bos_token",
-                              "llama.attention.sliding_window", "llama.attention.sliding_window_pattern"])
-        given = known.get(name)
-        known[name] = given[:choice.choice([len(given) - 1, 3])] if isinstance(given, list) else choice.choice(values)
-    monkeypatch.setattr(files.GgufFile, "__init__", changed_one)
-    for i in range(200):
-        status, _, err = run("chat", llama[0], "--tokens", 1, given="it\n")
-        lines = [line for line in err if line.startswith("vkattn-lm: error: ")]
-        assert status in (0, 2) and len(lines) == status // 2 and len(err) <= 2, (i, err)
-        refused += status == 2
-    assert 80 < refused < 200

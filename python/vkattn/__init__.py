@@ -29,7 +29,7 @@ from .context import Candidate, Check, Context, Kernel, default_context, devices
 from .device_array import Array
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
-from .layers import Cache, Layer, layer_config
+from .layers import Cache, Layer, cache_types, layer_config
 from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k, weight_types
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
@@ -38,8 +38,9 @@ from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
 __version__ = version()
-__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError", "Kernel",
-           "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError", "VkattnError",
-           "argmax", "attention", "config_from_name", "create_block_mask", "default_context", "devices", "embedding", "errors", "estimate",
-           "flex_attention", "from_dlpack", "index", "kv_append", "layer_config", "layer_weights", "linear", "linear_problem",
-           "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version", "weight_types"]
+__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError",
+           "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError",
+           "VkattnError", "argmax", "attention", "cache_types", "config_from_name", "create_block_mask", "default_context",
+           "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "index", "kv_append", "layer_config",
+           "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "record", "scaled_dot_product_attention",
+           "top_k", "version", "weight_types"]

@@ -14,6 +14,7 @@ from .handles import Handle, call, library, type_infos
 from .weights import layer_weights
 
 _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
+_CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
@@ -161,8 +162,7 @@ class Layer:
         """An empty Cache of the layer's sizes.
 
         capacity  tokens of each of `batch` sequences, at most
-        key_type, value_type  f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl,
-                              f8_e4m3 or f8_e5m2; value_type None: key_type. Of mla key_type is that of the latents, and
+        key_type, value_type  of cache_types(); value_type None: key_type. Of mla key_type is that of the latents, and
                               value_type that of an indexer's keys
         pages     0: every sequence has memory for its capacity. Else it is a pool of so many pages of page_size tokens, a
                   power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
@@ -171,6 +171,11 @@ class Layer:
         """
         return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type, pages=pages,
                      page_size=page_size, kv_rotation=kv_rotation)
+
+
+def cache_types():
+    """The types that a Cache can hold keys and values in, by the library's names."""
+    return _CACHE_TYPES
 
 
 class Cache:

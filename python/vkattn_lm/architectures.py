@@ -1,6 +1,7 @@
 """The architectures that are computed: what differs between them is data."""
 import dataclasses
 
+from . import rope as rope_of
 from .errors import ModelError
 
 
@@ -17,6 +18,11 @@ class Architecture:
     norm_offset    what folders leave out of norms' weights (GGUF has it in them)
     scaled         embeddings are multiplied by sqrt(width)
     local_theta, pattern   layers but every pattern-th have a window, and this base of RoPE
+    windowed       all layers have the window that a GGUF file says, if it says one
+    fused          q, k and v are one matrix, and gate and up are one
+    latent         DeepSeek's multi-head latent attention
+    scalings       of RoPE that folders may ask for
+    in_gguf        whether GGUF files of it are computed
     """
     classes: tuple
     interleaved: bool = False
@@ -28,6 +34,11 @@ class Architecture:
     scaled: bool = False
     local_theta: float = 0.0
     pattern: int = 0
+    windowed: bool = False
+    fused: bool = False
+    latent: bool = False
+    scalings: tuple = ("linear", "llama3", "yarn")
+    in_gguf: bool = True
 
 
 ARCHITECTURES = {  # by general.architecture of GGUF
@@ -36,14 +47,20 @@ ARCHITECTURES = {  # by general.architecture of GGUF
     "qwen3": Architecture(("Qwen3ForCausalLM",), qk_norm=True),
     "gemma3": Architecture(("Gemma3ForCausalLM",), qk_norm=True, post_norms=True, activation="gelu_tanh", norm_offset=1.0,
                            scaled=True, local_theta=10000.0, pattern=6),
+    "phi3": Architecture(("Phi3ForCausalLM",), fused=True, windowed=True, scalings=("longrope", "su")),
+    "deepseek2": Architecture(("DeepseekV2ForCausalLM",), latent=True, scalings=("yarn",), in_gguf=False),
 }
 _ACTIVATIONS = {"silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Rope:
-    theta: float
-    scaling: dict  # as Layer takes it, or None
+class Latent:
+    """The sizes of multi-head latent attention, by Layer's names. q_lora_rank: 0 for none."""
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +81,17 @@ class Config:
     ropes: tuple
     norm_offset: float
     embedding_scale: float
+    latent: Latent | None = None
 
     @property
     def layers(self):
         return len(self.windows)
+
+    @property
+    def widest(self):
+        """The most numbers that a token has anywhere in a layer."""
+        of_head = self.latent.kv_lora_rank + self.latent.qk_rope_head_dim if self.latent else self.head_dim
+        return max(self.width, self.hidden, self.heads * of_head)
 
 
 # What GGUF files say besides of an architecture, and what has nothing to do with numbers, or is looked at where it is used
@@ -76,13 +100,14 @@ _GGUF_KNOWN = {
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
     "attention.sliding_window", "attention.sliding_window_pattern", "rope.dimension_count", "rope.freq_base",
     "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
-    "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
+    "rope.scaling.attn_factor", "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
 
 
 def from_gguf(facts):
     """The Config of a GGUF file's facts."""
     name = facts.words("general.architecture")
-    architecture = _named(facts.where, "general.architecture", name, ARCHITECTURES)
+    architecture = _named(facts.where, "general.architecture", name,
+                          {key: each for key, each in ARCHITECTURES.items() if each.in_gguf})
     prefix = f"{name}."
     for key in facts.values:
         if key.startswith(prefix) and key[len(prefix):] not in _GGUF_KNOWN:
@@ -93,9 +118,7 @@ def from_gguf(facts):
         "block_count", "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length")))
     facts.refuse(prefix + "attention.value_length", head_dim)
     facts.refuse(prefix + "rope.dimension_count", head_dim)
-    scaling = _gguf_scaling(facts, prefix)
-    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), scaling)
-    local = Rope(facts.real(prefix + "rope.freq_base_swa", architecture.local_theta), None) if architecture.pattern else rope
+    rope, local = rope_of.gguf(facts, prefix, architecture)
     windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
     window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
     facts.refuse(prefix + "attention.sliding_window", window, 0)
@@ -114,20 +137,24 @@ def from_folder(facts):
     facts.refuse("hidden_act", *_ACTIVATIONS[architecture.activation])
     facts.refuse("hidden_activation", *_ACTIVATIONS[architecture.activation])
     facts.refuse("quantization_config")
-    facts.refuse("partial_rotary_factor", 1, 1.0)
+    facts.refuse("partial_rotary_factor", 1)
     facts.refuse("attn_logit_softcapping")
     facts.refuse("final_logit_softcapping")
     facts.refuse("use_bidirectional_attention", False)
     layers, width, heads, kv_heads, head_dim = _sizes(
         facts, "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     windowed = _folder_windows(facts, architecture, layers)
-    rope, local = _folder_ropes(facts, architecture)
-    query_scalar = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    latent = _folder_latent(facts, layers, heads) if architecture.latent else None
+    head_dim = latent.qk_rope_head_dim if latent else head_dim
+    rope, local = rope_of.folder(facts, architecture, head_dim)
+    scale = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    if latent:
+        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * rope_of.score_factor(facts)
     return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed,
                    facts.whole("sliding_window") if any(windowed) else 0, rope, local,
                    hidden=facts.whole("intermediate_size"), context=facts.whole("max_position_embeddings"),
                    epsilon=facts.real("rms_norm_eps"), interleaved=False, norm_offset=architecture.norm_offset,
-                   scale=query_scalar)
+                   scale=scale, latent=latent)
 
 
 def _named(where, fact, value, known):
@@ -156,17 +183,10 @@ def _gemma_scale(layers, width, heads):
     return (width / heads) ** -0.5 if layers == 62 else 0.0
 
 
-def _gguf_scaling(facts, prefix):
-    kind = facts.words(prefix + "rope.scaling.type", "none")
-    if kind == "none":
-        return None
-    if kind == "linear":
-        return {"kind": "linear", "factor": facts.real(prefix + "rope.scaling.factor")}
-    raise ModelError(f"{facts.where}: {prefix}rope.scaling.type: {kind[:80]!r} is not computed, expected none or linear")
-
-
 def _pattern(facts, key, architecture, layers):
-    """Which layers have a window: as a list of the file says, else all but every so-manieth."""
+    """Which layers have a window: as a list of the file says, else all but every so-manieth, or all where there is one."""
+    if architecture.windowed:
+        return [facts.raw(key.removesuffix("_pattern"), 0) != 0] * layers
     if isinstance(facts.raw(key), list):
         windowed = [bool(each) for each in facts.list_of(key, int)]
         if len(windowed) != layers:
@@ -192,28 +212,13 @@ def _folder_windows(facts, architecture, layers):
     return [windowed] * layers
 
 
-def _folder_ropes(facts, architecture):
-    """(of layers without a window, of layers with one)"""
-    parameters = facts.inside("rope_parameters")
-    if "full_attention" in parameters or "sliding_attention" in parameters:
-        return tuple(_rope(parameters.inside(kind), None) for kind in ("full_attention", "sliding_attention"))
-    group = parameters if parameters.values else facts.inside("rope_scaling")
-    rope = _rope(group, facts.real("rope_theta", 10000.0))
-    if not architecture.pattern:
-        return rope, rope
-    return rope, Rope(facts.real("rope_local_base_freq", architecture.local_theta), None)
-
-
-def _rope(facts, theta):
-    theta = facts.real("rope_theta", theta)
-    facts.refuse("partial_rotary_factor", 1, 1.0)
-    kind = facts.words("rope_type", facts.raw("type", "default"))
-    if kind == "default":
-        return Rope(theta, None)
-    if kind == "linear":
-        return Rope(theta, {"kind": kind, "factor": facts.real("factor")})
-    if kind == "llama3":
-        return Rope(theta, {"kind": kind, "factor": facts.real("factor"), "low_freq_factor": facts.real("low_freq_factor"),
-                            "high_freq_factor": facts.real("high_freq_factor"),
-                            "original_max_position": facts.whole("original_max_position_embeddings")})
-    raise ModelError(f"{facts.where}: rope_type: {kind[:80]!r} is not computed, expected default, linear or llama3")
+def _folder_latent(facts, layers, heads):
+    """Of DeepSeek V2's attention. Layers without experts alone are computed."""
+    dense = facts.whole("first_k_dense_replace", 0, least=0)
+    if dense < layers:
+        raise ModelError(f"{facts.where}: first_k_dense_replace: {dense}: Mixture-of-experts, of the layers from there on, is not "
+                         f"computed, expected {layers}, the number of layers")
+    facts.refuse("num_key_value_heads", heads)
+    sizes = {name: facts.whole(name, most=65536) for name in (
+        "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    return Latent(q_lora_rank=facts.whole("q_lora_rank") if "q_lora_rank" in facts else 0, **sizes)

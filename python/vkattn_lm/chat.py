@@ -1,29 +1,27 @@
 """Text that goes on: prompts, conversations by a model's own template, perplexity."""
-import datetime
-import json
 import math
 import sys
 
-from .errors import ModelError, naming, require
+import numpy
+
+from .errors import ModelError, require
 from .sampling import log_likelihoods
+from .template import RENDERER
+
+_MOST_LOSS = 700.0  # of which exp is a number
 
 
 def rendered(tokenizer, messages):
     """A conversation as the model's template writes it, up to where the model is to answer."""
     if tokenizer.template is None:
         raise ModelError(f"{tokenizer.where}: has no chat template, expected a model with one: see vkattn-lm complete")
-    sandbox = require("jinja2.sandbox", "jinja2")
-
-    def refuse(message):
-        words = " ".join(str(message).split())[:200]
-        raise ModelError(f"{tokenizer.where}: its chat template says: {words}, expected a conversation that it takes")
-
-    with naming(f"{tokenizer.where}: chat template", "one that jinja2 computes"):
-        environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                            extensions=["jinja2.ext.loopcontrols"])
-        environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-        environment.globals.update(raise_exception=refuse, strftime_now=lambda form: datetime.datetime.now().strftime(form))
-        return environment.from_string(tokenizer.template).render(messages=messages, add_generation_prompt=True, **tokenizer.names)
+    require("jinja2", "jinja2")
+    answer = RENDERER.render(template=tokenizer.template, messages=messages, names=tokenizer.names)
+    if "says" in answer:
+        raise ModelError(f"{tokenizer.where}: its chat template says: {answer['says']}, expected a conversation that it takes")
+    if "wrong" in answer:
+        raise ModelError(f"{tokenizer.where}: chat template: {answer['wrong']}, expected one that jinja2 computes")
+    return answer["text"]
 
 
 class Writer:
@@ -98,6 +96,20 @@ def show_now(text):
     sys.stdout.flush()
 
 
+def losses(decoder, begin, part):
+    """What the tokens of the second half of a part of a text lose: -log of the probability of each, by those before it.
+
+    begin  the token that all text begins with, in the place of the part's first; or None
+    """
+    decoder.rewind(0)
+    found = []
+    for at, logits in decoder.every_logits(part if begin is None else [begin, *part[1:]], len(part) // 2):
+        end = min(len(part) - 1, at + len(logits))
+        if at < end:
+            found.append(-log_likelihoods(logits[:end - at], part[at + 1:end + 1]))
+    return numpy.concatenate(found)
+
+
 def perplexity(decoder, tokenizer, text, bar):
     """(exp of the mean negative log-likelihood, how many tokens it is of, its standard error), as llama.cpp counts it: the text
     in parts of the decoder's capacity, each begun anew, of each the second half."""
@@ -108,15 +120,10 @@ def perplexity(decoder, tokenizer, text, bar):
     sums, squares, scored = 0.0, 0.0, 0
     with bar(count * size) as progress:
         for start in range(0, count * size, size):
-            part = tokens[start:start + size]
-            given = part if tokenizer.begin is None else [tokenizer.begin, *part[1:]]
-            decoder.rewind(0)
-            for at, logits in decoder.every_logits(given, size // 2):
-                end = min(size - 1, at + len(logits))
-                if at < end:
-                    found = -log_likelihoods(logits[:end - at], part[at + 1:end + 1])
-                    sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
+            found = losses(decoder, tokenizer.begin, tokens[start:start + size])
+            sums, squares, scored = sums + found.sum(), squares + (found ** 2).sum(), scored + len(found)
             progress.update(size)
     mean = sums / scored
     spread = math.sqrt(max(squares / scored - mean ** 2, 0.0) / max(scored - 1, 1))
-    return math.exp(mean), scored, math.exp(mean) * spread
+    value = math.exp(min(mean, _MOST_LOSS))
+    return value, scored, value * spread

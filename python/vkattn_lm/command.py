@@ -10,8 +10,8 @@ import time
 from . import __doc__ as description
 
 EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
-          "Gemma 3; for embed BERT. What a model asks for and is not computed is refused by name.")
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f8_e4m3", "f8_e5m2")
+          "Gemma 3, Phi 3, DeepSeek V2 without experts; for embed BERT. What a model asks for and is not computed is refused by "
+          "name.")
 DEFAULT_CONTEXT = 4096
 
 
@@ -34,6 +34,13 @@ def number(kind, least, most):
     return parse
 
 
+def cache_type(text):
+    import vkattn  # not before: help is given without the library
+    if text not in vkattn.cache_types():
+        raise argparse.ArgumentTypeError(f"{text!r}, expected one of {', '.join(vkattn.cache_types())}")
+    return text
+
+
 def parser():
     main_parser = Parser(prog="vkattn-lm", description=description.split("\n")[0], epilog=EPILOG)
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -46,7 +53,9 @@ def parser():
         if run is not embed:
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
                               help=f"tokens that there is room for (default: the model's, at most {context})")
-            made.add_argument("--kv-type", choices=KV_TYPES, default="f16", help="of keys and values (default: f16)")
+            made.add_argument("--kv-type", type=cache_type, metavar="TYPE", default="f16",
+                              help="of keys and values, a type that caches have: f32, f16, q8_0 and others (default: f16)")
+            made.add_argument("--value-type", type=cache_type, metavar="TYPE", help="of values (default: that of --kv-type)")
         return made
 
     def sampling(made, most):
@@ -103,7 +112,8 @@ def load(arguments, most=DEFAULT_CONTEXT):
     tokenizer = source.tokenizer()
     context = device_context(arguments)
     with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
-        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress)
+        decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress,
+                          value_type=arguments.value_type)
     if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
         raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
     return decoder, tokenizer

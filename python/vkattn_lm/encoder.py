@@ -4,7 +4,7 @@ import json
 import numpy
 import vkattn
 
-from .errors import ModelError, naming
+from .errors import ModelError, naming, naming_panics
 from .files import Folder
 from .weights import load_weight
 
@@ -73,7 +73,8 @@ class Encoder:
                                              ffn_dim=hidden, activation="gelu", norm_first=0, norm_epsilon=epsilon))
 
     def _tokenizer(self, folder, facts):
-        self._tokenizer = folder.tokenizer().inner
+        made = folder.tokenizer()
+        self._tokenizer, self._where = made.inner, made.where
         longest = folder.read_json("sentence_bert_config.json").whole("max_seq_length", facts.whole("max_position_embeddings"))
         self.longest = min(longest, self._tables[1].shape[0])
         self._tokenizer.enable_truncation(self.longest)
@@ -81,7 +82,8 @@ class Encoder:
 
     def embed(self, texts):
         """The vectors of some texts [texts, width] float32."""
-        encoded = self._tokenizer.encode_batch(texts)
+        with naming_panics(self._where, "a tokenizer that takes the texts"):
+            encoded = self._tokenizer.encode_batch(texts)
         tokens = numpy.array([each.ids for each in encoded], "i4")
         kinds = numpy.array([each.type_ids for each in encoded], "i4")
         shown = numpy.array([each.attention_mask for each in encoded], bool)

@@ -43,6 +43,15 @@ class Facts:
             raise self._wrong(name, value, expected)
         return float(value)
 
+    def reals(self, name, count):
+        """A list of so many numbers above 0."""
+        expected = f"a list of {count} numbers above 0 that float32 has"
+        values = self._given(name, None, expected)
+        if not isinstance(values, list) or len(values) != count or not all(
+                isinstance(each, (int, float)) and not isinstance(each, bool) and 0 < each <= MOST_REAL for each in values):
+            raise self._wrong(name, values, expected)
+        return tuple(float(each) for each in values)
+
     def words(self, name, default=None):
         value = self._given(name, default, "text")
         if not isinstance(value, str):

@@ -101,7 +101,7 @@ class GgufFile:
             start = file.read(4)
         if start != b"GGUF":
             raise ModelError(f"{path}: begins with {start!r}, expected b'GGUF', or the folder of a model of Hugging Face")
-        with naming(path, GGUF_FILE):
+        with naming(path, GGUF_FILE), numpy.errstate(all="ignore"):
             reader = _reader_class()(path)
             values = {name: self._value(gguf, field) for name, field in reader.fields.items()}
             self._tensors = {tensor.name: _Place(tensor.tensor_type, tuple(int(size) for size in reversed(tensor.shape)),

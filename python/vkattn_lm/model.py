@@ -1,58 +1,119 @@
 """A decoder on the device, described by its Config. A token is one submission, of a program that is recorded once; what leaves
 the device is the next token, or logits."""
+import dataclasses
+
 import numpy
 import vkattn
 
 from .errors import ModelError
 from .weights import Weights
 
-_PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go
+_PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go, fewer where a token takes more than
+_NUMBERS_AT_ONCE = 1 << 26   # numbers of all these together, of the widest part of a layer
 _LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
 
 
 class _Block:
     """The weights of one layer. Caches are made of `attention` by Decoder."""
 
-    def __init__(self, weights, config, i, factors):
-        """factors: of RoPE, that take the place of the config's scaling, or None."""
-        name, width, head_dim = f"blk.{i}.", config.width, config.head_dim
-        rows, kv_rows = config.heads * head_dim, config.kv_heads * head_dim
-        rope, architecture = config.ropes[i], config.architecture
-        parts = {}
-        for own, part, outs, ins in (("q_proj", "attn_q", rows, width), ("k_proj", "attn_k", kv_rows, width),
-                                     ("v_proj", "attn_v", kv_rows, width), ("out_proj", "attn_output", width, rows)):
-            parts[f"{own}.weight"] = weights.take(f"{name}{part}.weight", outs, ins)
-            must = architecture.qkv_bias and own != "out_proj"
-            bias = (weights.take if must else weights.maybe)(f"{name}{part}.bias", outs)
-            if bias is not None:
-                parts[f"{own}.bias"] = bias
-        if architecture.qk_norm:
-            parts["q_norm.weight"] = weights.norm(f"{name}attn_q_norm.weight", head_dim)
-            parts["k_norm.weight"] = weights.norm(f"{name}attn_k_norm.weight", head_dim)
-        more = {"rope_scaling": factors or rope.scaling} if factors or rope.scaling else {}
-        self.attention = vkattn.Layer(
-            "mha", parts, context=weights.context, embed_dim=width, num_heads=config.heads, num_kv_heads=config.kv_heads,
-            head_dim=head_dim, rope_theta=rope.theta, rope_interleaved=int(config.interleaved), scale=config.scale,
-            norm_epsilon=config.epsilon, **more)
+    def __init__(self, weights, config, i, scaling):
+        """scaling: of RoPE, as Layer takes it, or None."""
+        name, width, hidden = f"blk.{i}.", config.width, config.hidden
+        rope = {"rope_theta": config.ropes[i].theta, **({"rope_scaling": scaling} if scaling else {})}
+        self.attention = (_latent if config.latent else _multi_head)(weights, config, name, rope)
         self.window = (config.windows[i] - 1, 0) if config.windows[i] else None
         self.attention_norm = weights.norm(f"{name}attn_norm.weight", width)
         self.forward_norm = weights.norm(f"{name}ffn_norm.weight", width)
         self.after = [weights.norm(f"{name}{part}.weight", width) for part in ("post_attention_norm", "post_ffw_norm")] \
-            if architecture.post_norms else [None, None]
-        linears = [(part, weights.take(f"{name}ffn_{part}.weight", *((width, config.hidden) if part == "down" else
-                                                                    (config.hidden, width))),
-                    weights.maybe(f"{name}ffn_{part}.bias", width if part == "down" else config.hidden))
-                   for part in ("gate", "up", "down")]
-        self.gate, self.up, self.down = ((weight, bias) for _, weight, bias in linears)
+            if config.architecture.post_norms else [None, None]
+        if config.architecture.fused:
+            both = weights.take(f"{name}ffn_up.weight", 2 * hidden, width)
+            self.gate, self.up = (both[:hidden], None), (both[hidden:], None)
+        else:
+            self.gate, self.up = (_linear(weights, f"{name}ffn_{part}", hidden, width) for part in ("gate", "up"))
+        self.down = _linear(weights, f"{name}ffn_down", width, hidden)
 
 
-def _rope_factors(weights, config):
-    """What a GGUF file divides the frequencies of RoPE by, where it does: Llama 3's scaling as numbers. Longrope's scaling has
-    such factors, and multiplies nothing else where its own factor is 1."""
-    array = weights.maybe("rope_freqs.weight", config.head_dim // 2)
-    if array is None:
-        return None
-    return {"kind": "longrope", "factor": 1.0, "original_max_position": config.context, "factors": array.numpy().tolist()}
+def _linear(weights, name, outs, ins):
+    """(a matrix, its bias or None)"""
+    return weights.take(f"{name}.weight", outs, ins), weights.maybe(f"{name}.bias", outs)
+
+
+def _multi_head(weights, config, name, rope):
+    """The attention of a block, its weights' names after `name`."""
+    width, head_dim, architecture = config.width, config.head_dim, config.architecture
+    rows, kv_rows = config.heads * head_dim, config.kv_heads * head_dim
+    parts = {}
+    if architecture.fused:
+        fused = weights.take(f"{name}attn_qkv.weight", rows + 2 * kv_rows, width)
+        bounds = (0, rows, rows + kv_rows, rows + 2 * kv_rows)
+        parts.update({f"{part}_proj.weight": fused[first:end] for part, first, end in zip("qkv", bounds, bounds[1:])})
+    else:
+        for part, outs in (("q", rows), ("k", kv_rows), ("v", kv_rows)):
+            parts[f"{part}_proj.weight"] = weights.take(f"{name}attn_{part}.weight", outs, width)
+            bias = weights.take if architecture.qkv_bias else weights.maybe
+            parts[f"{part}_proj.bias"] = bias(f"{name}attn_{part}.bias", outs)
+    parts["out_proj.weight"], parts["out_proj.bias"] = _linear(weights, f"{name}attn_output", width, rows)
+    if architecture.qk_norm:
+        parts["q_norm.weight"] = weights.norm(f"{name}attn_q_norm.weight", head_dim)
+        parts["k_norm.weight"] = weights.norm(f"{name}attn_k_norm.weight", head_dim)
+    return vkattn.Layer(
+        "mha", _given(parts), context=weights.context, embed_dim=width, num_heads=config.heads, num_kv_heads=config.kv_heads,
+        head_dim=head_dim, rope_interleaved=int(config.interleaved), scale=config.scale, norm_epsilon=config.epsilon, **rope)
+
+
+def _latent(weights, config, name, rope):
+    """DeepSeek's, absorbed: what is cached are the latents. The epsilon of its norms is the layer's own."""
+    width, heads, sizes = config.width, config.heads, config.latent
+    query_rows = heads * (sizes.qk_nope_head_dim + sizes.qk_rope_head_dim)
+    linears = {"wkv_a": ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim, width),
+               "wkv_b": ("attn_kv_b", heads * (sizes.qk_nope_head_dim + sizes.v_head_dim), sizes.kv_lora_rank),
+               "wo": ("attn_output", width, heads * sizes.v_head_dim)}
+    norms = {"kv_norm": ("attn_kv_a_norm", sizes.kv_lora_rank)}
+    if sizes.q_lora_rank:
+        linears.update(wq_a=("attn_q_a", sizes.q_lora_rank, width), wq_b=("attn_q_b", query_rows, sizes.q_lora_rank))
+        norms["q_norm"] = ("attn_q_a_norm", sizes.q_lora_rank)
+    else:
+        linears["wq"] = ("attn_q", query_rows, width)
+    parts = {f"{own}.weight": weights.norm(f"{name}{part}.weight", size) for own, (part, size) in norms.items()}
+    for own, (part, outs, ins) in linears.items():
+        parts[f"{own}.weight"], parts[f"{own}.bias"] = _linear(weights, name + part, outs, ins)
+    return vkattn.Layer("mla", _given(parts), context=weights.context, embed_dim=width, num_heads=heads, mla_form="absorb",
+                        rope_interleaved=1, scale=config.scale, **dataclasses.asdict(sizes), **rope)
+
+
+def _given(parts):
+    return {name: array for name, array in parts.items() if array is not None}
+
+
+def _scalings(weights, config, capacity):
+    """The scaling of RoPE of each layer, as Layer takes it, or None. What a GGUF file divides the frequencies by, where it does,
+    is Llama 3's scaling as numbers: longrope's has such factors, and multiplies nothing else where its own factor is 1. Of
+    longrope's own lists the long one is taken where there is room for more tokens than the model was trained with."""
+    def listed(name):
+        array = weights.maybe(name, config.head_dim // 2)
+        return () if array is None else array.numpy().tolist()
+
+    def longrope(factors, **more):
+        return {"kind": "longrope", "factor": 1.0, "original_max_position": max(config.context, 2), "factors": factors, **more}
+
+    frequencies = listed("rope_freqs.weight")
+    if frequencies:
+        return [longrope(frequencies)] * config.layers
+    names, in_weights = ("rope_factors_short.weight", "rope_factors_long.weight"), ((), ())
+    if any(rope.longrope is not None and not rope.longrope.short for rope in config.ropes):
+        in_weights = tuple(map(listed, names))
+        if not all(in_weights) and (any(in_weights) or config.ropes[0].longrope.attention_factor != 1):
+            raise ModelError(f"{weights.source.where}: rope.scaling.attn_factor, or one of {' and '.join(names)}, without the "
+                             "rest, expected all or none")
+    scalings = []
+    for rope in config.ropes:
+        factors = ()
+        if rope.longrope is not None:
+            lists = (rope.longrope.short, rope.longrope.long) if rope.longrope.short else in_weights
+            factors = lists[capacity > rope.longrope.original]
+        scalings.append(longrope(factors, attention_factor=rope.longrope.attention_factor) if factors else rope.scaling)
+    return scalings
 
 
 def _parts(matrix):
@@ -90,26 +151,30 @@ class Decoder:
     source    what files.open_model gives; config: its Config
     context   of vkattn
     capacity  tokens that the cache has room for
-    kv_type   f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, f8_e4m3 or f8_e5m2
+    kv_type   of keys and values in the cache, one of vkattn.cache_types(); value_type: of values, None: kv_type
     progress  has update(1), called for every weight
     """
 
-    def __init__(self, source, config, context, *, capacity, kv_type, progress):
+    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
         self.vocabulary = embedding.shape[0]
-        factors = _rope_factors(weights, config)
-        self._blocks = [_Block(weights, config, i, factors) for i in range(config.layers)]
+        self._blocks = [_Block(weights, config, i, scaling) for i, scaling in enumerate(_scalings(weights, config, capacity))]
         self._norm = weights.norm("output_norm.weight", config.width)
         head = weights.maybe("output.weight", self.vocabulary, config.width)
         self.embedding_parts = _parts(embedding)
         self._head = self.embedding_parts if head is None else _parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
-        self._caches = [block.attention.cache(capacity, key_type=kv_type) for block in self._blocks]
+        self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._numbers = {}
-        self._step = None  # made for the first token that comes alone
+        self.empty_caches(kv_type, value_type)
+
+    def empty_caches(self, kv_type, value_type=None):
+        """Makes caches of these types, without a token, in place of those that there are."""
+        self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
+        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type) for block in self._blocks]
 
     @property
     def cache_bytes(self):
@@ -167,8 +232,8 @@ class Decoder:
 
     def _hidden(self, tokens, progress):
         self._check(tokens)
-        for first in range(0, len(tokens), _PROMPT_AT_ONCE):
-            part = tokens[first:first + _PROMPT_AT_ONCE]
+        for first in range(0, len(tokens), self._prompt_at_once):
+            part = tokens[first:first + self._prompt_at_once]
             numbers = numpy.array([part], "i4")
             yield self.forward([self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]), first
             if progress is not None:

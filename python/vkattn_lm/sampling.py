@@ -18,9 +18,9 @@ class Sampler:
 
     @staticmethod
     def checked(token, logit):
-        """The token, where its logit, the greatest, is a number."""
-        if numpy.isnan(logit):
-            raise ModelError("the model's logits are not numbers, expected a model with finite weights")
+        """The token, where its logit, the greatest, is a finite number."""
+        if not numpy.isfinite(logit):
+            raise ModelError("the model's logits are not finite numbers, expected a model with finite weights")
         return token
 
     def __call__(self, logits):
@@ -47,5 +47,6 @@ def log_likelihoods(logits, tokens):
     """The logarithms of the probabilities that rows of logits give to tokens, in float64."""
     wide = logits.astype("f8")
     most = wide.max(axis=1)
+    Sampler.checked(None, most.sum())
     sums = numpy.log(numpy.exp(wide - most[:, None]).sum(axis=1)) + most
     return wide[numpy.arange(len(tokens)), tokens] - sums

@@ -1,16 +1,21 @@
 """Text as tokens and back, by the package tokenizers: a GGUF file's vocabulary and merges, or a folder's tokenizer.json."""
 import dataclasses
 import functools
+import json
+import math
 
-from .errors import ModelError, naming, require
+from .errors import ModelError, naming, naming_panics, require
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.token_type
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>", "</s>")
 _WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
+# Phi 3's special tokens take the white space after them, which GGUF does not say; but for these
+_PHI3_UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
 # How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: digits apart, the words' expression (None: GPT-2's)
 _CUTS = {"gpt-2": (False, None), "default": (False, None), "smollm": (True, None),
          "llama-bpe": (False, _WORDS.replace("DIGITS", "3")), "qwen2": (False, _WORDS.replace("{1,DIGITS}", ""))}
+_MOST_GROWTH = 64  # of a folder's text
 _BEGUN = {"llama-bpe"}  # kinds of BPE whose text begins with bos where the file does not say
 
 
@@ -30,7 +35,7 @@ class Tokenizer:
     names: dict
 
     def encode(self, text):
-        with naming(self.where, "a tokenizer that takes the text"):
+        with naming_panics(self.where, "a tokenizer that takes the text"):
             tokens = self.inner.encode(text, add_special_tokens=False).ids
         return tokens if self.begin is None or tokens[:1] == [self.begin] else [self.begin, *tokens]
 
@@ -39,7 +44,7 @@ class Tokenizer:
         stream = require("tokenizers", "tokenizers").decoders.DecodeStream(skip_special_tokens=True)
 
         def step(token):
-            with naming(self.where, "a tokenizer that gives text"):
+            with naming_panics(self.where, "a tokenizer that gives text"):
                 return stream.step(self.inner, token) or ""
         return step
 
@@ -63,9 +68,11 @@ def from_gguf(facts):
     makers = {"gpt2": _byte_level, "llama": _sentence_pieces}
     if model not in makers:
         raise ModelError(f"{facts.where}: {key}model: {model[:80]!r}, expected one of {', '.join(makers)}")
-    with naming(facts.where, "a vocabulary that the package tokenizers takes"):
+    with naming_panics(facts.where, "a vocabulary that the package tokenizers takes"):
         inner, begins = makers[model](tokenizers, facts, tokens, types)
-        inner.add_tokens([tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False)
+        strips = model == "llama" and facts.raw("general.architecture") == "phi3"
+        inner.add_tokens([tokenizers.AddedToken(token, special=kind == _CONTROL, normalized=False,
+                                                rstrip=strips and kind == _CONTROL and token not in _PHI3_UNSTRIPPED)
                           for token, kind in zip(tokens, types) if kind in (_CONTROL, _USER_DEFINED) and token])
     named = {name: facts.whole(f"{key}{name}_token_id", least=0, most=len(tokens) - 1)
              for name in ("bos", "eos", "eot") if f"{key}{name}_token_id" in facts}
@@ -131,8 +138,12 @@ def from_folder(folder):
     path = folder.path / "tokenizer.json"
     if not path.is_file():
         raise ModelError(f"{folder.path}: has no tokenizer.json, expected it beside config.json")
-    with naming(path, "a file of the package tokenizers"):
-        inner = tokenizers.Tokenizer.from_file(str(path))
+    with naming_panics(path, "a file of the package tokenizers"):
+        text = path.read_text(encoding="utf-8")
+        inner = tokenizers.Tokenizer.from_str(text)
+        inner.no_padding()
+        inner.no_truncation()
+        _check_growth(path, json.loads(text))
         first = inner.encode("", add_special_tokens=True).ids[:1]
     facts = folder.read_json("tokenizer_config.json")
     names = {name: _token_text(facts.raw(name, "")) for name in ("bos_token", "eos_token")}
@@ -142,6 +153,23 @@ def from_folder(folder):
         given = facts_of_ends.raw("eos_token_id", [])
         ends |= {each for each in (given if isinstance(given, list) else [given]) if isinstance(each, int)}
     return Tokenizer(str(path), inner, begin, frozenset(ends), _folder_template(folder, facts), names)
+
+
+def _check_growth(path, parts):
+    """Steps that replace a text by a longer one multiply: of what reads and writes text, all together may do so a little."""
+    def growth(part):
+        if isinstance(part, list):
+            return math.prod(map(growth, part))
+        if not isinstance(part, dict):
+            return 1
+        if part.get("type") == "Replace":
+            pattern = part["pattern"].get("String") or " "
+            return max(-(-len(part["content"]) // len(pattern)), 1)
+        return math.prod(map(growth, part.values()))
+
+    for name in ("normalizer", "decoder"):
+        if growth(parts.get(name)) > _MOST_GROWTH:
+            raise ModelError(f"{path}: {name}: may make text more than {_MOST_GROWTH} times longer, expected less")
 
 
 def _token_text(token):
