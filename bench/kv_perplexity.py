@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How well a language model foretells a text with its keys and values held in each type: both, keys alone, values alone.
+"""How well a language model foretells a text with its keys and values held in each type: both, both rotated by a Hadamard
+matrix, keys alone, values alone.
 
     bench/kv_perplexity.py measure MODEL TEXT [--parts N] [--csv FILE]   goes on where the CSV ends
     bench/kv_perplexity.py show [--csv FILE]                             writes the page of the results, and its picture
@@ -26,14 +27,16 @@ CONTEXT = 512
 BITS = {"f16": 16, "q8_0": 8.5, "f8_e4m3": 8, "f8_e5m2": 8, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 TYPES = tuple(name for name in BITS if name != "f16")
 PLAIN = ("f16", "f16")
-BOTH, KEYS, VALUES = "K and V", "K alone, V in f16", "V alone, K in f16"
-SERIES = {BOTH: lambda name: (name, name), KEYS: lambda name: (name, "f16"), VALUES: lambda name: ("f16", name)}
+BOTH, ROTATED, KEYS, VALUES = "K and V", "K and V rotated", "K alone, V in f16", "V alone, K in f16"
+SUFFIX = " rotated"
+SERIES = {BOTH: lambda name: (name, name), ROTATED: lambda name: (name + SUFFIX, name + SUFFIX), KEYS: lambda name: (name, "f16"), VALUES: lambda name: ("f16", name)}
 FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 
 
 def rounds():
     """Pairs of types that take turns at each part: first those that are of most use."""
     yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES)]
+    yield [SERIES[ROTATED](name) for name in TYPES]
     yield [SERIES[series](name) for name in TYPES for series in (KEYS, VALUES)]
 
 
@@ -76,7 +79,8 @@ def measure(model, text, parts, path):
         for part, (key_type, value_type) in ((part, pair) for pairs in rounds() for part in range(parts) for pair in pairs):
             if part in found.get((key_type, value_type), {}):
                 continue
-            decoder.empty_caches(key_type, value_type)
+            decoder.empty_caches(key_type.removesuffix(SUFFIX), value_type.removesuffix(SUFFIX),
+                                 tuple("hadamard" if name.endswith(SUFFIX) else "none" for name in (key_type, value_type)))
             lost = losses(decoder, tokenizer.begin, tokens[part * CONTEXT:(part + 1) * CONTEXT])
             file.write(f"{key_type},{value_type},{part},{len(lost)},{lost.sum():.6f}\n")
             file.flush()
@@ -118,14 +122,16 @@ def parts_of(found, series):
 
 
 def page(where, found):
-    both, alone = parts_of(found, BOTH), min(parts_of(found, KEYS), parts_of(found, VALUES))
+    both, rotated = parts_of(found, BOTH), parts_of(found, ROTATED)
+    alone = min(parts_of(found, KEYS), parts_of(found, VALUES))
     return f"""# Perplexity by the type of K and V
 
 {where}.
 
 `bench/kv-perplexity` measured it: SmolLM2-135M-Instruct, whose weights are in Q4_1, foretells Debian's policy from its first chapter
 on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second half of each part, as llama-perplexity does: of {both}
-parts, {both * CONTEXT:,} tokens, with K and V in a type, of {alone} parts, {alone * CONTEXT:,} tokens, with one of the two. Each token
+parts, {both * CONTEXT:,} tokens, with K and V in a type, of {rotated} parts, {rotated * CONTEXT:,} tokens, with
+both rotated (docs/caches.md), of {alone} parts, {alone * CONTEXT:,} tokens, with one of the two. Each token
 attends what the cache holds, its own key and value too. In parentheses: how much more than with f16 on the same tokens, and the
 standard error of that difference, part by part.
 
@@ -144,8 +150,8 @@ def figure_of(where, found):
     for index, (series, pair_of) in enumerate(SERIES.items()):
         results = [compared(found, pair_of(name)) for name in TYPES]
         shown = [(i, result) for i, result in enumerate(results) if result is not None]
-        places = [i + (index - 1) * 0.27 for i, _ in shown]
-        bars = axes.barh(places, [max(result[1], 0) for _, result in shown], height=0.25, color=style.COLOURS[index], label=series,
+        places = [i + (index - 1.5) * 0.21 for i, _ in shown]
+        bars = axes.barh(places, [max(result[1], 0) for _, result in shown], height=0.2, color=style.COLOURS[index], label=series,
                          xerr=[result[2] for _, result in shown], error_kw={"elinewidth": 0.8, "ecolor": style.GREY})
         axes.bar_label(bars, [f"{result[1]:+.2f} %" for _, result in shown], padding=4, fontsize=8)
     axes.set_yticks(range(len(TYPES)), [f"{name}, {BITS[name]:g} bits" for name in TYPES])

@@ -56,6 +56,8 @@ def parser():
             made.add_argument("--kv-type", type=cache_type, metavar="TYPE", default="f16",
                               help="of keys and values, a type that caches have: f32, f16, q8_0 and others (default: f16)")
             made.add_argument("--value-type", type=cache_type, metavar="TYPE", help="of values (default: that of --kv-type)")
+            made.add_argument("--kv-rotation", choices=("none", "hadamard"), default="none",
+                              help="keys and values are held rotated, which costs types of few bits less (default: none)")
         return made
 
     def sampling(made, most):
@@ -113,7 +115,7 @@ def load(arguments, most=DEFAULT_CONTEXT):
     context = device_context(arguments)
     with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
         decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress,
-                          value_type=arguments.value_type)
+                          value_type=arguments.value_type, kv_rotation=arguments.kv_rotation)
     if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
         raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
     return decoder, tokenizer

@@ -152,10 +152,11 @@ class Decoder:
     context   of vkattn
     capacity  tokens that the cache has room for
     kv_type   of keys and values in the cache, one of vkattn.cache_types(); value_type: of values, None: kv_type
+    kv_rotation  of both, as Layer.cache takes it
     progress  has update(1), called for every weight
     """
 
-    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None):
+    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None, kv_rotation=None):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
@@ -169,12 +170,13 @@ class Decoder:
         self.weight_bytes = weights.nbytes
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._numbers = {}
-        self.empty_caches(kv_type, value_type)
+        self.empty_caches(kv_type, value_type, kv_rotation)
 
-    def empty_caches(self, kv_type, value_type=None):
+    def empty_caches(self, kv_type, value_type=None, kv_rotation=None):
         """Makes caches of these types, without a token, in place of those that there are."""
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
-        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type) for block in self._blocks]
+        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation)
+                        for block in self._blocks]
 
     @property
     def cache_bytes(self):
