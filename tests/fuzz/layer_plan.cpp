@@ -46,7 +46,8 @@ vkattn_layer_config some_config(FuzzedDataProvider &data) {
 
 // Of MLA; as often of sizes that a layer takes.
 vkattn_layer_indexer some_indexer(FuzzedDataProvider &data, const vkattn_layer_config &config) {
-    vkattn_layer_indexer indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}};
+    vkattn_layer_indexer indexer{};
+    indexer.extension.kind = VKATTN_EXTENSION_LAYER_INDEXER;
     indexer.index_n_heads = some_width(data);
     indexer.index_head_dim = data.ConsumeBool() ? config.qk_rope_head_dim : some_width(data);
     indexer.index_topk = data.ConsumeIntegralInRange(0u, 4096u);

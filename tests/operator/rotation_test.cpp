@@ -208,8 +208,9 @@ TEST_CASE_FIXTURE(DeviceTest, "layers over rotated caches, and what cannot have 
         ++served;
         const HostTensor expected = prefill(layer, input);
         const bool paged = served == 1;
-        for (const auto &[type, pages] : {std::pair{VKATTN_TYPE_F32, paged ? 6u : 0u}, {VKATTN_TYPE_Q8_0, 0u}}) {
+        for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_Q8_0}) {
             CAPTURE(type_name(type));
+            const std::uint32_t pages = paged && type == VKATTN_TYPE_F32 ? 6 : 0;
             const vkattn::Cache cache = make_cache(layer, 2, 16, type, type, pages, &kBoth);
             for (const auto &[first, len] : {std::pair{0, 9}, {9, 1}, {10, 3}})
                 check_equal("chunk", append(layer, cache, tokens_of(input, first, len)),
