@@ -36,8 +36,10 @@ FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 def rounds():
     """Pairs of types that take turns at each part: first those that are of most use."""
     yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES)]
-    yield [SERIES[ROTATED](name) for name in TYPES]
-    yield [SERIES[series](name) for name in TYPES for series in (KEYS, VALUES)]
+    first = ("q8_0", "q5_1", "q4_0", "iq4_nl", "f8_e4m3")
+    for names in (first, [name for name in TYPES if name not in first]):
+        yield [SERIES[ROTATED](name) for name in names]
+        yield [SERIES[series](name) for name in names for series in (KEYS, VALUES)]
 
 
 def read(path):
@@ -104,35 +106,40 @@ def compared(found, pair):
 
 
 def rows(found):
-    """Rows of Markdown: a type, bits a number, and of each series the perplexity and what it is more than f16's."""
-    yield f"| type | bits | {' | '.join(SERIES)} |"
-    yield "|---|---|" + "---|" * len(SERIES)
+    """Rows of Markdown: a type, bits a number, the perplexity with K and V in it, and of each series how much more than f16's."""
+    yield f"| type | bits | perplexity, K and V | more than f16, {' | '.join(SERIES)} |"
+    yield "|---|---|---|" + "---|" * len(SERIES)
     for name, bits in BITS.items():
-        cells = []
-        for pair_of in SERIES.values():
-            result = compared(found, pair_of(name))
-            cells.append("–" if result is None else f"{result[0]:.3f}" if name == "f16" else
-                         f"{result[0]:.3f} ({result[1]:+.2f} ± {result[2]:.2f} %)")
-        yield f"| {name} | {bits:g} | {' | '.join(cells)} |"
+        results = [compared(found, pair_of(name)) for pair_of in SERIES.values()]
+        more = ["–" if result is None or name == "f16" else f"{result[1]:+.2f} ± {result[2]:.2f} %" for result in results]
+        yield f"| {name} | {bits:g} | {results[0][0]:.3f} | {' | '.join(more)} |"
 
 
-def parts_of(found, series):
-    """How many parts the results of a series are of: of all its types as many, but where it was stopped."""
-    return min(len(found.get(SERIES[series](name), ())) for name in TYPES)
+def parts_in_words(found):
+    """How many parts the results are of: of all as many, but where it was stopped."""
+    def count(name, *several):
+        return min(len(found.get(SERIES[series](name), ())) for series in several)
+
+    def words(parts, what):
+        return f"{parts} parts, {parts * CONTEXT:,} tokens, with {what}"
+
+    said = [words(min(count(name, BOTH) for name in TYPES), "K and V in a type")]
+    for what, series in (("both rotated in", (ROTATED,)), ("one of the two in", (KEYS, VALUES))):
+        counts = {name: count(name, *series) for name in TYPES}
+        for parts in sorted(set(counts.values()) - {0}, reverse=True):
+            said.append(words(parts, f"{what} {', '.join(name for name in TYPES if counts[name] == parts)}"))
+    return "; of the first ".join(said)
 
 
 def page(where, found):
-    both, rotated = parts_of(found, BOTH), parts_of(found, ROTATED)
-    alone = min(parts_of(found, KEYS), parts_of(found, VALUES))
     return f"""# Perplexity by the type of K and V
 
 {where}.
 
 `bench/kv-perplexity` measured it: SmolLM2-135M-Instruct, whose weights are in Q4_1, foretells Debian's policy from its first chapter
-on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second half of each part, as llama-perplexity does: of {both}
-parts, {both * CONTEXT:,} tokens, with K and V in a type, of {rotated} parts, {rotated * CONTEXT:,} tokens, with
-both rotated (docs/caches.md), of {alone} parts, {alone * CONTEXT:,} tokens, with one of the two. Each token
-attends what the cache holds, its own key and value too. In parentheses: how much more than with f16 on the same tokens, and the
+on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second half of each part, as llama-perplexity does: of
+{parts_in_words(found)}.
+Each token attends what the cache holds, its own key and value too. How much more than with f16 is on the same tokens, with the
 standard error of that difference, part by part.
 
 {chr(10).join(rows(found))}

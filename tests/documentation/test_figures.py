@@ -2,6 +2,7 @@
 import html
 import re
 
+import kv_perplexity
 import peers_picture
 
 from conftest import ROOT
@@ -43,3 +44,13 @@ def test_the_picture_is_of_the_figures_that_there_are():
     drawn = [text.get_text() for axes in figure.axes for text in axes.texts + axes.get_yticklabels()]
     assert len(drawn) > 20
     assert [text for text in drawn if text not in picture] == [], "bench/peers_picture.py draws it anew"
+
+
+def test_perplexities_are_those_of_the_parts():
+    where, found = kv_perplexity.read(kv_perplexity.RESULTS)
+    assert kv_perplexity.PAGE.read_text(encoding="utf-8") == kv_perplexity.page(where, found), "bench/kv_perplexity.py show"
+    picture = html.unescape(kv_perplexity.PICTURE.read_text(encoding="utf-8"))
+    figure = kv_perplexity.figure_of(where, found)
+    drawn = [text.get_text() for axes in figure.axes for text in axes.texts + axes.get_yticklabels()]
+    assert len(drawn) > 20
+    assert [text for text in drawn if text not in picture] == [], "bench/kv_perplexity.py show draws it anew"
