@@ -99,9 +99,11 @@ def printed_code(shader, records):
 
 
 def numbered(shaders):
-    """A plan may have a module twice, with other constants: the second is "flash #2"."""
+    """A plan may have a module twice, with other constants: the second is "flash #2". A variant's are called as those that it is
+    made of."""
     count = collections.Counter()
     for shader in shaders:
+        shader["module"] = re.sub(r" of variant \d+$", "", shader["module"])
         count[shader["module"]] += 1
         if count[shader["module"]] > 1:
             shader["module"] += f" #{count[shader['module']]}"
