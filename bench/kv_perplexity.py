@@ -128,7 +128,7 @@ def parts_in_words(found):
         counts = {name: count(name, *series) for name in TYPES}
         for parts in sorted(set(counts.values()) - {0}, reverse=True):
             said.append(words(parts, f"{what} {', '.join(name for name in TYPES if counts[name] == parts)}"))
-    return "; of the first ".join(said)
+    return ";\nof the first ".join(said)
 
 
 def page(where, found):
