@@ -185,9 +185,9 @@ typedef enum vkattn_rotation {
  * 2024, section 3). Scores and outputs are what they are without it, but for rounding.
  *
  * extension  kind VKATTN_EXTENSION_KV_ROTATION
- * key, value of vkattn_attention_desc: how K and V are stored. Q is rotated before the scores, in the workspace, where K is,
- *            and the output back where V is; V in K's rows is rotated as they are, and its size must then be a multiple of
- *            their block. Not value with an output_mod.
+ * key, value of vkattn_attention_desc: how K and V are stored. Where K is, Q is rotated before the scores, in the workspace
+ *            and in its type; where V is, the output is rotated back. V in K's rows is rotated as they are, and its size
+ *            must then be a multiple of their block. Not value with an output_mod.
  *            of vkattn_cache_info: how the cache stores them. Appends to it rotate, and layers that attend it; what is read
  *            back is not rotated. attention over its parts takes the same extension. Not for COMPRESSED_KV, and of MLA the
  *            absorbed form alone.

@@ -279,13 +279,12 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
     note_difference(
         complaints, "output", results.output, reference.output,
         nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
-    note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp,
-                    nmse_bound({VKATTN_TYPE_F32}));
-    const double f32 = nmse_bound({VKATTN_TYPE_F32});
-    note_difference(complaints, "attn_weights", results.attn_weights, reference.attn_weights,
-                    nmse_bound({VKATTN_TYPE_F32}, largest));
+    const vkattn_type of_scores = problem.keys_rotated ? problem.query.type() : VKATTN_TYPE_F32; // Q is rounded again
+    const double exact = nmse_bound({of_scores}), weights = nmse_bound({of_scores}, largest);
+    note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp, exact);
+    note_difference(complaints, "attn_weights", results.attn_weights, reference.attn_weights, weights);
     note_difference(complaints, "qk_matmul_output", results.qk_matmul_output, reference.scores,
-                    problem.score_stage == VKATTN_SCORES_WEIGHTS ? nmse_bound({VKATTN_TYPE_F32}, largest) : f32);
+                    problem.score_stage == VKATTN_SCORES_WEIGHTS ? weights : exact);
     return complaints;
 }
 
