@@ -202,7 +202,7 @@ def test_the_sparse_attention_of_deepseek_and_glm(name, interleaved):
     positions = model.rotary_emb(x, torch.arange(23)[None])
     causal = torch.full((23, 23), -torch.inf).triu(1)[None, None]
     expected = attention(x, position_embeddings=positions, attention_mask=causal)[0]
-    sizes = {**sizes, "num_heads": sizes.pop("num_attention_heads")}
+    sizes["num_heads"] = sizes.pop("num_attention_heads")
     layer = vkattn.Layer("mla", attention.state_dict(), embed_dim=64, rope_theta=10000.0, rope_interleaved=True,
                          index_rope_interleaved=interleaved, **sizes)
     assert nmse(layer(x, is_causal=True), expected) < 1e-9
