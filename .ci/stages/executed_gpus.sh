@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # The kernels' machine code, executed on AMD GPUs that are not there: with matrix units, with those of bf16, and in waves of 64.
 # Waves run in random order, switched within 60 instructions; races, reads of what nobody wrote, accesses beyond buffers
-# and missing waits fail. Before that, single instructions at their operands' edges.
+# and missing waits fail. Before that, single instructions at their operands' edges. Left out: shaders of lists that are made wrong on
+# purpose, and read shared memory that they then have not written.
 status=0
 if ! scripts/gpu-lab install; then
     without_testing "no machine code was executed"
@@ -16,7 +17,7 @@ VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovid
 export VKATTN_EXECUTE=order=random,switch=60
 for gpu in navi31 gfx1201 vega10; do
     execute="scripts/gpu-lab execute amd-$gpu"
-    echo "attention-$gpu $execute build-modern/tests/vkattn_tests --test-suite=attention.numbers,self_test"
+    echo "attention-$gpu $execute build-modern/tests/vkattn_tests --test-suite=attention.numbers,self_test --test-case-exclude=*shader?of?lists*"
     echo "layers-$gpu $execute build-modern/tests/vkattn_tests --test-suite=caches,kv_append,layers,merge,operators,programs,rotation,submit"
     echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
 done | try_devices env || status=$?
