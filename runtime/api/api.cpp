@@ -656,7 +656,7 @@ vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint
                 ", expected VKATTN_CACHE_KEYS or VKATTN_CACHE_VALUES");
         const InUse use(cache->usage);
         const Cache &own = cache->cache;
-        own.read(own.part(part), sequence, {values, count});
+        own.read(part, sequence, {values, count});
     });
 }
 

@@ -1,11 +1,10 @@
 #include "runtime/emit/hadamard.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/problem/rotation.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/hadamard.h"
 #include "vkattn_shaders/table.hpp"
-
-#include <cmath>
 
 namespace vkattn {
 
@@ -21,7 +20,7 @@ void add_hadamard(PlanBuilder &builder, const View &source, const View &target, 
     push.elements = static_cast<uint32_t>(from.shape[2] * from.shape[3]);
     push.sequences = present(cu_seqlens) ? static_cast<uint32_t>(cu_seqlens.tensor.shape[0] - 1) : 0;
     push.positions = longest;
-    push.scale = 1.0f / std::sqrt(static_cast<float>(block));
+    push.scale = hadamard_scale(block);
     gpu::HadamardConstants constants;
     constants.BLOCK = block;
     constants.HEAD_DIM = static_cast<uint32_t>(from.shape[3]);

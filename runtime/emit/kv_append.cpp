@@ -7,8 +7,6 @@
 #include "shaders/interface/kv_append.h"
 #include "vkattn_shaders/table.hpp"
 
-#include <cmath>
-
 namespace vkattn {
 namespace {
 
@@ -25,7 +23,7 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     push.first = rows.first;
     push.source_total = static_cast<uint32_t>(from.shape[2]);
     push.beyond = rows.beyond;
-    if (rows.hadamard) push.scale = 1.0f / std::sqrt(static_cast<float>(hadamard_block(from.shape[3])));
+    if (rows.hadamard) push.scale = hadamard_scale(hadamard_block(from.shape[3]));
     if (present(rows.cu_seqlens)) push.sequences = static_cast<uint32_t>(rows.cu_seqlens.tensor.shape[0] - 1);
     if (!present(rows.block_table)) return push;
     push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
@@ -45,8 +43,8 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     constants.HAS_LENGTHS = present(rows.lengths);
     if (present(rows.rotation.frequencies))
         constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
-    if (rows.hadamard && hadamard_block(constants.HEAD_DIM) > 1)
-        constants.HADAMARD = hadamard_block(constants.HEAD_DIM);
+    const uint32_t block = hadamard_block(constants.HEAD_DIM);
+    if (rows.hadamard && block > 1) constants.HADAMARD = block;
     if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
     if (!present(rows.block_table)) return constants;
     constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;

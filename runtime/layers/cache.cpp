@@ -139,10 +139,6 @@ View Cache::part(vkattn_cache_part part) const {
     }
 }
 
-bool Cache::is_rotated(const View &part) const {
-    return values_ != nullptr && part.source.buffer == values_->handle() ? sizes_.rotation.value : sizes_.rotation.key;
-}
-
 void Cache::require_sequence(uint32_t sequence, const char *name) const {
     require(sequence < sizes_.batch, name, ": ", sequence, ", expected less than the cache's batch of ", sizes_.batch);
 }
@@ -286,15 +282,16 @@ void Cache::share_prefix(uint32_t from_sequence, uint32_t to_sequence, uint32_t 
     make(std::move(change));
 }
 
-void Cache::read(const View &part, uint32_t sequence, std::span<float> values) const {
+void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> values) const {
     require_sequence(sequence);
-    require(present(part), "part: values, expected keys: this cache keeps the values as a part of the keys");
-    const uint64_t rows = host_lengths_[sequence], width = part.tensor.shape[3];
+    const View held = this->part(part);
+    require(present(held), "part: values, expected keys: this cache keeps the values as a part of the keys");
+    const uint64_t rows = host_lengths_[sequence], width = held.tensor.shape[3];
     require(values.size() == sizes_.heads * rows * width, "values: room for ", values.size(), " numbers, expected ",
             sizes_.heads * rows * width);
     if (rows == 0) return;
     Buffer buffer(context_, values.size_bytes(), "vkattn cache read");
-    RowsToAppend copied{.source = part,
+    RowsToAppend copied{.source = held,
                         .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
                                   {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
     copied.hadamard = is_rotated(part); // once more, which takes it back
@@ -308,7 +305,7 @@ void Cache::read(const View &part, uint32_t sequence, std::span<float> values) c
     } else {
         copied.source.tensor.shape[0] = 1;
         copied.source.tensor.shape[2] = rows;
-        copied.source.tensor.offset = sequence * part.tensor.strides[0];
+        copied.source.tensor.offset = sequence * held.tensor.strides[0];
     }
     PlanBuilder builder(context_);
     add_kv_append(builder, copied);
@@ -371,10 +368,10 @@ void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_ap
         require(positions.longest <= sizes.capacity, "key: ", positions.longest,
                 " tokens, expected at most the capacity of cache, ", sizes.capacity);
     }
-    for (const auto &[rows, part] : {std::pair{key, cache.keys()}, {value, cache.values()}})
+    for (const auto &[rows, part] : {std::pair{key, VKATTN_CACHE_KEYS}, {value, VKATTN_CACHE_VALUES}})
         if (present(rows))
             add_kv_append(builder, {.source = rows,
-                                    .cache = part,
+                                    .cache = cache.part(part),
                                     .past_lengths = positions.past_lengths,
                                     .cu_seqlens = positions.cu_seqlens,
                                     .block_table = cache.block_table(),

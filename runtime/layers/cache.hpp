@@ -30,7 +30,9 @@ class Cache : public Growing {
     View lengths() const { return view_of(lengths_layout_, lengths_); } // I32 [B]
     View block_table() const { return view_of(table_layout_, table_); } // I32 [B, pages of the capacity], or absent
     View part(vkattn_cache_part part) const;                            // absent if there is none
-    bool is_rotated(const View &part) const;                            // keys() or values()
+    bool is_rotated(vkattn_cache_part part) const {
+        return part == VKATTN_CACHE_VALUES ? sizes_.rotation.value : sizes_.rotation.key;
+    }
 
     std::span<const uint32_t> host_lengths() const { return host_lengths_; }
     uint32_t free_pages() const { return pages_.free_pages(); }
@@ -48,7 +50,7 @@ class Cache : public Growing {
     void copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_sequence);
     void share_prefix(uint32_t from_sequence, uint32_t to_sequence, uint32_t length);
     // F32 [heads, length, width] of one sequence.
-    void read(const View &part, uint32_t sequence, std::span<float> values) const;
+    void read(vkattn_cache_part part, uint32_t sequence, std::span<float> values) const;
 
   private:
     // What a change of the cache brings to the device, in one submission.

@@ -152,8 +152,7 @@ CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const Cache
     require_size("size of a head", part == VKATTN_CACHE_KEYS ? sizes.key_width : sizes.value_width, tokens.width);
     require(present(positions.cu_seqlens) || tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity,
             ", expected at least the ", tokens.new_len, " tokens of query");
-    const View held = part == VKATTN_CACHE_KEYS ? cache.keys() : cache.values();
-    return {{}, held, cache.block_table(), cache.is_rotated(held)};
+    return {{}, cache.part(part), cache.block_table(), cache.is_rotated(part)};
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include "shaders/interface/hadamard.h"
 
 #include <bit>
+#include <cmath>
 
 namespace vkattn {
 namespace {
@@ -27,5 +28,7 @@ KvRotation rotation_of(const void *next) {
 uint32_t hadamard_block(uint64_t row_elements) {
     return 1u << std::countr_zero(row_elements | HADAMARD_TILE); // head sizes end below the next power of two
 }
+
+float hadamard_scale(uint32_t block) { return 1.0f / std::sqrt(static_cast<float>(block)); }
 
 } // namespace vkattn

@@ -19,4 +19,7 @@ KvRotation rotation_of(const void *next);
 // Elements of the blocks in which rows are rotated: the largest power of two that divides them. 1: nothing changes.
 uint32_t hadamard_block(uint64_t row_elements);
 
+// What makes the sums and differences of such a block orthonormal.
+float hadamard_scale(uint32_t block);
+
 } // namespace vkattn

@@ -2,6 +2,7 @@
 // against float64 references of each sequence alone.
 #include "compare.hpp"
 #include "layer_cases.hpp"
+#include "messages.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,20 +16,6 @@ namespace {
 using Counts = std::vector<std::uint32_t>; // of tokens, one a sequence
 
 constexpr std::uint32_t kPage = 8;
-
-std::string message_of(const std::function<void()> &call) {
-    try {
-        call();
-    } catch (const vkattn::Error &error) {
-        return error.what();
-    }
-    return "no error";
-}
-
-void check_message(const std::function<void()> &call, const char *expected) {
-    const std::string message = message_of(call);
-    CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
-}
 
 HostTensor cu_seqlens_of(const Counts &counts) {
     HostTensor cu_seqlens(VKATTN_TYPE_I32, {counts.size() + 1});
@@ -471,7 +458,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a pool that is too small refuses before anything 
     Steps steps(batch, cache, 2, 16);
     steps.step({8, 8}, 1e-10);
     const Counts wanted{8, 1};
-    check_message([&] { cache.reserve(wanted); },
+    check_refused([&] { cache.reserve(wanted); },
                   "cache: sequence 1 needs one more page, and none of its 3 is free, expected fewer tokens");
     CHECK(cache.lengths() == Counts{8, 8});
     CHECK(cache.free_pages() == 1);
@@ -487,7 +474,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a pool that is too small refuses before anything 
     const vkattn::Plan plan = batch.layer.plan(call);
     const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
                              Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
-    check_message([&] { test_device().run(plan, regions); }, "cache: sequence 0 needs one more page");
+    check_refused([&] { test_device().run(plan, regions); }, "cache: sequence 0 needs one more page");
     CHECK(cache.lengths() == Counts{16, 8});
     steps.rewind(0, 7);
     CHECK(cache.free_pages() == 1);
@@ -580,7 +567,7 @@ TEST_CASE_FIXTURE(DeviceTest, "sequences are copied between pages of other lengt
     info.page_len = 8;
     info.page_count = 2;
     const vkattn::Cache small = test_device().context().cache(info);
-    check_message([&] { caches[0].copy_sequence_to(0, small, 1); }, "cache: sequence 1 needs one more page");
+    check_refused([&] { caches[0].copy_sequence_to(0, small, 1); }, "cache: sequence 1 needs one more page");
     CHECK(small.lengths() == Counts{0, 0});
     CHECK(small.free_pages() == 2);
 }
@@ -660,11 +647,11 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
         info.page_count = page_count;
         return context.cache(info);
     };
-    check_message([&] { cache_with(12, 4); }, "page_len: 12, expected 0, or a power of two from 8 to 2^29");
-    check_message([&] { cache_with(4, 4); }, "page_len: 4, expected 0");
-    check_message([&] { cache_with(1u << 30, 4); }, "page_len: 1073741824, expected 0");
-    check_message([&] { cache_with(8, (1u << 29) + 1); }, "page_count: 536870913, expected at most 2^29");
-    check_message([&] { cache_with(0, 4); }, "page_count: 4, expected 0 without page_len");
+    check_refused([&] { cache_with(12, 4); }, "page_len: 12, expected 0, or a power of two from 8 to 2^29");
+    check_refused([&] { cache_with(4, 4); }, "page_len: 4, expected 0");
+    check_refused([&] { cache_with(1u << 30, 4); }, "page_len: 1073741824, expected 0");
+    check_refused([&] { cache_with(8, (1u << 29) + 1); }, "page_count: 536870913, expected at most 2^29");
+    check_refused([&] { cache_with(0, 4); }, "page_count: 4, expected 0 without page_len");
 
     const vkattn::Cache dense = cache_with(0, 0), paged = cache_with(8, 4);
     const auto refused = [&](const char *expected, const std::function<void(vkattn_layer_call &)> &change) {
@@ -672,7 +659,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
         call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 6, 48});
         call.cu_seqlens = vkattn::tensor(VKATTN_TYPE_I32, {3});
         change(call);
-        check_message([&] { batch.layer.plan(call); }, expected);
+        check_refused([&] { batch.layer.plan(call); }, expected);
     };
     refused("no error", [&](vkattn_layer_call &call) { call.cache = paged.get(); });
     refused("query: shape [2,6,48], expected [1,total,48] with cu_seqlens", [](vkattn_layer_call &call) {
@@ -700,22 +687,22 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
     call.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 6, 48});
     call.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 4, 48});
     call.cu_seqlens = vkattn::tensor(VKATTN_TYPE_I32, {3});
-    check_message([&] { queries.plan(call); }, "cu_seqlens: given, expected none for layer latent_query");
+    check_refused([&] { queries.plan(call); }, "cu_seqlens: given, expected none for layer latent_query");
 
     const Counts three{1, 1, 1}, none;
-    check_message([&] { paged.reserve(three); }, "count: 3, expected 1, or the cache's batch of 2");
-    check_message([&] { paged.reserve(none); }, "count: 0, expected 1, or the cache's batch of 2");
-    check_message([&] { paged.reserve(17); }, "cache: sequence 0 holds 0 tokens, and 17 more exceed its capacity");
+    check_refused([&] { paged.reserve(three); }, "count: 3, expected 1, or the cache's batch of 2");
+    check_refused([&] { paged.reserve(none); }, "count: 0, expected 1, or the cache's batch of 2");
+    check_refused([&] { paged.reserve(17); }, "cache: sequence 0 holds 0 tokens, and 17 more exceed its capacity");
     CHECK(vkattn_cache_reserve(paged.get(), 2, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(vkattn_last_error()) == "tokens: NULL, expected 2 numbers");
-    check_message([&] { dense.share_prefix(0, 1, 0); }, "cache: without pages, expected one with page_len");
-    check_message([&] { paged.share_prefix(2, 1, 0); }, "from_sequence: 2, expected less than");
-    check_message([&] { paged.share_prefix(0, 2, 0); }, "to_sequence: 2, expected less than");
-    check_message([&] { paged.share_prefix(1, 1, 0); }, "to_sequence: 1, expected another than from_sequence");
-    check_message([&] { paged.share_prefix(0, 1, 1); }, "length: 1, expected at most the 0 tokens of sequence 0");
+    check_refused([&] { dense.share_prefix(0, 1, 0); }, "cache: without pages, expected one with page_len");
+    check_refused([&] { paged.share_prefix(2, 1, 0); }, "from_sequence: 2, expected less than");
+    check_refused([&] { paged.share_prefix(0, 2, 0); }, "to_sequence: 2, expected less than");
+    check_refused([&] { paged.share_prefix(1, 1, 0); }, "to_sequence: 1, expected another than from_sequence");
+    check_refused([&] { paged.share_prefix(0, 1, 1); }, "length: 1, expected at most the 0 tokens of sequence 0");
     paged.reserve(Counts{0, 1});
-    check_message([&] { paged.share_prefix(0, 1, 0); }, "to_sequence: 1 holds 1 tokens, expected an empty one");
-    check_message([&] { dense.tensor(VKATTN_CACHE_BLOCK_TABLE); }, "this cache has no pages");
+    check_refused([&] { paged.share_prefix(0, 1, 0); }, "to_sequence: 1 holds 1 tokens, expected an empty one");
+    check_refused([&] { dense.tensor(VKATTN_CACHE_BLOCK_TABLE); }, "this cache has no pages");
     CHECK(dense.free_pages() == 0);
     CHECK(vkattn_cache_free_pages(nullptr) == 0);
     CHECK(paged.tensor(VKATTN_CACHE_BLOCK_TABLE).layout.shape[1] == 2);
@@ -726,7 +713,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
         append.cache = dense.get();
         append.key = append.value = vkattn::tensor(VKATTN_TYPE_F32, {2, 2, 3, 12});
         change(append);
-        check_message([&] { context.cache_append_plan(append); }, expected);
+        check_refused([&] { context.cache_append_plan(append); }, expected);
     };
     append_refused("no error", [](vkattn_cache_append_desc &) {});
     append_refused("cache: NULL", [](vkattn_cache_append_desc &append) { append.cache = nullptr; });

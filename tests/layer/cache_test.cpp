@@ -2,12 +2,12 @@
 #include "application.hpp"
 #include "compare.hpp"
 #include "layer_cases.hpp"
+#include "messages.hpp"
 
 #include <doctest/doctest.h>
 #include <vkattn/estimate.h>
 
 #include <algorithm>
-#include <functional>
 
 using namespace vkattn_test;
 
@@ -125,15 +125,6 @@ HostTensor replay(const vkattn::Layer &layer, const vkattn::Cache &cache, const 
 HostTensor random_tokens(const LayerCase &c, std::uint64_t batch, std::uint64_t len, unsigned seed) {
     std::mt19937 random(seed);
     return normal_tensor(VKATTN_TYPE_F32, {batch, len, c.config.embed_dim}, random);
-}
-
-std::string message_of(const std::function<void()> &call) {
-    try {
-        call();
-    } catch (const vkattn::Error &error) {
-        return error.what();
-    }
-    return "no error";
 }
 
 } // namespace

@@ -1,10 +1,9 @@
 // MLA with an indexer: against float64, against dense MLA where the lists hold every key, and what it refuses.
 #include "compare.hpp"
 #include "layer_cases.hpp"
+#include "messages.hpp"
 
 #include <doctest/doctest.h>
-
-#include <functional>
 
 using namespace vkattn_test;
 
@@ -62,16 +61,6 @@ void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) 
     std::string complaints = run_layer(p, results, layer.plan(call_of(p, results, VKATTN_KERNEL_AUTO)));
     complaints += compare_layer(p, reference, results);
     CHECK_MESSAGE(complaints.empty(), complaints);
-}
-
-void check_refused(const std::function<void()> &call, const char *expected) {
-    std::string message = "no error";
-    try {
-        call();
-    } catch (const vkattn::Error &error) {
-        message = error.what();
-    }
-    CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
 }
 
 } // namespace

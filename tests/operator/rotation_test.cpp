@@ -1,13 +1,13 @@
 // K and V that are stored rotated by the Walsh-Hadamard matrix: attention, appends and caches against float64.
 #include "compare.hpp"
 #include "layer_cases.hpp"
+#include "messages.hpp"
 #include "sequence_cases.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 using namespace vkattn_test;
 
@@ -44,20 +44,6 @@ void check(const RotationCase &c) {
     check_attention(p, reference, results, VKATTN_KERNEL_AUTO);
 }
 
-std::string message_of(const std::function<void()> &call) {
-    try {
-        call();
-    } catch (const vkattn::Error &error) {
-        return error.what();
-    }
-    return "no error";
-}
-
-void check_refused(const std::function<void()> &call, const char *expected) {
-    const std::string message = message_of(call);
-    CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
-}
-
 // V is the first part of MLA's rows: whole blocks of theirs, of 32 elements.
 LayerCase with_whole_blocks(const LayerCase &c) {
     if (c.config.kv_lora_rank == 0) return c;
@@ -75,13 +61,8 @@ std::vector<float> read(const vkattn::Cache &cache, vkattn_cache_part part, std:
 }
 
 double nmse(std::span<const float> actual, std::span<const float> expected) {
-    double error = 0.0, power = 0.0;
-    for (std::size_t i = 0; i < actual.size(); ++i) {
-        const double a = static_cast<double>(actual[i]), e = static_cast<double>(expected[i]);
-        error += (a - e) * (a - e);
-        power += e * e;
-    }
-    return error / power;
+    const std::vector<double> exact(expected.begin(), expected.end());
+    return compare("rows", {actual.size()}, exact, actual, 1.0).nmse;
 }
 
 } // namespace
