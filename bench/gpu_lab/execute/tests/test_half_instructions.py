@@ -211,6 +211,24 @@ def test_dot_products_of_two_halves(executor, form):
         assert got == f32(expected(*row)), f"{form} of {[hex(x) for x in row]}: {got:#x}"
 
 
+@pytest.mark.parametrize("form, signed", [("v_dot4_i32_i8 v3, v0, v1, v2", (True, True)), ("v_dot4_u32_u8 v3, v0, v1, v2", (False, False)),
+                                          ("v_mov_b32 v3, v2\nv_dot4c_i32_i8 v3, v0, v1", (True, True)),
+                                          ("v_dot4_i32_iu8 v3, v0, v1, v2 neg_lo:[1,1,0]", (True, True)),
+                                          ("v_dot4_i32_iu8 v3, v0, v1, v2 neg_lo:[0,1,0]", (False, True))])
+def test_dot_products_of_four_bytes(executor, form, signed):
+    if executor.generation < (11 if "iu8" in form else 10) or (executor.generation > 10 and "_i8" in form):
+        return
+    generator = random.Random(6)
+    columns = [[generator.getrandbits(32) for _ in range(executor.lanes)] for _ in range(3)]
+
+    def numbers(word, is_signed):
+        return [byte - 256 if is_signed and byte > 127 else byte for byte in word.to_bytes(4, "little")]
+
+    for (a, b, c), got in zip(zip(*columns), run(executor, form, columns)):
+        products = (x * y for x, y in zip(numbers(a, signed[0]), numbers(b, signed[1])))
+        assert got == (sum(products) + c) % 2**32, f"{form} of {[hex(x) for x in (a, b, c)]}: {got:#x}"
+
+
 @pytest.mark.parametrize("name", ["v_dot2c_f32_f16_dpp", "v_dot2_f32_f16_e64_dpp", "v_fma_mix_f32_e64_dpp"])
 def test_packed_sources_of_other_lanes(executor, name):
     if executor.generation != 10 if "dot2c" in name else executor.generation < 11:
