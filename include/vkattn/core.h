@@ -263,8 +263,8 @@ typedef struct vkattn_matrix_shape {
 #define VKATTN_MAX_KERNELS 32
 
 /* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use
- * storage_16bit, storage_8bit, shader_int8, integer_dot_product, max_push_constants_bytes and portability_subset: they
- * are given for your own shaders and reports. */
+ * storage_16bit, storage_8bit, shader_int8, max_push_constants_bytes and portability_subset: they are given for your own
+ * shaders and reports. */
 typedef struct vkattn_device_facts {
     uint32_t index; /* position in the enumeration; 0 for a wrapped device */
     char name[256];
@@ -325,6 +325,9 @@ typedef struct vkattn_device_facts {
     vkattn_matrix_shape matrix_shapes[VKATTN_MAX_MATRIX_SHAPES];
     uint32_t kernel_count;
     vkattn_kernel_support kernels[VKATTN_MAX_KERNELS];
+    /* 1: dot products of four signed bytes with four others are accelerated
+     * (integerDotProduct4x8BitPackedSignedAccelerated). 0: not, or unknown */
+    uint32_t signed_integer_dot_product;
 } vkattn_device_facts;
 
 /* Lists every Vulkan device with its facts.
@@ -461,7 +464,10 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_MAX_STORAGE_BUFFERS_PER_STAGE = 30,
     VKATTN_TRAIT_GPU_CLASS = 31,
     VKATTN_TRAIT_MAX_WORKGROUP_COUNT = 32, /* of each axis; larger grids take several dispatches */
-    VKATTN_TRAIT_COUNT = 33,
+    /* 1: dot products of four bytes (integer_dot_product) are preferred where K is q8_0, on GPUs whose shapes have them; the
+     * default is the fact signed_integer_dot_product */
+    VKATTN_TRAIT_BYTE_PRODUCTS = 33,
+    VKATTN_TRAIT_COUNT = 34,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 

@@ -122,7 +122,7 @@ DeviceFacts = structure(
     ("cooperative_matrix", c_uint32), ("cooperative_matrix_reductions", c_uint32), ("max_loop_iterations", c_uint32),
     ("pipeline_executable_properties", c_uint32), ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
     ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 32), ("kernel_count", c_uint32),
-    ("kernels", KernelSupport * 32))
+    ("kernels", KernelSupport * 32), ("signed_integer_dot_product", c_uint32))
 Trait = structure("vkattn_trait", ("name", c_int), ("value", c_uint64))
 MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ContextInfo = structure(

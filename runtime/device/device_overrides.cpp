@@ -57,6 +57,7 @@ constexpr auto kTraits = std::to_array<Trait>({
      &vkattn_device_facts::max_storage_buffers_per_stage},
     {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
     {VKATTN_TRAIT_MAX_WORKGROUP_COUNT, "max_workgroup_count", &vkattn_device_facts::max_workgroup_count},
+    {VKATTN_TRAIT_BYTE_PRODUCTS, "byte_products", &DeviceTraits::byte_products},
 });
 
 constexpr bool in_order() {

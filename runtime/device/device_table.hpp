@@ -38,6 +38,8 @@ struct DeviceTraits {
     uint32_t unroll_matrices = 1;    // loops over matrices are unrolled; 0: the driver's compiler takes too long for it
     uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers
     uint32_t fewest_matrix_rows = 8; // query rows of a KV head that coopmat is preferred from
+    // Dot products of packed bytes are preferred where kernels have both ways. By itself what the device says to accelerate.
+    uint32_t byte_products = 0;
     uint32_t gpu_class = 0; // GpuClass, whose shapes kernels without matrix units take; 0 in the table: by the vendor
 };
 

@@ -16,6 +16,7 @@ constexpr const char *kWantedExtensions[] = {
     // in the core of later versions: the features of FeatureChain need them on devices of earlier ones
     VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME,
     VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME,
+    VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME,
     VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME,
     VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
     VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
@@ -129,6 +130,7 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.max_subgroup_size = query.subgroup_sizes.maxSubgroupSize;
     caps.max_workgroup_subgroups = query.subgroup_sizes.maxComputeWorkgroupSubgroups;
     caps.mixed_integer_dot_product = query.dot_product.integerDotProduct4x8BitPackedMixedSignednessAccelerated;
+    caps.signed_integer_dot_product = query.dot_product.integerDotProduct4x8BitPackedSignedAccelerated;
     const bool in_compute = (query.subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
     caps.subgroup_features = in_compute ? query.subgroup.supportedOperations : 0;
     caps.pipeline_executable_properties = features.pipeline_executable_info;

@@ -64,6 +64,7 @@ void take(DeviceFeatures &features, const VkPhysicalDeviceVulkan12Features &give
 }
 
 void take(DeviceFeatures &features, const VkPhysicalDeviceVulkan13Features &given) {
+    features.integer_dot_product |= given.shaderIntegerDotProduct != 0;
     features.maintenance4 |= given.maintenance4 != 0;
     features.subgroup_size_control |= given.subgroupSizeControl != 0;
     features.full_subgroups |= given.computeFullSubgroups != 0;
@@ -194,6 +195,9 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     float16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
     float16_.shaderFloat16 = VK_TRUE;
     link(float16_, features.shader_float16);
+    dot_product_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES;
+    dot_product_.shaderIntegerDotProduct = VK_TRUE;
+    link(dot_product_, features.integer_dot_product);
     maintenance4_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES;
     maintenance4_.maintenance4 = VK_TRUE;
     link(maintenance4_, features.maintenance4);

@@ -38,6 +38,7 @@ class FeatureChain {
     VkPhysicalDeviceBufferDeviceAddressFeatures address_{};
     VkPhysicalDeviceVulkanMemoryModelFeatures memory_model_{};
     VkPhysicalDeviceShaderFloat16Int8Features float16_{};
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot_product_{};
     VkPhysicalDeviceMaintenance4Features maintenance4_{};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size_{};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executable_info_{};

@@ -85,6 +85,7 @@ void set_features(const json &features, vkattn_device_facts &facts) {
     facts.buffer_device_address = facts.buffers_have_addresses = flag("buffer_device_address");
     facts.integer_dot_product = flag("integer_dot_product");
     facts.mixed_integer_dot_product = flag("mixed_integer_dot_product");
+    facts.signed_integer_dot_product = features.value("signed_integer_dot_product", false) ? 1U : 0U; // of newer files
     facts.vulkan_memory_model = flag("vulkan_memory_model");
     facts.subgroup_size_control = flag("subgroup_size_control");
     facts.cooperative_matrix = flag("cooperative_matrix");

@@ -12,7 +12,7 @@ struct NamedFlag {
     std::uint32_t vkattn_device_facts::*member;
 };
 
-constexpr std::array<NamedFlag, 15> kFeatures{
+constexpr std::array<NamedFlag, 16> kFeatures{
     {{"push_descriptors", &vkattn_device_facts::push_descriptors},
      {"storage_16bit", &vkattn_device_facts::storage_16bit},
      {"shader_float16", &vkattn_device_facts::shader_float16},
@@ -21,6 +21,7 @@ constexpr std::array<NamedFlag, 15> kFeatures{
      {"buffer_device_address", &vkattn_device_facts::buffer_device_address},
      {"integer_dot_product", &vkattn_device_facts::integer_dot_product},
      {"mixed_integer_dot_product", &vkattn_device_facts::mixed_integer_dot_product},
+     {"signed_integer_dot_product", &vkattn_device_facts::signed_integer_dot_product},
      {"vulkan_memory_model", &vkattn_device_facts::vulkan_memory_model},
      {"subgroup_size_control", &vkattn_device_facts::subgroup_size_control},
      {"cooperative_matrix", &vkattn_device_facts::cooperative_matrix},
