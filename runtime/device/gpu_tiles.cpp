@@ -55,7 +55,7 @@ struct DecodeRow {
 // The rows of latents are read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such:
 // by then flash's tiles fill the device.
 constexpr DecodeRow kDecodeRows[] = {
-    {GpuClass::kRdna, {true, 4, 4, 2, false, 32}},
+    {GpuClass::kRdna, {true, 4, 4, 2, false, 32, 96, 4, 0, 2}},
     {GpuClass::kGcn, {true, 2, 4, 1, false, 32}},
     {GpuClass::kNvidia, {true, 2, 2, 2, true}},
     {GpuClass::kAdreno, {true, 4, 2, 2, true}},

@@ -29,6 +29,8 @@ struct DecodeLayout {
     uint32_t registers = 96;  // numbers that an invocation holds, at most
     uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
     uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
+    // of a group at a time, where K of q8_0 is multiplied as bytes; 0: it is not
+    uint32_t keys_of_bytes = 0;
 };
 DecodeLayout decode_layout(const DeviceCaps &caps);
 

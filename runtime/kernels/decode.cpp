@@ -28,8 +28,12 @@ constexpr uint32_t kRowsOfDecodeShader = 8; // of a KV head, that share each rea
 constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8; // dims; what an invocation reads at a time
 
-uint32_t keys_of(const DecodeLayout &layout, bool halves, uint32_t rows) {
-    if (!halves) return layout.keys_of_others;
+// What K is multiplied as: f32, the 16 bits that K, V and Q are stored in, or the bytes of q8_0.
+enum class Numbers { kFloats, kHalves, kBytes };
+
+uint32_t keys_of(const DecodeLayout &layout, Numbers numbers, uint32_t rows) {
+    if (numbers == Numbers::kBytes) return layout.keys_of_bytes;
+    if (numbers == Numbers::kFloats) return layout.keys_of_others;
     return rows == 1 ? layout.keys_of_one_row : layout.keys_of_rows;
 }
 
@@ -48,63 +52,95 @@ bool has_subgroups(const DeviceCaps &caps) {
            (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
 }
 
-const Shader &shader_of(bool halves, bool subgroups) {
-    if (halves) return subgroups ? shaders::decode_halves_subgroups : shaders::decode_halves;
+const Shader &shader_of(Numbers numbers, bool subgroups) {
+    if (numbers == Numbers::kBytes) return subgroups ? shaders::decode_bytes_subgroups : shaders::decode_bytes;
+    if (numbers == Numbers::kHalves) return subgroups ? shaders::decode_halves_subgroups : shaders::decode_halves;
     return subgroups ? shaders::decode_subgroups : shaders::decode;
 }
 
-// What K and V are read as, and what sums go through.
+// Whether dot products of bytes pay. Queries become numbers of 16 bits, for which those of f32 are held to too much.
+bool multiplies_bytes(const AttentionProblem &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kFewestRows = 4;
+    return is_built(shaders::decode_bytes) && problem.key.type == VKATTN_TYPE_Q8_0 &&
+           problem.query.type != VKATTN_TYPE_F32 && !problem.value_in_key && caps.features.integer_dot_product &&
+           caps.traits.byte_products != 0 && decode_layout(caps).keys_of_bytes != 0 &&
+           rows_that_share_keys(problem) >= kFewestRows;
+}
+
+Numbers best_numbers(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (multiplies_bytes(problem, caps)) return Numbers::kBytes;
+    return is_in_halves(problem) ? Numbers::kHalves : Numbers::kFloats;
+}
+
+// What K is read as, and what sums go through.
 struct Reading {
-    bool halves, subgroups;
+    Numbers numbers;
+    bool subgroups;
 };
 
-// What is liked best and possible, or the next that the self-test has not ruled out.
-Reading sound_reading(const Reading &best, const AttentionProblem &problem, const DeviceCaps &caps) {
+// What is liked best and possible, or the next that the self-test has not ruled out. next: in place of the best numbers.
+Reading sound_reading(const Reading &best, Numbers next, const AttentionProblem &problem, const DeviceCaps &caps) {
     const CodePaths paths = paths_of(problem) | kPathParts;
-    for (const bool halves : {true, false})
+    for (const Numbers numbers : {best.numbers, next})
         for (const bool subgroups : {true, false})
-            if (halves <= best.halves && subgroups <= best.subgroups &&
-                !is_off(caps, shader_of(halves, subgroups), paths))
-                return {halves, subgroups};
+            if (subgroups <= best.subgroups && !is_off(caps, shader_of(numbers, subgroups), paths))
+                return {numbers, subgroups};
     return best;
 }
 
-uint32_t vectors_of(uint32_t dims, const DecodeTile &tile) { return tiles(dims, kVector * tile.columns); }
+// That an invocation reads from neighbouring dims: half a block of bytes.
+uint32_t neighbours_of(Numbers numbers) { return numbers == Numbers::kBytes ? 2 : 1; }
 
-uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
+uint32_t vectors_of(uint32_t dims, const DecodeTile &tile, Numbers numbers) {
+    return tiles(dims, kVector * neighbours_of(numbers) * tile.columns) * neighbours_of(numbers);
+}
+
+// Of a vector of a query in shared memory; half the scale of half a block.
+uint64_t query_bytes(Numbers numbers) {
+    constexpr uint64_t kBytes = 18, kHalves = 16, kFloats = 32;
+    return numbers == Numbers::kBytes ? kBytes : numbers == Numbers::kHalves ? kHalves : kFloats;
+}
+
+uint64_t shared_bytes(const AttentionProblem &problem, const DecodeTile &tile, Numbers numbers) {
     const uint64_t groups = tile.workgroup / tile.columns, scores = groups * tile.rows * tile.keys;
-    const uint64_t outputs = uint64_t{tile.workgroup} * kVector * vectors_of(problem.v_head_dim, tile);
-    const uint64_t queries = tile.rows * tile.columns * vectors_of(problem.head_dim, tile);
+    const uint64_t outputs = uint64_t{tile.workgroup} * kVector * vectors_of(problem.v_head_dim, tile, numbers);
+    const uint64_t queries = tile.rows * tile.columns * vectors_of(problem.head_dim, tile, numbers);
     return 4 * (std::max(scores * (tile.columns + 1), outputs) + scores + 2 * groups * tile.rows) +
-           (tile.query_staged ? queries * (halves ? 16 : 32) : 16);
+           (tile.query_staged || numbers == Numbers::kBytes ? queries * query_bytes(numbers) : 16);
 }
 
 // Numbers that an invocation holds: its part of the output, of K and of V.
-uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, bool halves) {
-    const uint32_t keys = vectors_of(problem.head_dim, tile), values = vectors_of(problem.v_head_dim, tile);
+uint32_t registers_of(const AttentionProblem &problem, const DecodeTile &tile, Numbers numbers) {
+    constexpr uint32_t kBytes = 2; // words of a vector
+    const uint32_t keys = vectors_of(problem.head_dim, tile, numbers),
+                   values = vectors_of(problem.v_head_dim, tile, numbers);
     const uint32_t read = problem.value_in_key ? std::max(keys, values) : keys + values;
-    return tile.rows * values * kVector + tile.keys * read * (halves ? kVector / 2 : kVector);
+    return tile.rows * values * kVector + tile.keys * read *
+                                              (numbers == Numbers::kBytes    ? kBytes
+                                               : numbers == Numbers::kHalves ? kVector / 2
+                                                                             : kVector);
 }
 
 // Fewer keys at a time where heads are large, and fewer rows where those are not enough.
-void fit(const AttentionProblem &problem, const DeviceCaps &caps, bool halves, uint32_t registers, DecodeTile &tile) {
+void fit(const AttentionProblem &problem, const DeviceCaps &caps, Numbers numbers, uint32_t registers,
+         DecodeTile &tile) {
     const auto smaller = [&] {
         if (tile.rows * tile.keys == 1) return false;
         (tile.keys > 1 ? tile.keys : tile.rows) /= 2;
         return tile.rows * tile.keys > 1;
     };
-    while (registers_of(problem, tile, halves) > registers && smaller()) {
+    while (registers_of(problem, tile, numbers) > registers && smaller()) {
     }
-    while (shared_bytes(problem, tile, halves) > caps.max_shared_memory_bytes && smaller()) {
+    while (shared_bytes(problem, tile, numbers) > caps.max_shared_memory_bytes && smaller()) {
     }
 }
 
 constexpr uint32_t kFewestColumns = 4;
 
 // As many as a row of K has vectors.
-uint32_t columns_of(const AttentionProblem &problem, uint32_t most) {
+uint32_t columns_of(const AttentionProblem &problem, uint32_t most, Numbers numbers) {
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
-    return std::min(std::max(std::bit_ceil(tiles(dims, kVector)), kFewestColumns), most);
+    return std::min(std::max(std::bit_ceil(tiles(dims, kVector * neighbours_of(numbers))), kFewestColumns), most);
 }
 
 bool is_decode(const AttentionShape::Dispatch &dispatch) { return are_variants(*dispatch.shader, shaders::decode); }
@@ -114,35 +150,37 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
     return c.WORKGROUP_SIZE / c.COLUMNS * c.KEYS_OF_INVOCATION;
 }
 
-DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps) {
+// best: of what best_numbers finds and f32, what is liked better.
+DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps, Numbers best) {
     static constexpr uint32_t kMostColumns = 32, kMostTuned = 8;
     const DecodeLayout layout = decode_layout(caps);
-    const auto [halves, subgroups] =
-        sound_reading({is_in_halves(problem), layout.subgroups && has_subgroups(caps)}, problem, caps);
+    const Numbers next = best == Numbers::kFloats ? best_numbers(problem, caps) : Numbers::kFloats;
+    const auto [numbers, subgroups] =
+        sound_reading({best, layout.subgroups && has_subgroups(caps)}, next, problem, caps);
     const uint32_t subgroup_size = subgroups ? subgroup_size_of(caps) : 0;
     const uint32_t most_columns = subgroups ? std::min(kMostColumns, subgroup_size) : kMostColumns;
     const auto rows =
         static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(rows_that_share_keys(problem)), layout.most_rows));
-    DecodeTile tile{.shader = &shader_of(halves, subgroups),
+    DecodeTile tile{.shader = &shader_of(numbers, subgroups),
                     .workgroup = kWorkgroup,
                     .subgroup_size = subgroup_size,
-                    .columns = columns_of(problem, most_columns),
+                    .columns = columns_of(problem, most_columns, numbers),
                     .rows = rows,
-                    .keys = keys_of(layout, halves, rows),
-                    .query_staged = !halves || layout.stages_halves};
+                    .keys = keys_of(layout, numbers, rows),
+                    .query_staged = numbers == Numbers::kFloats || layout.stages_halves};
     const auto tuned = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMostTuned)); };
     if (problem.tile.knobs[kColumnsKnob] != 0) { // unless not even the smallest tile of so many fits
         DecodeTile smallest = tile;
         smallest.rows = smallest.keys = 1;
         smallest.columns =
             std::min(std::bit_floor(std::max(problem.tile.knobs[kColumnsKnob], kFewestColumns)), most_columns);
-        if (shared_bytes(problem, smallest, halves) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
+        if (shared_bytes(problem, smallest, numbers) <= caps.max_shared_memory_bytes) tile.columns = smallest.columns;
     }
     if (problem.tile.knobs[kRowsKnob] != 0) tile.rows = tuned(problem.tile.knobs[kRowsKnob]);
     if (problem.tile.knobs[kKeysKnob] != 0) tile.keys = tuned(problem.tile.knobs[kKeysKnob]);
     const bool is_tuned = problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0;
     const uint32_t registers = layout.registers - (present(problem.block_table) ? layout.of_pages : 0);
-    fit(problem, caps, halves, is_tuned ? UINT32_MAX : registers, tile);
+    fit(problem, caps, numbers, is_tuned ? UINT32_MAX : registers, tile);
     return tile;
 }
 
@@ -202,11 +240,21 @@ PartWorkgroups workgroups_of(const AttentionShape::Dispatch &dispatch, const Dev
             .keys_of_tile = keys_of_tile(dispatch)};
 }
 
+// In bytes, a step over the keys is short, and what begins and ends a part is long: parts of fewer than two steps take f32.
+DecodeTile tile_of_rule(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const Numbers best = best_numbers(problem, caps);
+    const DecodeTile tile = decode_tile(problem, caps, best);
+    if (best != Numbers::kBytes) return tile;
+    const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, tile), caps);
+    const uint32_t keys = tiles(slots_of(problem), parts_that_pay(problem, caps, workgroups));
+    return keys < 2 * workgroups.keys_of_tile ? decode_tile(problem, caps, Numbers::kFloats) : tile;
+}
+
 // The shader's tile; of two rows where parts, as short as they may be, leave half of the device idle. A single row would read
 // K too often.
 DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestRows = 2;
-    const DecodeTile tile = decode_tile(problem, caps);
+    const DecodeTile tile = tile_of_rule(problem, caps);
     const auto is_idle = [&](const DecodeTile &each) {
         const PartWorkgroups workgroups = workgroups_of(decode_dispatch(problem, each), caps);
         const uint32_t parts = parts_that_pay(problem, caps, workgroups), keys = tiles(slots_of(problem), parts);
@@ -283,9 +331,16 @@ constexpr Knob kKnobs[] = {{"rows", kRowsToTry},        // of a workgroup; of an
                            {"keys", kKeysToTry},        // of a group at a time; of a tile of flash
                            {"columns", kColumnsToTry}}; // invocations that read a row of K together
 
-constexpr const Shader *kShaders[] = {
-    &shaders::decode, &shaders::decode_subgroups, &shaders::decode_halves,     &shaders::decode_halves_subgroups,
-    &shaders::flash,  &shaders::flash_halves,     &shaders::flash_wide_halves, &shaders::merge_parts};
+constexpr const Shader *kShaders[] = {&shaders::decode,
+                                      &shaders::decode_subgroups,
+                                      &shaders::decode_halves,
+                                      &shaders::decode_halves_subgroups,
+                                      &shaders::decode_bytes,
+                                      &shaders::decode_bytes_subgroups,
+                                      &shaders::flash,
+                                      &shaders::flash_halves,
+                                      &shaders::flash_wide_halves,
+                                      &shaders::merge_parts};
 
 } // namespace
 

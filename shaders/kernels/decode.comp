@@ -7,12 +7,17 @@
 // registers: KEYS_OF_INVOCATION keys at a time, for all ROWS rows. Every group has a softmax of its own, and every
 // invocation its dims of the output, so that nothing but the sums of the scores is exchanged on the way; in the end the
 // workgroup joins its groups. The sums go through subgroups where SUBGROUP_SUMS is defined, else through shared memory.
+// Where BYTE_PRODUCTS is defined, K is q8_0, V does not lie in it, and a vector is half a block of sixteen dims, two of eight
+// in what follows: products of Q and K are of bytes (kernels/byte_products.glsl).
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #if defined(SUBGROUP_SUMS) && !defined(EMULATED_SUBGROUPS)
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+#ifdef BYTE_PRODUCTS
+#extension GL_EXT_spirv_intrinsics : require
 #endif
 
 layout(local_size_x_id = 0) in;
@@ -26,6 +31,9 @@ layout(local_size_x_id = 0) in;
 #include "common/subgroups.glsl"
 #endif
 #include "kernels/flash/elements.glsl"
+#ifdef BYTE_PRODUCTS
+#include "kernels/byte_products.glsl"
+#endif
 
 const uint GROUPS = WORKGROUP_SIZE / COLUMNS;
 const uint KEYS = KEYS_OF_INVOCATION; // of a group at a time
@@ -33,8 +41,13 @@ const uint TILE_KEYS = GROUPS * KEYS;
 const uint SCORES = ROWS * KEYS;
 
 // Vectors of an invocation.
-const uint KEY_VECTORS = (HEAD_DIM + 8 * COLUMNS - 1) / (8 * COLUMNS);
-const uint VALUE_VECTORS = (V_HEAD_DIM + 8 * COLUMNS - 1) / (8 * COLUMNS);
+#ifdef BYTE_PRODUCTS
+const uint NEIGHBOURS = 2; // vectors of half a block
+#else
+const uint NEIGHBOURS = 1;
+#endif
+const uint KEY_VECTORS = (HEAD_DIM + 8 * NEIGHBOURS * COLUMNS - 1) / (8 * NEIGHBOURS * COLUMNS) * NEIGHBOURS;
+const uint VALUE_VECTORS = (V_HEAD_DIM + 8 * NEIGHBOURS * COLUMNS - 1) / (8 * NEIGHBOURS * COLUMNS) * NEIGHBOURS;
 const uint PADDED_HEAD_DIM = 8 * COLUMNS * KEY_VECTORS, PADDED_V_HEAD_DIM = 8 * COLUMNS * VALUE_VECTORS;
 const uint BLOCKS = 2 * VALUE_VECTORS; // of four dims of its output, of a row
 
@@ -45,10 +58,19 @@ const uint PARTS_OF_SCORES = GROUPS * SCORES * SCORE_PITCH, OUTPUTS = GROUPS * J
 shared float exchange[PARTS_OF_SCORES > OUTPUTS ? PARTS_OF_SCORES : OUTPUTS];
 shared float score_tile[GROUPS * SCORES];
 shared vec2 state_tile[GROUPS * ROWS];
-shared ELEMENT query_tile[QUERY_STAGED != 0 ? ROWS * KEY_VECTORS * COLUMNS * ELEMENTS_OF_VECTOR : 1];
 
+#ifdef BYTE_PRODUCTS
+const uint KEY_HALVES = KEY_VECTORS / 2, QUERY_HALVES = KEY_HALVES * COLUMNS;
+shared uvec4 query_high[ROWS * QUERY_HALVES], query_low[ROWS * QUERY_HALVES];
+shared float query_scale[ROWS * QUERY_HALVES];
+QueryNumbers queries[ROWS * KEY_HALVES];
+HalfBlock keys[KEYS * KEY_HALVES];
+#else
+shared ELEMENT query_tile[QUERY_STAGED != 0 ? ROWS * KEY_VECTORS * COLUMNS * ELEMENTS_OF_VECTOR : 1];
 VECTOR queries[QUERY_STAGED != 0 ? 1 : ROWS * KEY_VECTORS];
-VECTOR keys[KEYS * KEY_VECTORS], values[KEYS * VALUE_VECTORS];
+VECTOR keys[KEYS * KEY_VECTORS];
+#endif
+VECTOR values[KEYS * VALUE_VECTORS];
 float key_scores[SCORES]; // [row][key]
 SoftmaxState row_states[ROWS];
 vec4 sums[ROWS * BLOCKS];
@@ -60,21 +82,76 @@ uint lane() { return gl_LocalInvocationID.x; }
 #endif
 uint column() { return lane() % COLUMNS; }
 uint group() { return lane() / COLUMNS; }
-uint dim_of(uint vector) { return 8 * (vector * COLUMNS + column()); }
+uint dim_of(uint vector) { return 8 * ((vector / NEIGHBOURS * COLUMNS + column()) * NEIGHBOURS + vector % NEIGHBOURS); }
 Slot slot_of(KeyTile tile, uint k) { return advance(advance(tile.first, k * GROUPS), group()); }
 
 // The first element of a column's vector in query_tile. Columns read neighbours: the next element of a vector is COLUMNS on.
 uint query_at(uint vector, uint at_column) { return vector * ELEMENTS_OF_VECTOR * COLUMNS + at_column; }
 
-void start_rows() {
+void empty_rows() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         row_states[r] = softmax_empty();
         [[unroll]] for (uint block = 0; block < BLOCKS; ++block) sums[r * BLOCKS + block] = vec4(0);
-        if (QUERY_STAGED == 0) [[unroll]]
-            for (uint i = 0; i < KEY_VECTORS; ++i)
-                queries[r * KEY_VECTORS + i] = load_query(r, dim_of(i), PADDED_HEAD_DIM);
     }
-    if (QUERY_STAGED == 0) return;
+}
+
+#ifdef BYTE_PRODUCTS
+void start_rows() {
+    empty_rows();
+    [[dont_unroll]] for (uint i = lane(); i < ROWS * QUERY_HALVES; i += WORKGROUP_SIZE) {
+        uint row = i / QUERY_HALVES, dim = i % QUERY_HALVES * HALF_BLOCK;
+        QueryNumbers query =
+            query_numbers(load_query(row, dim, PADDED_HEAD_DIM), load_query(row, dim + 8, PADDED_HEAD_DIM));
+        query_high[i] = query.high;
+        query_low[i] = query.low;
+        query_scale[i] = query.scale;
+    }
+    barrier();
+    [[unroll]] for (uint i = 0; i < ROWS * KEY_HALVES; ++i) {
+        uint at = i * COLUMNS + column();
+        queries[i] = QueryNumbers(query_high[at], query_low[at], query_scale[at]);
+    }
+}
+
+void load_keys(KeyTile tile) {
+    [[unroll]] for (uint k = 0; k < KEYS; ++k) {
+        Slot slot = slot_to_load(tile, slot_of(tile, k));
+        [[unroll]] for (uint i = 0; i < KEY_HALVES; ++i) keys[k * KEY_HALVES + i] =
+            load_key_half(slot, dim_of(2 * i), PADDED_HEAD_DIM);
+    }
+}
+
+void load_values(KeyTile tile) {
+    [[unroll]] for (uint k = 0; k < KEYS; ++k) {
+        Slot slot = slot_to_load(tile, slot_of(tile, k));
+        [[unroll]] for (uint i = 0; i < VALUE_VECTORS; i += 2) {
+            uint at = k * VALUE_VECTORS + i;
+            if (VALUE_FORMAT == FORMAT_Q8_0) {
+                HalfBlock block = load_value_half(slot, dim_of(i), PADDED_V_HEAD_DIM);
+                values[at] = block.scale * signed_bytes(block.bytes.xy);
+                values[at + 1] = block.scale * signed_bytes(block.bytes.zw);
+            } else {
+                values[at] = load_value(slot, dim_of(i), PADDED_V_HEAD_DIM);
+                values[at + 1] = load_value(slot, dim_of(i + 1), PADDED_V_HEAD_DIM);
+            }
+        }
+    }
+}
+
+// This column's part of the scores.
+void score_keys() {
+    [[unroll]] for (uint i = 0; i < SCORES; ++i) key_scores[i] = 0.0;
+    [[unroll]] for (uint i = 0; i < KEY_HALVES; ++i) [[unroll]] for (uint s = 0; s < SCORES; ++s) key_scores[s] +=
+        product(queries[s / KEYS * KEY_HALVES + i], keys[s % KEYS * KEY_HALVES + i]);
+}
+#else
+void start_rows() {
+    empty_rows();
+    if (QUERY_STAGED == 0) {
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < KEY_VECTORS; ++i)
+            queries[r * KEY_VECTORS + i] = load_query(r, dim_of(i), PADDED_HEAD_DIM);
+        return;
+    }
     [[dont_unroll]] for (uint i = lane(); i < ROWS * KEY_VECTORS * COLUMNS; i += WORKGROUP_SIZE) {
         VECTOR vector = load_query(i / (KEY_VECTORS * COLUMNS), i % (KEY_VECTORS * COLUMNS) * 8, PADDED_HEAD_DIM);
         uint at = query_at(i / COLUMNS, i % COLUMNS);
@@ -122,6 +199,7 @@ void score_keys() {
         }
     }
 }
+#endif
 
 bool needs_finish(KeyTile tile) { return TRANSFORMS_SCORES || !tile.all_visible; }
 

@@ -120,6 +120,7 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
     caps.traits.parallel_workgroups = data.ConsumeIntegralInRange(1u, 4096u);
     caps.traits.max_dispatch_megaflops = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
     caps.traits.unroll_matrices = data.ConsumeBool();
+    caps.traits.byte_products = data.ConsumeBool();
     caps.traits.gpu_class = data.ConsumeIntegralInRange(0u, static_cast<std::uint32_t>(GpuClass::kCount));
     return caps;
 }
@@ -174,9 +175,13 @@ std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c) {
 
 std::uint64_t shared_bytes_of_decode(const Shader &shader, const gpu::AttentionConstants &c) {
     const bool halves = &shader == &shaders::decode_halves || &shader == &shaders::decode_halves_subgroups;
+    const bool bytes = &shader == &shaders::decode_bytes || &shader == &shaders::decode_bytes_subgroups;
     const std::uint64_t groups = c.WORKGROUP_SIZE / c.COLUMNS, scores = groups * c.ROWS * c.KEYS_OF_INVOCATION;
-    const std::uint64_t key_dims = up(c.HEAD_DIM, 8 * c.COLUMNS), value_dims = up(c.V_HEAD_DIM, 8 * c.COLUMNS);
-    const std::uint64_t query = c.QUERY_STAGED != 0 ? c.ROWS * key_dims * (halves ? 2 : 4) : 16;
+    const std::uint64_t dims = (bytes ? 16 : 8) * c.COLUMNS; // that a group reads at a time
+    const std::uint64_t key_dims = up(c.HEAD_DIM, dims), value_dims = up(c.V_HEAD_DIM, dims);
+    const std::uint64_t query = bytes                 ? c.ROWS * key_dims / 16 * 36 // 32 bytes and a scale
+                                : c.QUERY_STAGED != 0 ? c.ROWS * key_dims * (halves ? 2 : 4)
+                                                      : 16;
     return 4 * std::max(scores * (c.COLUMNS + 1), groups * value_dims) + 4 * scores + 8 * groups * c.ROWS + query;
 }
 

@@ -77,11 +77,36 @@ TEST_CASE("a path of decode that is off is taken by its next shader, and no othe
     rule_out(caps, "decode_subgroups", kPathF32);
     CHECK(shader_on(caps, f32, f32, kDecodeSizes) == "decode");
     CHECK(shader_on(caps, f16, f16, kDecodeSizes) == "decode_subgroups");
-    CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
+    CHECK(shader_on(caps, f16, VKATTN_TYPE_Q4_0, kDecodeSizes) == "decode_subgroups");
     rule_out(caps, "decode", kPathF32);
     const AttentionChoice choice = choose_attention(problem_of(f32, f32, kDecodeSizes), caps);
     CHECK(choice.kernel == &kFlash);
     CHECK(choice.reason.find("not decode: self-test: decode_subgroups: wrong numbers") != std::string::npos);
+}
+
+TEST_CASE("K of q8_0 is multiplied as bytes where that is accelerated, but not with queries of f32") {
+    for (const char *name : {"amd-navi21", "amd-navi31", "amd-gfx1201"}) {
+        INFO(name);
+        DeviceCaps caps = zoo_device(name);
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_bytes_subgroups");
+        CHECK(shader_on(caps, bf16, q8, kDecodeSizes) == "decode_bytes_subgroups");
+        CHECK(shader_on(caps, f32, q8, kDecodeSizes) == "decode_subgroups");
+        CHECK(shader_on(caps, f16, VKATTN_TYPE_Q5_0, kDecodeSizes) == "decode_subgroups");
+        rule_out(caps, "decode_bytes_subgroups", path_of(q8));
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_bytes");
+        rule_out(caps, "decode_bytes", path_of(q8));
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
+        caps.verdicts.clear();
+        caps.features.integer_dot_product = false;
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
+    }
+    CHECK(shader_on(zoo_device("amd-vega10"), f16, q8, kDecodeSizes) == "decode_subgroups");
+    const Sizes few_keys{.kv_len = 512}; // in short parts
+    DeviceCaps caps = zoo_device("amd-navi31");
+    CHECK(shader_on(caps, f16, q8, few_keys) == "decode_subgroups");
+    rule_out(caps, "decode_subgroups", path_of(q8));
+    rule_out(caps, "decode", path_of(q8));
+    CHECK(shader_on(caps, f16, q8, few_keys) == "decode_bytes_subgroups");
 }
 
 TEST_CASE("pages that are off leave dense keys alone") {
