@@ -19,13 +19,22 @@ uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
-// Invocations that share a block's parts: as many loads are under way at the same time. Where the rows' own invocations fill
-// the device many times over, sharing gains nothing and costs the joining of what was shared.
-uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks) {
+// How a workgroup of merge_parts divides a row.
+struct MergeTile {
+    uint32_t columns; // invocations that share a block's parts
+    uint32_t batch;   // parts of an invocation whose loads are under way at the same time
+};
+
+// Several columns where each has parts enough to load, unless the rows' own invocations fill the device many times over: then
+// sharing gains nothing and costs the joining of what was shared.
+MergeTile merge_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
     constexpr uint64_t kTimes = 16;
+    constexpr uint32_t kBatch = 4, kBatchOfOneColumn = 8;
     const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
-    if (rows * blocks >= kTimes * invocations_that_fill(caps)) return 1;
-    return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
+    const uint32_t most = std::min({caps.max_workgroup_invocations / blocks, most_merge_columns(caps), parts / kBatch});
+    const uint32_t columns =
+        rows * blocks >= kTimes * invocations_that_fill(caps) ? 1 : std::bit_floor(std::max(most, 1u));
+    return {columns, columns > 1 ? kBatch : std::min(std::bit_ceil(parts), kBatchOfOneColumn)};
 }
 
 // Dims of a key and its value, in those of heads of 128.
@@ -122,14 +131,16 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
-    const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(problem, caps, blocks);
+    const uint32_t blocks = blocks_of_merge(problem);
+    const MergeTile tile = merge_tile(problem, caps, blocks, shape.parts);
     shape.dispatches[1] = {&shaders::merge_parts,
-                           constants_of(problem, blocks * columns),
+                           constants_of(problem, blocks * tile.columns),
                            {problem.q_len, problem.query_heads, problem.batch},
                            merge_paths_of(first.paths),
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
-    merge.COLUMNS = columns;
+    merge.COLUMNS = tile.columns;
+    merge.ROWS = tile.batch;
     merge.FEATURES |= FEATURE_PARTS;
     if (problem.variant != nullptr && problem.variant->variant.defines(shaders::merge_parts.calls)) return;
     merge.FEATURES &= FEATURES_OF_MERGE_PARTS; // the functions of a variant count positions, by more

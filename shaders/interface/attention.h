@@ -66,6 +66,9 @@ namespace vkattn::gpu {
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
  * multiples of 8 and of 4; QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk at a time.
  *
+ * Of merge_parts: COLUMNS, invocations that share a block of the output; ROWS, parts of each whose loads are in flight at the
+ * same time.
+ *
  * Of decode, beside some of those: VALUE_IN_KEY: V is the first dims of K.
  *
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their

@@ -15,8 +15,7 @@ layout(local_size_x_id = 0) in;
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 
-// Parts of an invocation whose loads are in flight at the same time.
-const uint BATCH = COLUMNS > 1 ? 4 : 8;
+const uint BATCH = ROWS; // parts of an invocation whose loads are in flight at the same time
 const uint BLOCKS_AT_ONCE = WORKGROUP_SIZE / COLUMNS;
 
 shared vec2 run_states[COLUMNS > 1 ? WORKGROUP_SIZE : 1]; // maximum and sum
