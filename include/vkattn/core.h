@@ -494,7 +494,8 @@ typedef struct vkattn_trait {
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
  *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope, computeFullSubgroups
  *                     and shaderFloat16 (bf16: shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and where
- *                     subgroups have several sizes subgroupSizeControl
+ *                     subgroups have several sizes subgroupSizeControl. Products of f16 in pairs, of flash and linear
+ *                     layers, need shaderMixedFloatDotProductFloat16AccFloat32 and shaderFloat16
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it

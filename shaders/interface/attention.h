@@ -64,7 +64,8 @@ namespace vkattn::gpu {
  *
  * Of flash: ROWS, query rows of an invocation; COLUMNS, invocations that share a row; KEYS_OF_INVOCATION, keys of a tile
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
- * multiples of 8 and of 4; QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk at a time.
+ * multiples of 8 and of 4 (with dot products 8); QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk
+ * at a time.
  *
  * Of merge_parts: COLUMNS, invocations that share a block of the output; ROWS, parts of each whose loads are in flight at the
  * same time.

@@ -103,7 +103,9 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     CHECK(shader_on(caps, bf16, bf16, kPrefillSizes) == "flash_halves");
     rule_out(caps, "flash", kPathF16);
     CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash_wide_halves");
-    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // flash alone takes q8_0, and f16 is off there
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "flash_split");
+    rule_out(caps, "flash_split", kPathF16);
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // those two alone take q8_0, and f16 is off there
     rule_out(caps, "qk_scores", path_of(q8));
     try {
         choose_attention(problem_of(f16, q8, kPrefillSizes), caps);
@@ -111,10 +113,21 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     } catch (const Error &error) {
         CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
         const std::string message = error.what();
-        for (const char *shader : {"flash", "qk_scores"})
+        for (const char *shader : {"flash_split", "qk_scores"})
             CHECK_MESSAGE(message.find("self-test: " + std::string(shader) + ": wrong numbers") != std::string::npos,
                           message);
     }
+}
+
+TEST_CASE("flash multiplies f16 in pairs where the device does and the self-test agrees") {
+    DeviceCaps caps = zoo_device("amd-navi21");
+    caps.features.mixed_float_dot_product = true;
+    const bool built = is_built(shaders::flash_dots);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == (built ? "flash_dots" : "flash_halves"));
+    CHECK(shader_on(caps, bf16, bf16, kPrefillSizes) == "flash_halves");
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "flash_split");
+    rule_out(caps, "flash_dots", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == (built ? "flash" : "flash_halves"));
 }
 
 TEST_CASE("where merge_parts is off, keys are not split") {
