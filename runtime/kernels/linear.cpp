@@ -74,7 +74,8 @@ std::string describe_nothing(const LinearShape &) { return ""; }
 constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
 constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
 
-constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles};
+constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles,
+                                            &kLinearDots};
 
 LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const DeviceCaps &caps) {
     if (const char *missing = kernel.missing(caps); *missing != '\0') return {Rank::kByTuningAlone, missing};

@@ -49,7 +49,7 @@ struct LinearKernel {
     uint32_t trial_rows = 19; // of the inputs that test it
 };
 
-extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles;
+extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots;
 
 // Every one there is. Their numbers, see KernelTile, are 1 and so on.
 std::span<const LinearKernel *const> linear_kernels();

@@ -15,7 +15,8 @@ namespace vkattn::gpu {
 #define BINDING_LINEAR_RESIDUAL 4
 #define BINDING_LINEAR_MULTIPLIER 5
 
-#define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
+#define LINEAR_TILE 32      /* rows and outputs of a workgroup's tile */
+#define LINEAR_DOTS_TILE 64 /* the same of linear_dots */
 #define LINEAR_WORKGROUP_SIZE 64
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
@@ -35,7 +36,8 @@ namespace vkattn::gpu {
  * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
-#define ALIGNED_STEPS 4u /* of linear_coopmat: whole steps of features */
+#define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
+#define LINEAR_DOTS_STEP 32 /* of linear_dots */
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
