@@ -136,7 +136,12 @@ void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc
 
 void require_desc(const vkattn_kv_append_desc *desc) {
     require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION});
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_KV_SCALES});
+}
+
+void require_desc(const vkattn_index_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_SCALES});
 }
 
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
@@ -666,7 +671,9 @@ vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vk
         const View view = cache->cache.part(part);
         require(present(view) || part != VKATTN_CACHE_VALUES,
                 "part: VKATTN_CACHE_VALUES, expected keys: this cache keeps the values as a part of them");
-        require(present(view), "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
+        require(present(view) || part != VKATTN_CACHE_BLOCK_TABLE,
+                "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
+        require(present(view), "part: of scales, expected another one: this cache keeps none of them");
         if (tensor != nullptr) *tensor = view.tensor;
         if (buffer != nullptr) *buffer = view.source.buffer;
     });

@@ -102,6 +102,8 @@ struct CacheTensors {
     View present;     // absent: not asked for
     View block_table; // of a cache object in pages: present is [pages,H,page_len,D]
     bool rotated = false;
+    View scales{}; // vkattn_kv_scales of its rows, made by appends where makes_scales is true
+    bool makes_scales = false;
 };
 
 // The tokens of a cache: [heads, width] each; heads 0: a latent cache [B,P,width], seen as one head.

@@ -112,8 +112,13 @@ View Indexer::add_choice() {
     desc.key = keys_.tensor;
     desc.weights = weights_.tensor;
     desc.indices = lists.tensor;
+    vkattn_kv_scales scales{};
+    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
+    scales.key_scales = cache_.scales.tensor;
+    desc.next = &scales;
     sources.attention[BINDING_QUERY] = query_.heads.source;
     sources.attention[BINDING_KEY] = keys_.source;
+    sources.attention[BINDING_KEY_SCALES] = cache_.scales.source;
     add_index(builder_, desc, sources);
     return lists;
 }

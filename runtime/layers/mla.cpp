@@ -237,6 +237,8 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
+    require(absorb || !present(cache.scales),
+            "cache: with scales beside its keys, expected none in the naive form, which expands them");
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
     builder.barrier();
     LinearEpilogue epilogue;

@@ -61,7 +61,8 @@ void read_ahead(const uint format, uvec2 address, const uint row_bytes, const ui
     }
 }
 
-void score_step(uvec2 address, uvec2 values) {
+// first: the row's slot at the address.
+void score_step(uvec2 address, uvec2 values, Row row, Slot first) {
     float unscaled[STEP];  // sums of what is still to be scaled
     float query_sum = 0.0; // of the same dims, what their minimum is multiplied by
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
@@ -76,7 +77,7 @@ void score_step(uvec2 address, uvec2 values) {
         const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
         [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
             vec2 affine = load_uniform_affine(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
-            s[k] = fma(affine.x, unscaled[k], s[k]);
+            s[k] = fma(affine.x * addressed_key_scale(row, advance(first, k)), unscaled[k], s[k]);
             if (has_minimum(ADDRESSED_KEY_FORMAT)) s[k] = fma(affine.y, query_sum, s[k]);
             unscaled[k] = 0.0;
         }
@@ -85,7 +86,7 @@ void score_step(uvec2 address, uvec2 values) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
 }
 
-void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
+void sum_step(uvec2 address, uvec2 next_keys, float rescale, Row row, Slot first) {
     float weights[STEP];  // times the values' scales
     float minimums = 0.0; // of the values, weighted and added up
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
@@ -93,7 +94,7 @@ void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
             minimums = 0.0;
             [[unroll]] for (uint k = 0; k < STEP; ++k) {
                 vec2 affine = load_uniform_affine(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
-                weights[k] = s[k] * affine.x;
+                weights[k] = s[k] * affine.x * addressed_value_scale(row, advance(first, k));
                 if (has_minimum(ADDRESSED_VALUE_FORMAT)) minimums = fma(s[k], affine.y, minimums);
             }
         }
@@ -143,14 +144,16 @@ void attend_keys(KeyWalk walk, Row row) {
         KeyTile tile = tile_of_slots(walk, STEP);
         Slot first = Slot(min(tile.first.number, push.addressed_end - STEP));
         uint index = first.number - push.addressed_begin;
-        score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
+        score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES), row,
+                   first);
         transform_step(row, first);
         hide_step(row, first, tile);
         float rescale = apply_softmax();
         pass_tile(walk, STEP);
         more = next_tile(walk, STEP);
         uint next = min(walk.slots.begin, push.addressed_end - STEP) - push.addressed_begin;
-        sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
+        sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale,
+                 row, first);
     } while (more);
     sums[0].x += float(ahead & (push.last_key >> 31)); // 0, which the compiler does not know: it keeps the loads
 }

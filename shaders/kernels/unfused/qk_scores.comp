@@ -30,5 +30,5 @@ void main() {
     uint query_heads = parameters.kv_heads * GROUP;
     Row row = row_of_head(workgroup().z / query_heads, workgroup().z % query_heads, workgroup().y);
     scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * all_slots() + slot.number] =
-        parameters.scale_log2 * query_dot_key(query_element(row), key_element(row, slot));
+        parameters.scale_log2 * key_scale(row, slot) * query_dot_key(query_element(row), key_element(row, slot));
 }
