@@ -1,7 +1,7 @@
 """What a call of an operator was given, and what it gives back."""
 import numpy
 
-from .arrays import FLOATS, as_array, dtype_of, numpy_dtype, torch_of, uploadable
+from .arrays import FLOATS, as_array, broadcastable, describe, dtype_of, numpy_dtype, torch_of, uploadable
 from .context import default_context
 from .device_array import Array, bfloat16_of_numpy, public, tensor_of
 
@@ -30,6 +30,12 @@ class Call:
             array = uploadable(array) if strided and array.ndim > 0 else numpy.ascontiguousarray(array)
         self.inputs[role] = array
         return array
+
+    def take_scales(self, name, scales):
+        """The description of an input that are scales of K or V, [B|1,Hkv|1,Lk|1,1]."""
+        scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
+        self.inputs[name] = broadcastable(scales, name, "[B,Hkv,Lk,1]")
+        return describe(self.inputs[name], name)
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

@@ -158,7 +158,8 @@ class Layer:
                         cache.rewind(sequence, length)
                 raise
 
-    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16, kv_rotation=None):
+    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16, kv_rotation=None,
+              key_scales=None, value_scales=None):
         """An empty Cache of the layer's sizes.
 
         capacity  tokens of each of `batch` sequences, at most
@@ -168,9 +169,11 @@ class Layer:
                   power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
         kv_rotation  "hadamard": keys and values are stored rotated, which costs quantised types less of what they hold; or two
                   names, of keys and of values. Not for compressed_kv and naive mla
+        key_scales, value_scales  of the types f8_e4m3 and f8_e5m2: "row": appends make one of each token and head; a number:
+                  that of all; a sequence: one of each head. Not for compressed_kv and naive mla
         """
         return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type, pages=pages,
-                     page_size=page_size, kv_rotation=kv_rotation)
+                     page_size=page_size, kv_rotation=kv_rotation, key_scales=key_scales, value_scales=value_scales)
 
 
 def cache_types():
@@ -182,7 +185,8 @@ class Cache:
     """Keys and values of earlier tokens on the device, of `batch` sequences; made by Layer.cache. May be used from several
     threads: its calls take turns, with those of its context."""
 
-    def __init__(self, *, layer, capacity, batch, key_type, value_type, pages=0, page_size=16, kv_rotation=None):
+    def __init__(self, *, layer, capacity, batch, key_type, value_type, pages=0, page_size=16, kv_rotation=None, key_scales=None,
+                 value_scales=None):
         if pages and (_abi.whole(ctypes.c_uint32, "page_size", page_size) < 8 or page_size & (page_size - 1)):
             raise ValueError(f"page_size: {page_size}, expected a power of two from 8")
         key = _abi.choose("key_type", _STORED, key_type)
@@ -190,6 +194,7 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         _abi.add_rotation(info, "kv_rotation", kv_rotation)
+        _abi.add_cache_scales(info, key_scales, value_scales)
         raw = ctypes.c_void_p()
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:

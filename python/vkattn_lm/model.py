@@ -153,10 +153,12 @@ class Decoder:
     capacity  tokens that the cache has room for
     kv_type   of keys and values in the cache, one of vkattn.cache_types(); value_type: of values, None: kv_type
     kv_rotation  of both, as Layer.cache takes it
+    kv_scales  "row": those of floats of 8 bits have a scale for each token and head; None: none
     progress  has update(1), called for every weight
     """
 
-    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None, kv_rotation=None):
+    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None, kv_rotation=None,
+                 kv_scales=None):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
@@ -170,12 +172,16 @@ class Decoder:
         self.weight_bytes = weights.nbytes
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._numbers = {}
-        self.empty_caches(kv_type, value_type, kv_rotation)
+        self.empty_caches(kv_type, value_type, kv_rotation, kv_scales)
 
-    def empty_caches(self, kv_type, value_type=None, kv_rotation=None):
+    def empty_caches(self, kv_type, value_type=None, kv_rotation=None, kv_scales=None):
         """Makes caches of these types, without a token, in place of those that there are."""
+        scaled = [kv_scales if name.startswith("f8") else None for name in (kv_type, value_type or kv_type)]
+        if kv_scales and not any(scaled):
+            raise ValueError(f"kv_scales: {kv_scales!r} beside {kv_type}, expected a type f8_e4m3 or f8_e5m2")
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
-        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation)
+        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation,
+                                              key_scales=scaled[0], value_scales=None if self.config.latent else scaled[1])
                         for block in self._blocks]
 
     @property
