@@ -78,7 +78,9 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule));
     if (!may_take_parts(problem, caps, shaders::flash_addresses.name)) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
-    return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys), fewest);
+    const uint64_t rule = std::min<uint64_t>(filling, problem.kv_len / kKeys);
+    const uint32_t parts = parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
+    return states_fit(problem, caps, parts) ? parts : 1; // and the keys in several dispatches
 }
 
 // Rows [B,Hkv,keys,D] as they are read.
