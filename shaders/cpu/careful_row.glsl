@@ -35,7 +35,7 @@ float dot_key(uvec2 address) {
 }
 
 void attend_key(Row row, KeyTile tile, inout SoftmaxState state) {
-    float product = addressed_key_scale(row, tile.first) * dot_key(key_address(row, tile.first));
+    float product = addressed_key_scale(row, key_of_slot(row, tile.first)) * dot_key(key_address(row, tile.first));
     float score = score_key(product, row, tile.first, tile);
     if (score == HIDDEN) return; // its value is not looked at, whatever it is
     float maximum = max(state.maximum, score);
@@ -43,7 +43,7 @@ void attend_key(Row row, KeyTile tile, inout SoftmaxState state) {
     float weight = exp2(score - maximum);
     state = SoftmaxState(maximum, state.sum * rescale + weight);
     uvec2 address = value_address(row, tile.first);
-    float scaled_weight = weight * addressed_value_scale(row, tile.first);
+    float scaled_weight = weight * addressed_value_scale(row, key_of_slot(row, tile.first));
     [[dont_unroll]] for (uint first = 0; first < VALUE_BLOCKS; first += UNROLLED)
         [[unroll]] for (uint i = 0; i < UNROLLED; ++i) accumulator[first + i] =
             rescale * accumulator[first + i] +

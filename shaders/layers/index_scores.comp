@@ -37,7 +37,7 @@ void multiply(Row row, Slot slot, uint head, out float products[ROWS]) {
 }
 
 float score_key(Row row, Slot slot, uint query) {
-    float score = NO_HEADS, scale = key_scale(row, slot);
+    float score = NO_HEADS, scale = key_scale(row, Key(slot.number));
     [[dont_unroll]] for (uint head = 0; head < GROUP; head += ROWS) {
         float products[ROWS];
         multiply(row, slot, head, products);
