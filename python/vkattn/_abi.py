@@ -14,7 +14,7 @@ ROLES = {name: number for number, name in enumerate((
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
     "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache",
     "key_indices", "indices", "captured_0", "captured_1", "captured_2", "captured_3",
-    "key_scales", "value_scales"))}
+    "key_scales", "value_scales", "norm_weight"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
@@ -22,7 +22,7 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gelu_tanh": 5}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
-EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES = 6, 7
+EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM = 6, 7, 8
 ROTATIONS = {"none": 0, "hadamard": 1}
 SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
@@ -192,6 +192,7 @@ KvScales = structure("vkattn_kv_scales", ("extension", Extension), ("key_scales"
                      ("makes_scales", c_uint32))
 CacheScales = structure("vkattn_cache_scales", ("extension", Extension), ("key", c_int), ("value", c_int), ("key_scales", c_void_p),
                         ("value_scales", c_void_p))
+InputNorm = structure("vkattn_input_norm", ("extension", Extension), ("weight", Tensor), ("epsilon", c_float))
 KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
 IndexDesc = structure(
     "vkattn_index_desc", *((name, Tensor) for name in ("query", "key", "weights", "indices", "key_lengths", "past_lengths",
@@ -239,7 +240,7 @@ EstimateResult = structure(
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
-              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales)
+              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm)
 
 
 def extend(desc, extension):

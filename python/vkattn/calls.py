@@ -1,6 +1,7 @@
 """What a call of an operator was given, and what it gives back."""
 import numpy
 
+from . import _abi
 from .arrays import FLOATS, as_array, broadcastable, describe, dtype_of, numpy_dtype, torch_of, uploadable
 from .context import default_context
 from .device_array import Array, bfloat16_of_numpy, public, tensor_of
@@ -36,6 +37,12 @@ class Call:
         scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
         self.inputs[name] = broadcastable(scales, name, "[B,Hkv,Lk,1]")
         return describe(self.inputs[name], name)
+
+    def extend_by_norm(self, desc, weight, epsilon):
+        """The description's input is normalised before it is multiplied, where there is a weight."""
+        if weight is not None:
+            weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
+            _abi.extend(desc, _abi.InputNorm(_abi.Extension(_abi.EXTENSION_INPUT_NORM), weight, epsilon))
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

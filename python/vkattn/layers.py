@@ -96,7 +96,8 @@ class Layer:
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 cu_seqlens=None, max_seqlen=0, residual=None, output_shape=None, out=None, kernel="auto"):
+                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=0.0, output_shape=None, out=None,
+                 kernel="auto"):
         """Computes the layer.
 
         query         [B,Lq,width]: float32, float16 or bfloat16
@@ -105,13 +106,14 @@ class Layer:
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
         residual      [B,Lq,width], added to the result, of mha and mla
+        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: 0: 1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
         given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
                                    ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
-                                   ("key_lengths", key_lengths), ("residual", residual), ("out", out)))
+                                   ("key_lengths", key_lengths), ("residual", residual), ("norm", norm), ("out", out)))
         for role, array, types in (("query", query, FLOATS), ("key", key, FLOATS), ("value", value, FLOATS),
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
@@ -127,6 +129,7 @@ class Layer:
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
+        given.extend_by_norm(layer_call, norm, norm_epsilon)
         tokens = None
         if cu_seqlens is not None:
             bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")

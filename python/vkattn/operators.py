@@ -55,18 +55,22 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
 
 
 @outside_graphs
-def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
+def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=0.0, out=None,
+           context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
     input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16;
                 weight also an Array of blocks as GGUF files hold them (context.array with their bytes)
     activation  none, relu, gelu, silu, leaky_relu or gelu_tanh
+    norm        [in]: the input is first normalised (rms) and weighed so, by the product itself where rows are few;
+                norm_epsilon: 0: 1e-6
     out         an Array for the result, which may be the multiplier or the residual
     Returns [..., out] in the input's type.
     """
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("multiplier", multiplier),
-                          ("residual", residual), ("out", out)))
+                          ("residual", residual), ("norm", norm), ("out", out)))
     desc = _linear(call, input, weight, bias, activation, multiplier, residual, out)
+    call.extend_by_norm(desc, norm, norm_epsilon)
     call.run("vkattn_linear_plan", desc, may_share=("multiplier", "residual"))
     return call.given_back("output")
 

@@ -8,6 +8,7 @@ import vkattn
 from .errors import ModelError
 from .weights import Weights
 
+_TOKENS_NORMALISED_BY_PRODUCTS = 4
 _PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go, fewer where a token takes more than
 _NUMBERS_AT_ONCE = 1 << 26   # numbers of all these together, of the widest part of a layer
 _LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
@@ -267,30 +268,37 @@ class Decoder:
         return total
 
     def _attended(self, block, cache, hidden):
-        normed = self._normed(hidden, block.attention_norm)
         after = block.after[0]
-        attended = block.attention(normed, cache=cache, is_causal=True, window=block.window,
+        attended = block.attention(hidden, cache=cache, is_causal=True, window=block.window, norm=block.attention_norm,
+                                   norm_epsilon=self.config.epsilon,
                                    residual=hidden if after is None else None)
         return attended if after is None else hidden + self._normed(attended, after)
 
     def _fed_forward(self, block, hidden):
-        normed, after = self._normed(hidden, block.forward_norm), block.after[1]
-        up = vkattn.linear(normed, *block.up)
-        gated = vkattn.linear(normed, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up)
+        tokens, norm = self._tokens_and_norm(hidden, block.forward_norm)
+        after = block.after[1]
+        up = vkattn.linear(tokens, *block.up, **norm)
+        gated = vkattn.linear(tokens, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up, **norm)
         down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
         return down if after is None else hidden + self._normed(down, after)
 
     def _normed(self, hidden, weight):
         return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
 
+    def _tokens_and_norm(self, hidden, weight):
+        """What products take, and how each normalises it: few tokens by themselves, more once for all of them."""
+        if hidden.shape[1] > _TOKENS_NORMALISED_BY_PRODUCTS:
+            return self._normed(hidden, weight), {}
+        return hidden, {"norm": weight, "norm_epsilon": self.config.epsilon}
+
     def logits_of(self, hidden):
         """The logits after each token, an Array [1,L,vocabulary]."""
-        normed = self._normed(hidden, self._norm)
+        tokens, norm = self._tokens_and_norm(hidden, self._norm)
         if len(self._head) == 1:
-            return vkattn.linear(normed, self._head[0][1])
-        logits = self.context.empty((1, normed.shape[1], self.vocabulary))
+            return vkattn.linear(tokens, self._head[0][1], **norm)
+        logits = self.context.empty((1, tokens.shape[1], self.vocabulary))
         for first, part in self._head:
-            vkattn.linear(normed, part, out=logits[:, :, first:first + len(part)])
+            vkattn.linear(tokens, part, **norm, out=logits[:, :, first:first + len(part)])
         return logits
 
     def _pointwise(self, array, factor, bias=None, **more):

@@ -139,6 +139,11 @@ void require_desc(const vkattn_kv_append_desc *desc) {
     require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_KV_SCALES});
 }
 
+void require_desc(const vkattn_linear_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_INPUT_NORM});
+}
+
 void require_desc(const vkattn_index_desc *desc) {
     require_given(desc, "desc");
     require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_SCALES});
@@ -546,7 +551,10 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
                                  vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride, check_linear);
+    return tune_with(context, desc, count, candidates, stride, [](const vkattn_linear_desc &given) {
+        require_no_extensions(given.next, "desc");
+        return check_linear(given);
+    });
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {

@@ -91,7 +91,7 @@ View as_one_head(const View &tokens) {
                     {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
 }
 
-void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue) {
     epilogue.bias = layer.weight(name + ".bias");
     add_linear(builder, input, layer.weight(name + ".weight"), output, epilogue);

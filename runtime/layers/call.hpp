@@ -52,7 +52,7 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 }
 
 // name.weight, and name.bias if it was given.
-void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue = {});
 
 // Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed

@@ -68,7 +68,18 @@ Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call
     weights_ = workspace_view(builder, {batch, len, indexer_.index_n_heads});
 }
 
-void Indexer::add_token_projections(const View &tokens) {
+std::vector<View> Indexer::token_weights() const {
+    std::vector<View> weights{layer_.weight(prefix_ + "wk.weight")};
+    if (chooses()) weights.push_back(layer_.weight(prefix_ + "weights_proj.weight"));
+    return weights;
+}
+
+std::vector<View> Indexer::query_weights() const {
+    if (!chooses()) return {};
+    return {layer_.weight(prefix_ + "wq_b.weight")};
+}
+
+void Indexer::add_token_projections(const ProductInput &tokens) {
     add_projection(builder_, layer_, prefix_ + "wk", tokens, key_);
     if (chooses()) add_projection(builder_, layer_, prefix_ + "weights_proj", tokens, weights_);
 }
@@ -78,7 +89,7 @@ void Indexer::add_key_norm() {
              layer_.weight(prefix_ + "k_norm.bias"), key_);
 }
 
-void Indexer::add_query_projection(const View &low_rank) {
+void Indexer::add_query_projection(const ProductInput &low_rank) {
     if (chooses()) add_projection(builder_, layer_, prefix_ + "wq_b", low_rank, query_.tokens);
 }
 

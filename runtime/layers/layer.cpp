@@ -282,10 +282,12 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 }
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
-    require_no_extensions(call.next, "call");
+    require_extensions(call.next, "call", {VKATTN_EXTENSION_INPUT_NORM});
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
+    require(call.next == nullptr || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
+            "norm: given, expected none but for MHA and MLA");
     kind_of(layer.config()).plan(builder, layer, call);
     Cache *cache = call.object;
     if (cache == nullptr) return;

@@ -62,8 +62,9 @@ HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTe
 // Tokens first .. first + len - 1 of [B,L,N].
 HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t len);
 
-// The layer's output for a causal sequence, without a cache.
-HostTensor prefill(const vkattn::Layer &layer, HostTensor input);
+// The layer's output for a causal sequence, without a cache. norm: weights by which the layer normalises its input; absent: it
+// does not.
+HostTensor prefill(const vkattn::Layer &layer, HostTensor input, HostTensor norm = {});
 
 void check_equal(const char *what, const HostTensor &actual, const HostTensor &expected, double bound);
 
