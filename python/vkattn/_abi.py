@@ -284,7 +284,7 @@ def add_cache_scales(info, key_scales, value_scales):
         return
     scales = CacheScales(Extension(EXTENSION_CACHE_SCALES), *(SCALINGS[kind] for kind in kinds),
                          *(None if array is None else array.ctypes.data for array in numbers))
-    scales.arrays = numbers  # which it points to
+    scales.__dict__["arrays"] = numbers  # which it points to
     extend(info, scales)
 
 

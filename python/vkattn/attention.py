@@ -179,7 +179,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     key_indices [B,Hkv or 1,Lq,N] int32: the blocks of key_block_len keys that each query may see, in any order, -1 for none; the
         cost follows N. index chooses them
     kv_rotation "hadamard": key and value are stored rotated, as kv_append and caches do it; or two names, of keys and of values
-    key_scales, value_scales  float32, of key and value of float8_e4m3 or float8_e5m2, what their elements are multiplied with:
+    key_scales, value_scales  float32, of key and value of f8_e4m3 or f8_e5m2, what their elements are multiplied with:
         broadcast from the right to [B,Hkv,Lk,1], so that a number is of the tensor and [Hkv,1,1] one of each head
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])

@@ -216,7 +216,7 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
     past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
     block_table    [B,N] int32: cache is a pool of pages [pages,H,P,D], as in attention
-    scales         float32, of a cache of float8_e4m3 or float8_e5m2: rows are divided by them; broadcast from the right to
+    scales         float32, of a cache of f8_e4m3 or f8_e5m2: rows are divided by them; broadcast from the right to
                    [B,H,capacity,1] (of pages [pages,H,P,1]). attention takes key_scales and value_scales then
     makes_scales   True: scales, an Array with one for each row, gets those of the rows that are written
     rotation       "hadamard": rows are stored rotated, as vkattn_kv_rotation says; attention takes kv_rotation then
@@ -242,7 +242,7 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
         if not isinstance(scales, Array):
             raise TypeError(f"scales: {type(scales).__name__}, expected an Array to write, as context.empty makes them")
         call.outputs["key_scales"] = scales
-        _abi.add_scales(desc, describe(as_array(scales, "scales", dtype="float32"), "scales"), makes_scales=True)
+        _abi.add_scales(desc, describe(as_array(scales, "scales", ("float32",)), "scales"), makes_scales=True)
     elif scales is not None:
         _abi.add_scales(desc, call.take_scales("key_scales", scales))
     call.run("vkattn_kv_append_plan", desc)

@@ -29,7 +29,7 @@ class PagedCache:
     key_dtype, value_dtype  float32, float16, bfloat16 or quantised blocks (q8_0 ...); value_dtype None: key_dtype
     kv_rotation             "hadamard": keys and values are stored rotated, see vkattn.attention; or two names, of keys and of
                             values
-    key_scales, value_scales  of float8_e4m3 and float8_e5m2: "row": appends make one of each token and head; or numbers, broadcast
+    key_scales, value_scales  of f8_e4m3 and f8_e5m2: "row": appends make one of each token and head; or numbers, broadcast
                             from the right to [heads,1,1]. They are then the Arrays of the same names, else None
     May be used from several threads: its calls take turns, with those of its context.
     """
