@@ -210,6 +210,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a value that no query sees may have any scale") {
                 }
     for (const vkattn_kernel kernel : kernels_for(p)) {
         AttentionResults results = all_results(p, kernel, VKATTN_TYPE_F32);
+        results.qk_matmul_output = {}; // shows hidden keys' scores, too
         check_attention(p, reference, results, kernel);
     }
 }
@@ -270,9 +271,10 @@ TEST_CASE_FIXTURE(DeviceTest, "layers over caches with scales, and what cannot h
         }
         ++served;
         const HostTensor expected = prefill(layer, input);
+        const bool chooses = c.name.starts_with("sparse"); // other keys, where their scores are near
         for (const auto &[first, len] : {std::pair{0, 9}, {9, 1}, {10, 3}})
             check_equal("chunk", append(layer, cache, tokens_of(input, first, len)), tokens_of(expected, first, len),
-                        5e-3);
+                        chooses ? 5e-2 : 5e-3);
     }
     CHECK(served >= 2);
 }
