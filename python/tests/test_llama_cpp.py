@@ -21,7 +21,9 @@ for module in ("gguf", "tokenizers"):
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
+import gguf  # noqa: E402
 import llama_cpp  # noqa: E402
+import lm_models  # noqa: E402
 import vkattn  # noqa: E402
 from vkattn_lm import files, model, sampling  # noqa: E402
 
@@ -50,7 +52,7 @@ class Answers:
 
 
 def ask_llama_cpp(file, folder, texts):
-    """Answers for each (text, number of tokens)."""
+    """Answers for each (text, number of tokens). Without a folder the file's numbers are in float32."""
     answers = []
     with llama_cpp.Server(file, llama_cpp.CPU, CONTEXT, *IN_FLOAT32) as server:
         for text, count in texts:
@@ -58,6 +60,8 @@ def ask_llama_cpp(file, folder, texts):
             own = Answers(prompt, server.complete(prompt, count)["tokens"])
             own.of_file = [server.likely(prompt + own.greedy[:i], LIKELY) for i in range(len(own.greedy))]
             answers.append(own)
+    if folder is None:
+        return [dataclasses.replace(own, of_float32=own.of_file) for own in answers]
     copy = llama_cpp.in_float32(file, folder / "float32.gguf")
     with llama_cpp.Server(copy, llama_cpp.CPU, CONTEXT, *IN_FLOAT32) as server:
         for own in answers:
@@ -71,12 +75,17 @@ def folder():
         yield pathlib.Path(made)
 
 
-def asked(find, folder, texts):
+def had(find):
+    """What find() returns, where llama.cpp is there, too; else the test is left out."""
     try:
         llama_cpp.program("llama-server")
-        file = find()
+        return find()
     except llama_cpp.Missing as reason:
         (pytest.fail if os.environ.get("VKATTN_EXPECT_LLAMA_CPP") else pytest.skip)(str(reason))
+
+
+def asked(find, folder, texts):
+    file = had(find)
     return file, texts, ask_llama_cpp(file, folder, texts)
 
 
@@ -91,11 +100,11 @@ def gemma3(folder):
     return asked(lambda: llama_cpp.gemma3(folder), folder, [(SHORT, 32), (LONG, 8)])
 
 
-def decoder_of(file, **changed):
+def decoder_of(file, capacity=CONTEXT, **changed):
     """A Decoder of a file, of its Config with other values."""
     source = files.open_model(file)
     config = dataclasses.replace(source.config(), **changed)
-    return model.Decoder(source, config, vkattn.default_context(), capacity=CONTEXT, kv_type="f32", progress=NoBar())
+    return model.Decoder(source, config, vkattn.default_context(), capacity=capacity, kv_type="f32", progress=NoBar())
 
 
 def farthest(decoder, answers):
@@ -132,6 +141,26 @@ def test_a_real_model_is_llama_cpps(name, request):
         assert tokenizer.encode(text) == answers.prompt
         assert farthest(decoder, answers) < NEAR
     check_greedy(decoder, every_answers[0])
+
+
+@pytest.mark.parametrize("of_latents", [False, True], ids=["one matrix", "of latents"])
+@pytest.mark.parametrize("yarn", [False, True], ids=["", "yarn"])
+def test_deepseeks_files_are_llama_cpps(tmp_path, of_latents, yarn):
+    file = had(lambda: tmp_path / "model.gguf")
+    inner, sizes = lm_models.byte_level(), {**lm_models.SIZES, "kv_heads": 4}
+    ranks = {"rank": 32, "query_rank": 32, "plain": 16, "rotated": 8, "values": 24}
+    weights = lm_models.latent_weights_of(inner.get_vocab_size(), sizes, **ranks)
+    sizes, more = lm_models.latent_facts(sizes, **ranks, of_latents=of_latents)
+    more |= {"add_layer_norm_rms_eps": 1e-6, "add_vocab_size": inner.get_vocab_size(), "add_expert_feed_forward_length": 32,
+             "add_expert_shared_count": 1, "add_expert_weights_scale": 1.0}
+    if yarn:
+        more |= {"add_rope_scaling_type": gguf.RopeScalingType.YARN, "add_rope_scaling_factor": 4.0,
+                 "add_rope_scaling_orig_ctx_len": 16, "add_rope_scaling_yarn_log_mul": 0.0707}
+    lm_models.write_gguf(file, lm_models.split_latents(weights, 4, 16) if of_latents else weights, sizes, name="deepseek2", more=more)
+    answers, = ask_llama_cpp(file, None, [("the cat sat on the mat", 12)])
+    decoder = decoder_of(file, capacity=64)
+    assert farthest(decoder, answers) < 0.001
+    check_greedy(decoder, answers)
 
 
 def scaled_bases(config, factor, windowed):
