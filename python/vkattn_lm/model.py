@@ -68,7 +68,6 @@ def _latent(weights, config, name, rope):
     width, heads, sizes = config.width, config.heads, config.latent
     query_rows = heads * (sizes.qk_nope_head_dim + sizes.qk_rope_head_dim)
     linears = {"wkv_a": ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim, width),
-               "wkv_b": ("attn_kv_b", heads * (sizes.qk_nope_head_dim + sizes.v_head_dim), sizes.kv_lora_rank),
                "wo": ("attn_output", width, heads * sizes.v_head_dim)}
     norms = {"kv_norm": ("attn_kv_a_norm", sizes.kv_lora_rank)}
     if sizes.q_lora_rank:
@@ -77,6 +76,13 @@ def _latent(weights, config, name, rope):
     else:
         linears["wq"] = ("attn_q", query_rows, width)
     parts = {f"{own}.weight": weights.norm(f"{name}{part}.weight", size) for own, (part, size) in norms.items()}
+    of_head = sizes.qk_nope_head_dim, sizes.v_head_dim
+    if weights.has(f"{name}attn_k_b.weight"):
+        names = (f"{name}attn_{part}_b.weight" for part in "kv")
+        parts["wkv_b.weight"] = weights.take_heads(*names, heads, *of_head, sizes.kv_lora_rank)
+    else:  # which the layer reads by columns, too: not in blocks
+        parts["wkv_b.weight"] = weights.take(f"{name}attn_kv_b.weight", heads * sum(of_head), sizes.kv_lora_rank, in_blocks=False)
+        parts["wkv_b.bias"] = weights.maybe(f"{name}attn_kv_b.bias", heads * sum(of_head))
     for own, (part, outs, ins) in linears.items():
         parts[f"{own}.weight"], parts[f"{own}.bias"] = _linear(weights, name + part, outs, ins)
     return vkattn.Layer("mla", _given(parts), context=weights.context, embed_dim=width, num_heads=heads, mla_form="absorb",
