@@ -15,7 +15,7 @@ import urllib.request
 
 CPU, VULKAN = ("--device", "none"), ("--device", "Vulkan0", "--n-gpu-layers", "99")
 _ENVIRONMENT = {"GGML_VK_VISIBLE_DEVICES": "0"}  # else it leaves out drivers of CPUs
-_SECONDS_TO_START = 300
+_SECONDS_TO_START = 600
 _GEMMA3_PARTS, _GEMMA3_SHA256 = 4, "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 
 
@@ -102,6 +102,11 @@ class Server:
         """What it has said."""
         self._log.seek(0)
         return self._log.read()
+
+    def processor_seconds(self):
+        """What its threads have run."""
+        fields = pathlib.Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, path, **content):
         """What it answers; content makes it a POST."""

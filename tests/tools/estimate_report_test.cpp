@@ -357,6 +357,7 @@ TEST_CASE("types of K and V are compared by bytes and by what they cost") {
     print_table(text, estimates);
     CHECK(contains(text.str(), "with them rotated (SmolLM2-135M"));
     CHECK(contains(text.str(), "\nq8_0 "));
+    CHECK(contains(text.str(), "\nq8_0, iq4_nl "));
 }
 
 TEST_CASE("the cheapest type that fits a memory is advised") {

@@ -38,7 +38,10 @@ CacheChoice choice_of(const Estimate &estimate, const MeasuredCost &cost) {
     return choice;
 }
 
-bool is_measurable(const MeasuredCost &cost) { return cost.percent > 2 * cost.error; }
+// Whether it is nothing but the error of the measurement, and at most a quarter of a percent with it.
+bool is_free(const MeasuredCost &cost) {
+    return cost.percent <= 2 * cost.error && cost.percent + 2 * cost.error <= 0.25;
+}
 
 std::string percent_text(const MeasuredCost &cost, const std::string &error = "") {
     return (cost.percent < 0 ? "" : "+") + decimals(cost.percent, 2) + error + " %";
@@ -52,7 +55,7 @@ std::string choice_text(const MeasuredCost &cost) {
 
 std::string cost_text(const MeasuredCost &cost) {
     if (cost.error == 0) return "what the others are compared with";
-    return (is_measurable(cost) ? "" : "no cost that could be measured, ") +
+    return (is_free(cost) ? "no cost that could be measured, " : "") +
            percent_text(cost, " ± " + decimals(cost.error, 2)) + " of perplexity";
 }
 
@@ -94,7 +97,7 @@ std::string better_advice(const Estimate &estimate, const std::vector<CacheChoic
     const auto own = std::ranges::find_if(choices, [asked](const CacheChoice &choice) {
         return choice.cost.key_type == asked && choice.cost.value_type == asked && !choice.cost.rotated;
     });
-    if (own == choices.end() || !is_measurable(own->cost)) return "";
+    if (own == choices.end() || is_free(own->cost)) return "";
     const CacheChoice &best = *cheapest(choices, own->bytes);
     if (best.cost.percent >= own->cost.percent) return "";
     return estimate.model.name + ": " + choice_text(own->cost) + " cost " + percent_text(own->cost) +
@@ -104,12 +107,12 @@ std::string better_advice(const Estimate &estimate, const std::vector<CacheChoic
 
 // The smallest of what costs nothing, at most 1 % and at most 5 %, by its share of f16's bytes: the same for every model.
 std::string general_advice(const std::vector<CacheChoice> &choices) {
-    double unmeasurable = 0; // the most that could not be measured
+    double unmeasured = 0; // the most that could not be measured
     for (const CacheChoice &choice : choices)
-        if (!is_measurable(choice.cost)) unmeasurable = std::max(unmeasurable, choice.cost.percent);
+        if (is_free(choice.cost)) unmeasured = std::max(unmeasured, choice.cost.percent);
     std::string text;
     const CacheChoice *last = &choices.front();
-    for (const double percent : {unmeasurable, 1.0, 5.0}) {
+    for (const double percent : {unmeasured, 1.0, 5.0}) {
         const CacheChoice *next = smallest(choices, percent);
         if (next->bytes >= last->bytes) continue;
         const double share = 100 * static_cast<double>(next->bytes) / static_cast<double>(choices.front().bytes);
