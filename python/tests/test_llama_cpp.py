@@ -4,7 +4,7 @@ llama.cpp's CPU backend rounds what it multiplies quantised weights by, which mo
 numbers are in float32: llama-quantize writes them so. With those ours must agree to a hundredth; and greedy tokens are those of
 llama.cpp on the file itself up to where llama.cpp without that rounding would take another token too: ours.
 
-Needs llama.cpp's programs and the models' packages of PyPI: .ci/stages/debian_testing.sh has both. Elsewhere it is skipped; where
+Needs llama.cpp's programs and the models' packages of PyPI: CONTRIBUTING.md has the commands. Elsewhere it is skipped; where
 VKATTN_EXPECT_LLAMA_CPP is set it fails."""
 import dataclasses
 import os
