@@ -1,6 +1,5 @@
 #include "runtime/kernels/kernel.hpp"
 
-#include "runtime/device/bindable.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
@@ -42,15 +41,6 @@ std::string obstacle_of_variant(const AttentionShape &shape, const AttentionProb
     for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
         if (dispatch.groups[0] != 0 && !problem.variant->variant.serves(*dispatch.shader))
             return text("the variant has no module ", dispatch.shader->name);
-    return "";
-}
-
-// What the shape keeps in the workspace; "": nothing stands in the way.
-std::string obstacle_of_workspace(const AttentionShape &shape, const DeviceCaps &caps) {
-    for (const vkattn_tensor *kept : {&shape.scores, &shape.staged_key, &shape.staged_value})
-        if (!is_bindable(caps, *kept))
-            return text("keeps ", extent_bytes(*kept), " bytes in the workspace, expected less than ",
-                        caps.max_storage_buffer_range, ", maxStorageBufferRange");
     return "";
 }
 
@@ -133,7 +123,6 @@ AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &probl
     else if (answer.obstacle.empty())
         answer.obstacle = obstacle_of_verdicts(answer.shape, problem, caps);
     if (answer.obstacle.empty()) answer.obstacle = obstacle_of_variant(answer.shape, problem);
-    if (answer.obstacle.empty()) answer.obstacle = obstacle_of_workspace(answer.shape, caps);
     return answer;
 }
 
