@@ -1,4 +1,4 @@
-#include "runtime/device/bindable.hpp"
+#include "runtime/kernels/choose.hpp"
 
 #include "runtime/device/bindable.hpp"
 #include "runtime/support/error.hpp"
