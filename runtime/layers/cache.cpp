@@ -286,7 +286,7 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     require(a.heads == b.heads && a.key_width == b.key_width && a.value_width == b.value_width &&
                 a.key_type == b.key_type && a.value_type == b.value_type && a.rotation == b.rotation &&
                 a.key_scales == b.key_scales && a.value_scales == b.value_scales,
-            "from: a cache of other heads, sizes, types, rotation or scales, expected the same");
+            "from: a cache of other heads, sizes, types or rotation, or with other scales, expected the same");
     const uint32_t rows = from.host_lengths_[from_sequence];
     require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
             b.capacity, " that this cache has room for");

@@ -3,6 +3,7 @@
 #include "device.hpp"
 #include "layer_cases.hpp"
 #include "messages.hpp"
+#include "norms.hpp"
 
 #include <doctest/doctest.h>
 
@@ -157,16 +158,10 @@ TEST_CASE_FIXTURE(DeviceTest, "a layer normalises its input as a norm before it 
             CAPTURE(len);
             std::mt19937 random(35);
             const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, len, c.config.embed_dim}, random);
-            HostTensor weight = normal_tensor(VKATTN_TYPE_F32, {c.config.embed_dim}, random), normed = input;
-            for (std::uint64_t row = 0; row < 2 * len; ++row) {
-                const std::uint64_t first = row * c.config.embed_dim;
-                double square = 0.0;
-                for (std::uint64_t i = 0; i < c.config.embed_dim; ++i)
-                    square += std::pow(static_cast<double>(input.get(first + i)), 2);
-                const double scale = 1.0 / std::sqrt(square / c.config.embed_dim + 1e-6);
-                for (std::uint64_t i = 0; i < c.config.embed_dim; ++i)
-                    normed.set(first + i, static_cast<float>(input.get(first + i) * scale * weight.get(i)));
-            }
+            const HostTensor weight = normal_tensor(VKATTN_TYPE_F32, {c.config.embed_dim}, random);
+            const std::vector<double> rows = normalised(input.values(), weight.values(), {}, VKATTN_NORM_RMS, 1e-6);
+            const HostTensor normed =
+                tensor_of(VKATTN_TYPE_F32, input.shape(), std::vector<float>(rows.begin(), rows.end()));
             check_equal("output", prefill(layer, input, weight), prefill(layer, normed), nmse_bound({VKATTN_TYPE_F32}));
             ++served;
         }

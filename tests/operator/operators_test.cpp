@@ -2,6 +2,7 @@
 // rows.
 #include "compare.hpp"
 #include "limited_device.hpp"
+#include "norms.hpp"
 
 #include <doctest/doctest.h>
 
@@ -66,23 +67,12 @@ void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_t
     problem.residual = rows(type, 2, len, out, random);
 }
 
-// RMSNorm of rows of so many numbers, by these weights.
-std::vector<double> normalised(std::vector<double> rows, const HostTensor &weight, double epsilon) {
-    const std::uint64_t size = weight.elements();
-    for (std::uint64_t row = 0; row < rows.size(); row += size) {
-        double square = 0.0;
-        for (std::uint64_t i = 0; i < size; ++i) square += rows[row + i] * rows[row + i];
-        const double scale = 1.0 / std::sqrt(square / static_cast<double>(size) + epsilon);
-        for (std::uint64_t i = 0; i < size; ++i) rows[row + i] *= scale * static_cast<double>(weight.get(i));
-    }
-    return rows;
-}
-
 std::vector<double> reference(const LinearProblem &p) {
     const std::uint64_t out = p.weight.shape()[0], in = p.weight.shape()[1];
     std::vector<double> x = p.input.values();
     if (p.norm.present())
-        x = normalised(std::move(x), p.norm, p.norm_epsilon == 0.0f ? 1e-6 : static_cast<double>(p.norm_epsilon));
+        x = normalised(std::move(x), p.norm.values(), {}, VKATTN_NORM_RMS,
+                       p.norm_epsilon == 0.0f ? 1e-6 : static_cast<double>(p.norm_epsilon));
     const std::vector<double> w = p.weight.values();
     std::vector<double> result(x.size() / in * out);
     for (std::uint64_t i = 0; i < result.size(); ++i) {
@@ -341,17 +331,8 @@ TEST_CASE_FIXTURE(DeviceTest, "norms in every type") {
                                                      {VKATTN_ROLE_BIAS, &bias, Access::kRead},
                                                      {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
                 test_device().run(test_device().context().norm_plan(desc), regions);
-                std::vector<double> expected = input.values();
-                for (std::uint64_t row = 0; row < 6; ++row) {
-                    double *x = &expected[row * width];
-                    const auto size = static_cast<double>(width);
-                    double mean = 0, squares = 0;
-                    for (std::uint64_t i = 0; i < width; ++i) mean += kind == VKATTN_NORM_LAYER ? x[i] / size : 0;
-                    for (std::uint64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean) / size;
-                    for (std::uint64_t i = 0; i < width; ++i)
-                        x[i] = (x[i] - mean) / std::sqrt(squares + 0.25) * static_cast<double>(weight.get(i)) +
-                               static_cast<double>(bias.get(i));
-                }
+                const std::vector<double> expected =
+                    normalised(input.values(), weight.values(), bias.values(), kind, 0.25);
                 const Comparison result =
                     compare("output", output.shape(), expected, output.floats(), nmse_bound({type}));
                 CHECK_MESSAGE(result.passed, result.report);

@@ -119,19 +119,6 @@ void check_append(const AppendCase &c) {
     CHECK(differing <= (c.rotates ? 9u : 0u)); // a sum beside a tie
 }
 
-// Of all rows of a sequence, [H,L,D].
-std::vector<float> read(const vkattn::Cache &cache, vkattn_cache_part part, std::uint32_t sequence,
-                        std::uint64_t count) {
-    std::vector<float> values(count);
-    cache.read(part, sequence, values);
-    return values;
-}
-
-double nmse(std::span<const float> actual, std::span<const float> expected) {
-    const std::vector<double> exact(expected.begin(), expected.end());
-    return compare("rows", {actual.size()}, exact, actual, 1.0).nmse;
-}
-
 // Elements far above the largest number of F8_E4M3, and far below its least.
 HostTensor rows_out_of_range(const LayerCase &c, std::mt19937 &random) {
     HostTensor rows = normal_tensor(VKATTN_TYPE_F32, {2, c.config.num_kv_heads, 5, c.config.head_dim}, random);
@@ -284,7 +271,7 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
     const LayerCase c = cached_layers(true).front();
     const vkattn::Layer layer = make_layer(c);
     std::mt19937 random(34);
-    HostTensor keys = rows_out_of_range(c, random), values = rows_out_of_range(c, random);
+    const HostTensor keys = rows_out_of_range(c, random), values = rows_out_of_range(c, random);
     const std::uint64_t count = keys.elements() / 2;
     const auto of_sequence = [&](const HostTensor &rows, std::uint64_t sequence) {
         const std::vector<float> all = rows.floats();
@@ -293,13 +280,7 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
     };
     const auto filled = [&](std::uint32_t pages, const void *extension) {
         vkattn::Cache cache = make_cache(layer, 2, 9, VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E4M3, pages, extension);
-        vkattn_cache_append_desc desc{};
-        desc.cache = cache.get();
-        desc.key = keys.view();
-        desc.value = values.view();
-        const std::array regions{Region{VKATTN_ROLE_KEY, &keys, Access::kRead},
-                                 Region{VKATTN_ROLE_VALUE, &values, Access::kRead}};
-        test_device().run(test_device().context().cache_append_plan(desc), regions);
+        fill(cache, keys, values);
         return cache;
     };
     // without scales, what is out of range is lost
@@ -322,7 +303,7 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
         CHECK(nmse(read(cache, VKATTN_CACHE_VALUES, 1, count), of_sequence(values, 0)) < 2e-3);
         if (pages == 0) {
             check_refused([&] { cache.copy_sequence_to(0, plain, 1); },
-                          "from: a cache of other heads, sizes, types, rotation or scales");
+                          "from: a cache of other heads, sizes, types or rotation, or with other scales");
             continue;
         }
         cache.rewind(1, 0);

@@ -316,6 +316,23 @@ vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::u
     return test_device().context().cache(info);
 }
 
+void fill(const vkattn::Cache &cache, HostTensor keys, HostTensor values) {
+    vkattn_cache_append_desc desc{};
+    desc.cache = cache.get();
+    desc.key = keys.view();
+    desc.value = values.view();
+    const std::array regions{Region{VKATTN_ROLE_KEY, &keys, Access::kRead},
+                             Region{VKATTN_ROLE_VALUE, &values, Access::kRead}};
+    test_device().run(test_device().context().cache_append_plan(desc), regions);
+}
+
+std::vector<float> read(const vkattn::Cache &cache, vkattn_cache_part part, std::uint32_t sequence,
+                        std::uint64_t count) {
+    std::vector<float> values(count);
+    cache.read(part, sequence, values);
+    return values;
+}
+
 namespace {
 
 HostTensor run(const vkattn::Layer &layer, vkattn_cache cache, HostTensor input, std::uint32_t mask_flags,
