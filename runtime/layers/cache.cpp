@@ -355,7 +355,12 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
         copied.source.tensor.shape[0] = 1;
         copied.source.tensor.shape[2] = rows;
         copied.source.tensor.offset = sequence * held.tensor.strides[0];
-        if (makes_scales(part)) copied.source_scales.tensor.offset = sequence * copied.source_scales.tensor.strides[0];
+        if (makes_scales(part)) {
+            vkattn_tensor &scales = copied.source_scales.tensor;
+            scales.offset = sequence * scales.strides[0];
+            scales.shape[0] = 1;
+            scales.shape[2] = rows;
+        }
     }
     PlanBuilder builder(context_);
     add_kv_append(builder, copied);
