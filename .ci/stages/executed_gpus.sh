@@ -21,6 +21,8 @@ for gpu in navi31 gfx1201 vega10; do
     echo "layers-$gpu $execute build-modern/tests/vkattn_tests --test-suite=caches,kv_append,layers,merge,operators,programs,rotation,submit"
     echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
 done | try_devices env || status=$?
+echo "scales-navi31 scripts/gpu-lab execute amd-navi31 build-modern/tests/vkattn_tests --test-suite=scales --test-case-exclude=attention*" |
+    try_devices env || status=$?
 # and that what they find fails
 echo "removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31" | try_devices env || status=$?
 exit $status

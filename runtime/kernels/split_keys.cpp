@@ -1,5 +1,6 @@
 #include "runtime/kernels/split_keys.hpp"
 
+#include "runtime/device/bindable.hpp"
 #include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/rounding.hpp"
@@ -74,6 +75,10 @@ CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLa
 
 } // namespace
 
+bool states_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return is_bindable(caps, states_of(problem, parts));
+}
+
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
     return why_off(caps, shader, kPathParts).empty() &&
            !is_off(caps, shaders::merge_parts, merge_paths_of(paths_of(problem)));
@@ -88,6 +93,11 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     const uint64_t most = std::max(slots_of(problem) / kKeysOfGranule, 1u);
     const uint64_t wanted = problem.tile.parts == 0 ? rule : std::min<uint64_t>(problem.tile.parts, most);
     return static_cast<uint32_t>(std::max(wanted, fewest));
+}
+
+uint32_t parts_that_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts, uint32_t fewest) {
+    while (parts > fewest && !states_fit(problem, caps, parts)) parts = std::max(parts / 2, fewest);
+    return parts;
 }
 
 uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
@@ -111,11 +121,12 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
     const uint32_t tile = workgroups.keys_of_tile;
-    const uint32_t fewest = fewest_keys_of_part(problem, workgroups);
+    const uint32_t fewest_keys = fewest_keys_of_part(problem, workgroups);
     const auto tiles_of_part =
         static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
-    return parts_between(problem, tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest)),
-                         tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile)));
+    const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile));
+    const uint32_t rule = tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest_keys));
+    return parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape) {

@@ -125,6 +125,9 @@ void put_fifth_bits(inout EncodedBlock block, uint at, EncodedNumbers encoded) {
     for (uint i = 0; i < 4; ++i) put_byte(block, at + i, bits >> (8 * i) & 255u);
 }
 
+// The largest number of a type of them, OCP's.
+float largest_float8(const uint format) { return kind_of_block(format) == E4M3 ? 448.0 : 57344.0; }
+
 // A float of 8 bits, rounded to nearest even; what is beyond the largest one becomes that. least_exponent: of the numbers
 // that are not subnormal.
 uint float8_bits(float value, const uint fraction_bits, const int least_exponent, const float largest) {
