@@ -26,6 +26,16 @@ struct MergeTile {
     uint32_t batch;   // parts of an invocation whose loads are under way at the same time
 };
 
+// Parts, at most, of however many keys: as many as fill the device. What follows from them, and not from the parts of these
+// keys, compiles nothing new as a context grows.
+uint32_t most_parts(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionShape &shape) {
+    if (problem.tile.parts != 0) return shape.parts;
+    const AttentionShape::Dispatch &first = shape.dispatches[0];
+    const uint64_t workgroups = uint64_t{first.groups[0]} * first.groups[1] * first.groups[2] / shape.parts;
+    const uint64_t invocations = std::max<uint64_t>(workgroups * first.constants.WORKGROUP_SIZE, 1);
+    return static_cast<uint32_t>(std::max<uint64_t>(divide_up(invocations_that_fill(caps), invocations), 2));
+}
+
 // Several columns where each has parts enough to load, unless the rows' own invocations fill the device many times over: then
 // sharing gains nothing and costs the joining of what was shared.
 MergeTile merge_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
@@ -143,7 +153,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
     const uint32_t blocks = blocks_of_merge(problem);
-    const MergeTile tile = merge_tile(problem, caps, blocks, shape.parts);
+    const MergeTile tile = merge_tile(problem, caps, blocks, most_parts(problem, caps, shape));
     shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * tile.columns),
                            {problem.q_len, problem.query_heads, problem.batch},
