@@ -73,7 +73,8 @@ TEST_CASE("a growing context compiles nothing new") {
 TEST_CASE("16-bit floats are declared by those modules alone that are chosen where they are enabled") {
     for (const Shader *shader : shaders::table()) {
         INFO("shader ", std::string(shader->name));
-        const bool takes_halves = shader->matrices == VKATTN_TYPE_F16 || declares(*shader, kDotProductFloat16AccFloat32);
+        const bool takes_halves =
+            shader->matrices == VKATTN_TYPE_F16 || declares(*shader, kDotProductFloat16AccFloat32);
         CHECK((takes_halves || !declares(*shader, kFloat16)));
         CHECK((shader->matrices == VKATTN_TYPE_BF16 || !declares(*shader, kBfloat16)));
     }
