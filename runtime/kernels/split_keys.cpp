@@ -20,12 +20,6 @@ uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
-// How a workgroup of merge_parts divides a row.
-struct MergeTile {
-    uint32_t columns; // invocations that share a block's parts
-    uint32_t batch;   // parts of an invocation whose loads are under way at the same time
-};
-
 // Parts, at most, of however many keys: as many as fill the device. What follows from them, and not from the parts of these
 // keys, compiles nothing new as a context grows.
 uint32_t most_parts(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionShape &shape) {
@@ -36,16 +30,14 @@ uint32_t most_parts(const AttentionProblem &problem, const DeviceCaps &caps, con
     return static_cast<uint32_t>(std::max<uint64_t>(divide_up(invocations_that_fill(caps), invocations), 2));
 }
 
-// Several columns where each has parts enough to load, unless the rows' own invocations fill the device many times over: then
-// sharing gains nothing and costs the joining of what was shared.
-MergeTile merge_tile(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
+// Invocations that share a block's parts: as many loads are under way at the same time. None where the rows' own invocations
+// fill the device many times over, or have few parts: then sharing gains nothing and costs the joining of what was shared.
+uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
     constexpr uint64_t kTimes = 16;
-    constexpr uint32_t kBatch = 4, kBatchOfOneColumn = 8;
     const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
-    const uint32_t most = std::min({caps.max_workgroup_invocations / blocks, most_merge_columns(caps), parts / kBatch});
-    const uint32_t columns =
-        rows * blocks >= kTimes * invocations_that_fill(caps) ? 1 : std::bit_floor(std::max(most, 1u));
-    return {columns, columns > 1 ? kBatch : std::min(std::bit_ceil(parts), kBatchOfOneColumn)};
+    if (rows * blocks >= kTimes * invocations_that_fill(caps)) return 1;
+    const uint32_t most = std::min(caps.max_workgroup_invocations / blocks, most_merge_columns(caps));
+    return std::bit_floor(std::clamp(parts / PARTS_AT_ONCE, 1u, std::max(most, 1u)));
 }
 
 // Dims of a key and its value, in those of heads of 128.
@@ -153,15 +145,14 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
     const uint32_t blocks = blocks_of_merge(problem);
-    const MergeTile tile = merge_tile(problem, caps, blocks, most_parts(problem, caps, shape));
+    const uint32_t columns = columns_of_merge(problem, caps, blocks, most_parts(problem, caps, shape));
     shape.dispatches[1] = {&shaders::merge_parts,
-                           constants_of(problem, blocks * tile.columns),
+                           constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},
                            merge_paths_of(first.paths),
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
-    merge.COLUMNS = tile.columns;
-    merge.ROWS = tile.batch;
+    merge.COLUMNS = columns;
     merge.FEATURES |= FEATURE_PARTS;
     if (problem.variant != nullptr && problem.variant->variant.defines(shaders::merge_parts.calls)) return;
     merge.FEATURES &= FEATURES_OF_MERGE_PARTS; // the functions of a variant count positions, by more
