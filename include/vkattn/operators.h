@@ -45,8 +45,8 @@ typedef struct vkattn_linear_desc {
 } vkattn_linear_desc;
 
 /* RMSNorm of the input before it is multiplied: of each token x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
- * Few rows are normalised by the products themselves, in place of a dispatch and a barrier; many are in the workspace, once for
- * all products of a layer. An extension of vkattn_linear_desc (not for vkattn_tune_linear), and of vkattn_layer_call for
+ * Few rows are normalised by the products themselves, in place of a dispatch and a barrier; many are in the workspace, in the
+ * input's type, once for all products of a layer. An extension of vkattn_linear_desc (not for vkattn_tune_linear), and of vkattn_layer_call for
  * MHA without key and value, and MLA: their query is normalised so.
  *
  * extension  kind VKATTN_EXTENSION_INPUT_NORM

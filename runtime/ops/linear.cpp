@@ -132,7 +132,7 @@ ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const Input
     const auto fuses = [&](const View &weight) { return normalises(builder, tokens, weight); };
     if (is_empty(tokens.tensor) || std::ranges::all_of(weights, fuses)) return {tokens, norm};
     const uint64_t *shape = tokens.tensor.shape;
-    View normed{contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], shape[2]}), {}};
+    View normed{contiguous(tokens.tensor.type, {shape[0], shape[1], shape[2]}), {}}; // so that the same kernels serve
     normed.source = builder.reserve_workspace(extent_bytes(normed.tensor));
     add_norm(builder, Norm::kRms, norm.epsilon, tokens, norm.weight, {}, normed);
     builder.barrier();
