@@ -6,10 +6,10 @@ export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
 
-# Left out where a stage would take very long, and would see nothing that others do not: masks in pairs, how long pipelines
-# take to compile, random problems, a build of its own, and MPI (which leaks).
+# Suites that the sanitizers run on Debian 12's lavapipe, and Debian testing's stage under validation: of the host's code rather
+# than of kernels. The stage lavapipe runs the others.
 # shellcheck disable=SC2034
-slow='^(masks\.pairs|startup|sweep|long_run|faults$|consume_(add_subdirectory|python|wheel)|sample_sharded_mpi)'
+of_sanitizers='api|api\.arguments|api\.wrap|attention\.(bindings|layouts|numbers)|bench|caches|cases|checkpoints|command|dropout|files_and_arithmetic|gpu_lab|layer|layers|memory|programs|rotation|saved_state|scales|submit|variants'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
