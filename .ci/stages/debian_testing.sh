@@ -30,7 +30,8 @@ scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_
         python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py \
         python/tests/test_lm.py python/tests/test_lm_hostile.py ||
     status=$?
-# guard-pages, self-test: what of them is of this driver's kernels (every kernel's check takes minutes here: Debian's driver and RDNA 3 run it). lanes: the shaders are those of the suite, and not validated once more.
+# guard-pages, self-test: what of them is of this driver's kernels; every kernel's check takes minutes here, and Debian 12's driver
+# and RDNA 3 run it. lanes: the shaders are those of the suite, and not validated once more.
 # matrices: in layers, where they are chosen rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented:
 # by GPU-assisted validation, every access of what is not executed in CI held to its buffer; without matrix units, since it
 # does not know that a subgroup's barriers order what they store

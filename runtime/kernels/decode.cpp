@@ -224,10 +224,10 @@ bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps
     const uint64_t rows = rows_that_share_keys(problem);
     if (!problem.value_in_key || rows <= kRowsOfDecodeShader) return rows <= kRowsOfDecodeShader;
     const DecodeLayout layout = decode_layout(caps);
+    if (rows > layout.latent_rows) return false;
     const bool dots = flash_tile(problem, caps, {.parts = true}).shader == &shaders::flash_dots;
     const uint64_t scores = rows * slots_of(problem) * problem.kv_heads * problem.batch;
-    return rows <= layout.latent_rows &&
-           scores / caps.traits.parallel_workgroups <= (dots ? layout.latent_scores_beside_dots : layout.latent_scores);
+    return scores / caps.traits.parallel_workgroups <= (dots ? layout.latent_scores_beside_dots : layout.latent_scores);
 }
 
 // One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.

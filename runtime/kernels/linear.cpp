@@ -75,8 +75,6 @@ LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     return answer;
 }
 
-std::string describe_nothing(const LinearShape &) { return ""; }
-
 constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
 constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
 
@@ -108,6 +106,8 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
 }
 
 } // namespace
+
+std::string describe_nothing(const LinearShape &) { return ""; }
 
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised) {
     return is_quantised(problem.weight.type) ? quantised : floats;

@@ -29,8 +29,6 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &) {
     return answer;
 }
 
-std::string describe(const LinearShape &) { return ""; }
-
 constexpr const Shader *kShaders[] = {&shaders::linear_dots, &shaders::linear_dots_quantised};
 
 } // namespace
@@ -40,6 +38,6 @@ const LinearKernel kLinearDots = {.name = "linear_dots",
                                   .merit = "tiles in shared memory, products of f16 in pairs",
                                   .missing = missing,
                                   .answer = answer,
-                                  .describe = describe};
+                                  .describe = describe_nothing};
 
 } // namespace vkattn

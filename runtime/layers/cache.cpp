@@ -352,15 +352,13 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
         copied.block_table.tensor.shape[0] = 1;
         copied.block_table.tensor.offset = sequence * table_layout_.strides[0];
     } else {
-        copied.source.tensor.shape[0] = 1;
-        copied.source.tensor.shape[2] = rows;
-        copied.source.tensor.offset = sequence * held.tensor.strides[0];
-        if (makes_scales(part)) {
-            vkattn_tensor &scales = copied.source_scales.tensor;
-            scales.offset = sequence * scales.strides[0];
-            scales.shape[0] = 1;
-            scales.shape[2] = rows;
-        }
+        const auto take_sequence = [&](vkattn_tensor &tensor) {
+            tensor.shape[0] = 1;
+            tensor.shape[2] = rows;
+            tensor.offset = sequence * tensor.strides[0];
+        };
+        take_sequence(copied.source.tensor);
+        if (makes_scales(part)) take_sequence(copied.source_scales.tensor);
     }
     PlanBuilder builder(context_);
     add_kv_append(builder, copied);

@@ -235,7 +235,8 @@ TEST_CASE_FIXTURE(DeviceTest, "linear of a normalised input, by itself where row
             check_linear(problem, VKATTN_TYPE_F32);
         }
     if (!can_run(test_device().facts(), VKATTN_KERNEL_ADDRESSES))
-        CHECK(fused >= 6); // else linear_addresses serves most; of ten rows and more matrix units may
+        CHECK(fused >=
+              (can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT) ? 8 : 12)); // else linear_addresses serves most
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved choice" * doctest::test_suite("tuning")) {
