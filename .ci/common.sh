@@ -6,10 +6,12 @@ export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
 
-# Suites that the sanitizers run on Debian 12's lavapipe, and Debian testing's stage under validation: of the host's code rather
-# than of kernels. The stage lavapipe runs the others.
+# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and in Debian testing under
+# validation. Of kernels: in Debian testing, and executed on AMD's GPUs; many on SwiftShader and on simulated devices, too.
 # shellcheck disable=SC2034
-of_sanitizers='api|api\.arguments|api\.wrap|attention\.(bindings|layouts|numbers)|bench|caches|cases|checkpoints|command|dropout|files_and_arithmetic|gpu_lab|layer|layers|memory|programs|rotation|saved_state|scales|submit|variants'
+of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|dropout|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|rotation|saved_state|submit|variants'
+# shellcheck disable=SC2034
+of_kernels='attention\.layouts|attention\.numbers|cases|index|key_lists|kv_append|layers|merge|operators|scales|split|top_k'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
@@ -45,13 +47,13 @@ run_tests() { # run_tests BUILD_DIR CMAKE_ARGUMENTS [CTEST_ARGUMENT...]
     VKATTN_BUILD_DIR=$build VKATTN_CMAKE_ARGS=$arguments scripts/test "$@"
 }
 
-try_devices() { # try_devices COMMAND...: with the arguments of each line of the input behind its name, side by side
+try_devices() { # try_devices COMMAND...: with the arguments of each line of the input behind its name, side by side; tells their times
     xargs -P "$jobs" -L 1 bash -c '
-        name=$1 log=build-ci/$1.log words=$0
+        name=$1 log=build-ci/$1.log words=$0 start=$SECONDS
         shift
         $words "$@" >"$log" 2>&1
         status=$?
-        echo "$name: $(grep -v "^skipped in " "$log" | tail -n 1)"
+        echo "$name: $(grep -v "^skipped in " "$log" | tail -n 1), $((SECONDS - start)) s"
         [ $status -eq 0 ] || cat "$log"
         exit $status' "$*"
 }
