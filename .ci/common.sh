@@ -6,10 +6,12 @@ export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
 
-# Left out where a stage would take very long, and would see nothing that others do not: masks in pairs, how long pipelines
-# take to compile, random problems, a build of its own, and MPI (which leaks).
+# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and in Debian testing under
+# validation. Of kernels: in Debian testing, and executed on AMD's GPUs; many on SwiftShader and on simulated devices, too.
 # shellcheck disable=SC2034
-slow='^(masks\.pairs|startup|sweep|long_run|faults$|consume_(add_subdirectory|python|wheel)|sample_sharded_mpi)'
+of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|dropout|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|rotation|saved_state|submit|variants'
+# shellcheck disable=SC2034
+of_kernels='attention\.layouts|attention\.numbers|cases|index|key_lists|kv_append|layers|merge|operators|scales|split|top_k'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
@@ -45,13 +47,13 @@ run_tests() { # run_tests BUILD_DIR CMAKE_ARGUMENTS [CTEST_ARGUMENT...]
     VKATTN_BUILD_DIR=$build VKATTN_CMAKE_ARGS=$arguments scripts/test "$@"
 }
 
-try_devices() { # try_devices COMMAND...: with the arguments of each line of the input behind its name, side by side
+try_devices() { # try_devices COMMAND...: with the arguments of each line of the input behind its name, side by side; tells their times
     xargs -P "$jobs" -L 1 bash -c '
-        name=$1 log=build-ci/$1.log words=$0
+        name=$1 log=build-ci/$1.log words=$0 start=$SECONDS
         shift
         $words "$@" >"$log" 2>&1
         status=$?
-        echo "$name: $(grep -v "^skipped in " "$log" | tail -n 1)"
+        echo "$name: $(grep -v "^skipped in " "$log" | tail -n 1), $((SECONDS - start)) s"
         [ $status -eq 0 ] || cat "$log"
         exit $status' "$*"
 }

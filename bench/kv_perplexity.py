@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How well a language model foretells a text with its keys and values held in each type: both, both rotated by a Hadamard
-matrix, keys alone, values alone.
+matrix, keys alone, values alone; and keys in q8_0 beside values of fewer bits.
 
     bench/kv_perplexity.py measure MODEL TEXT [--parts N] [--csv FILE]   goes on where the CSV ends
-    bench/kv_perplexity.py show [--csv FILE]                             writes the page of the results, and its picture
+    bench/kv_perplexity.py show [--csv FILE]      writes the page of the results, its picture, and what vkattn estimate knows of them
 
 bench/kv-perplexity fetches a model and a text for it. The text is taken in parts of 512 tokens, each begun anew, of each the
 second half, as llama-perplexity does. Parts are measured in all types one after the other: whenever it is stopped, all are of
@@ -23,12 +23,14 @@ sys.path.insert(0, str(ROOT / "python"))
 
 RESULTS, PICTURE = ROOT / "bench/results/kv-perplexity.csv", ROOT / "docs/kv_perplexity.svg"
 PAGE = ROOT / "bench/results/kv-perplexity.md"
+COSTS = ROOT / "tools/estimate/measured_costs.hpp"
 CONTEXT = 512
 BITS = {"f16": 16, "q8_0": 8.5, "f8_e4m3": 8, "f8_e5m2": 8, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 TYPES = tuple(name for name in BITS if name != "f16")
 PLAIN = ("f16", "f16")
 BOTH, ROTATED, KEYS, VALUES = "K and V", "K and V rotated", "K alone, V in f16", "V alone, K in f16"
 SUFFIX = " rotated"
+MIXED = (("q8_0", "q5_1"), ("q8_0", "iq4_nl"))
 SERIES = {BOTH: lambda name: (name, name), ROTATED: lambda name: (name + SUFFIX, name + SUFFIX), KEYS: lambda name: (name, "f16"), VALUES: lambda name: ("f16", name)}
 FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 
@@ -36,6 +38,7 @@ FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 def rounds():
     """Pairs of types that take turns at each part: first those that are of most use."""
     yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES)]
+    yield MIXED
     first = ("q8_0", "q5_1", "q4_0", "iq4_nl", "f8_e4m3")
     for names in (first, [name for name in TYPES if name not in first]):
         yield [SERIES[ROTATED](name) for name in names]
@@ -115,6 +118,49 @@ def rows(found):
         yield f"| {name} | {bits:g} | {results[0][0]:.3f} | {' | '.join(more)} |"
 
 
+def mixed_rows(found):
+    """The same of keys in one type beside values in another."""
+    results = [(pair, compared(found, pair)) for pair in MIXED]
+    if all(result is None for _, result in results):
+        return
+    yield ""
+    yield "| K | V | bits, their mean | more than f16 | tokens |"
+    yield "|---|---|---|---|---|"
+    for (key, value), result in results:
+        if result is not None:
+            yield f"| {key} | {value} | {(BITS[key] + BITS[value]) / 2:g} | {result[1]:+.2f} ± {result[2]:.2f} % | {result[3]:,} |"
+
+
+def costs(where, found):
+    """The C++ header of what each pair of types costs."""
+    plain = sorted([SERIES[BOTH](name) for name in BITS] + list(MIXED), key=lambda pair: -sum(map(BITS.get, pair)))
+    pairs = [(pair, False) for pair in plain] + [(SERIES[ROTATED](name), True) for name in TYPES]
+    lines = []
+    for pair, rotated in pairs:
+        result = (0, 0, 0) if pair == PLAIN else compared(found, pair)
+        if result is not None:
+            types = ", ".join(f"VKATTN_TYPE_{name.removesuffix(SUFFIX).upper()}" for name in pair)
+            lines.append(f"    MeasuredCost{{{types}, {str(rotated).lower()}, {result[1]:.2f}, {result[2]:.2f}}},\n")
+    model, text, rest = where.split(", ", 2)
+    day = rest.rsplit("; ", 1)[1].split(",")[0]
+    return f"""// Made by `bench/kv_perplexity.py show` from {RESULTS.relative_to(ROOT)}.
+#pragma once
+
+#include "tools/estimate/cache_choice.hpp"
+
+#include <array>
+
+namespace vkattn::tools {{
+
+inline constexpr const char *kMeasuredOn = "{model}, {day}";
+
+inline constexpr std::array<MeasuredCost, {len(lines)}> kMeasuredCosts{{
+{"".join(lines)}}};
+
+}} // namespace vkattn::tools
+"""
+
+
 def parts_in_words(found):
     """How many parts the results are of: of all as many, but where it was stopped."""
     def count(name, *several):
@@ -142,7 +188,7 @@ on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second
 Each token attends what the cache holds, its own key and value too. How much more than with f16 is on the same tokens, with the
 standard error of that difference, part by part.
 
-{chr(10).join(rows(found))}
+{chr(10).join([*rows(found), *mixed_rows(found)])}
 
 ![Perplexity, more than with K and V in f16](../../{PICTURE.relative_to(ROOT)})
 
@@ -180,6 +226,7 @@ def show(path):
     with style.settings():
         output.write(PICTURE, style.encoded(figure_of(where.split(", ", 2)[2], found), PICTURE.suffix))
     PAGE.write_text(page(where, found), encoding="utf-8")
+    COSTS.write_text(costs(where, found), encoding="utf-8")
 
 
 def main():
@@ -190,7 +237,7 @@ def main():
     made.add_argument("text", metavar="TEXT", type=pathlib.Path)
     made.add_argument("--parts", type=int, default=40, help=f"of {CONTEXT} tokens each (default: 40)")
     made.add_argument("--csv", type=pathlib.Path, default=RESULTS)
-    made = commands.add_parser("show", help=f"writes {PAGE.relative_to(ROOT)} and {PICTURE.relative_to(ROOT)}")
+    made = commands.add_parser("show", help=f"writes {', '.join(str(path.relative_to(ROOT)) for path in (PAGE, PICTURE, COSTS))}")
     made.add_argument("--csv", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.command == "measure":

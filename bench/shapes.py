@@ -20,6 +20,7 @@ class Shape:
     page_size: int = 0  # positions; 0: K and V are not in pages
     key_list: int = 0  # keys that each query's list names; 0: there are no lists
     variant: str = ""  # a file of functions; "": none
+    kv_scales: str = "none"  # tensor, head, row
 
     def flops(self):
         """Of the query-key pairs that the mask leaves."""
@@ -38,6 +39,7 @@ class Shape:
         options += ["--page-size", self.page_size] if self.page_size else []
         options += ["--key-list", self.key_list] if self.key_list else []
         options += ["--variant", self.variant] if self.variant else []
+        options += ["--kv-scales", self.kv_scales] if self.kv_scales != "none" else []
         return options + (["--value-in-key"] if self.head_dim != self.v_head_dim else [])
 
 

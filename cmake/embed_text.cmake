@@ -13,7 +13,7 @@ foreach(name IN LISTS NAMES)
         string(SUBSTRING "${text}" ${at} 8000 part)
         string(APPEND literals "R\"glsl(${part})glsl\"\n")
     endforeach()
-    string(APPEND entries "{\"${name}\",\n${literals}},\n")
+    string(APPEND entries "{\"${name}\",\n${literals}\"\"sv},\n") # a suffix knows the length; compilers bound the steps of counting it
 endforeach()
 string(SHA256 hash "${hashes}")
 string(SUBSTRING "${hash}" 0 16 hash)
@@ -32,6 +32,8 @@ file(WRITE ${OUTPUT}/sources.cpp "#include \"runtime/jit/sources.hpp\"
 
 namespace vkattn::jit {
 namespace {
+using namespace std::string_view_literals;
+
 constexpr ShaderText kTexts[] = {
 ${entries}};
 

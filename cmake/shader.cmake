@@ -144,19 +144,34 @@ function(vkattn_shader_tools target compiled optimised passes commands final)
     set(${commands} ${list} PARENT_SCOPE)
 endfunction()
 
-# An extension of GLSL that the compiler may lack. WORDS: what is left out then; VERSION: the glslang that has it.
-function(vkattn_shader_extension extension words version)
+# An extension of GLSL that the compiler may lack. WORDS: what is left out then; TOOL: what has it, with its version. PROBE: a file
+# that uses it, where the tools for SPIR-V may lack it as well.
+function(vkattn_shader_extension extension words tool)
+    cmake_parse_arguments(PARSE_ARGV 3 arg "" "PROBE" "")
     set(probe ${vkattn_shader_build_dir}/${extension})
-    file(WRITE ${probe}.comp "#version 460\n#extension ${extension} : require\nvoid main() {}\n")
+    set(source ${probe}.comp)
+    if(arg_PROBE)
+        set(source ${CMAKE_CURRENT_SOURCE_DIR}/${arg_PROBE})
+    else()
+        file(WRITE ${source} "#version 460\n#extension ${extension} : require\nvoid main() {}\n")
+    endif()
     set(flags ${vkattn_glsl_flags})
     if(vkattn_glsl_depfile)
         list(APPEND flags ${probe}.d)
     endif()
-    execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env vulkan1.3 ${flags} -o ${probe}.spv ${probe}.comp
+    execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env vulkan1.3 ${flags} -o ${probe}.spv ${source}
         RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    if(arg_PROBE AND VKATTN_SPIRV_OPT AND status EQUAL 0)
+        execute_process(COMMAND ${VKATTN_SPIRV_OPT} --target-env=vulkan1.3 ${probe}.spv -o ${probe}.opt.spv
+            RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    endif()
+    if(arg_PROBE AND VKATTN_SPIRV_VAL AND status EQUAL 0)
+        execute_process(COMMAND ${VKATTN_SPIRV_VAL} --target-env vulkan1.3 ${probe}.spv
+            RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    endif()
     if(NOT status EQUAL 0)
         set_property(DIRECTORY APPEND PROPERTY vkattn_missing_extensions ${extension})
-        set_property(DIRECTORY APPEND PROPERTY vkattn_missing_words "${words} (needs glslang ${version})")
+        set_property(DIRECTORY APPEND PROPERTY vkattn_missing_words "${words} (needs ${tool})")
     endif()
 endfunction()
 

@@ -15,12 +15,20 @@ scripts/modern-root install python3-pytest >/dev/null &&
         python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/execute/tests || status=$?
 VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovider bench/gpu_lab/tests/test_profile.py || status=$?
 export VKATTN_EXECUTE=order=random,switch=60
-for gpu in navi31 gfx1201 vega10; do
-    execute="scripts/gpu-lab execute amd-$gpu"
-    echo "attention-$gpu $execute build-modern/tests/vkattn_tests --test-suite=attention.numbers,self_test --test-case-exclude=*shader?of?lists*"
-    echo "layers-$gpu $execute build-modern/tests/vkattn_tests --test-suite=caches,kv_append,layers,merge,operators,programs,rotation,submit"
-    echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
-done | try_devices env || status=$?
+tests="build-modern/tests/vkattn_tests"
+{
+    for gpu in navi31 gfx1201 vega10; do
+        execute="scripts/gpu-lab execute amd-$gpu"
+        echo "attention-$gpu $execute $tests --test-suite=attention.numbers"
+        echo "layers-$gpu $execute $tests --test-suite=kv_append,layers,merge,operators,submit"
+        echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
+        [ $gpu = navi31 ] || echo "self-test-$gpu $execute $tests --test-suite=self_test --test-case=*every?kernel*"
+    done
+    execute="scripts/gpu-lab execute amd-navi31" # once, what sees the same of each
+    echo "self-test-navi31 $execute $tests --test-suite=self_test --test-case-exclude=*shader?of?lists*"
+    echo "caches-navi31 $execute $tests --test-suite=caches,programs,rotation"
+    echo "scales-navi31 $execute $tests --test-suite=scales --test-case-exclude=attention*"
+} | try_devices env || status=$?
 # and that what they find fails
 echo "removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31" | try_devices env || status=$?
 exit $status

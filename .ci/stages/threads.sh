@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Many threads, under ThreadSanitizer; then on two drivers at once.
 compile_shaders
-flags="-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread"
+flags="-O0 -g1 -fno-omit-frame-pointer -fsanitize=thread"
 CC=clang CXX=clang++ CFLAGS=$flags CXXFLAGS=$flags VKATTN_BUILD_DIR=build-tsan scripts/compile \
     vkattn_concurrency_tests "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
 TSAN_OPTIONS=suppressions=$PWD/.ci/tsan.supp VKATTN_VALIDATION=0 build-tsan/tests/vkattn_concurrency_tests

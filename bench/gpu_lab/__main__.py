@@ -7,6 +7,7 @@ import re
 import sys
 import time
 
+import beside_dense
 import budgets
 import collect
 import compare
@@ -137,6 +138,11 @@ def compare_with_ggml(arguments):
     compare_page.write()
 
 
+def write_beside(arguments):
+    _, gpus = selected(arguments.gpus or list(beside_dense.GPUS))
+    beside_dense.PAGE.write_text(beside_dense.page(gpus, compare_page.mesa(), lambda line: print(line, flush=True)))
+
+
 def profile(arguments):
     if not arguments.shape:
         sys.exit("scripts/gpu-lab: profile: no shape, expected options of vkattn bench or the name of a problem behind the GPU")
@@ -163,6 +169,7 @@ def main():
             ("pages", write_pages, "write the pages of bench/results/gpu-lab anew from its CSV files"),
             ("check", check, "compile them and compare with bench/budgets"),
             ("compare", compare_with_ggml, "execute what bench/results/gpu-lab/ggml.csv lacks, vkattn and ggml, and write its page"),
+            ("beside", write_beside, "execute lists, functions and scales beside dense kernels, and write their page"),
             ("search", search_tiles, "search tiles that the GPUs, of one kind, like; writes bench/results/gpu-lab/tiles"),
             ("removals", write_removals, "take barriers and waits out in turn and write bench/results/gpu-lab/removals.md"),
             ("budgets", write_budgets, "write bench/budgets from bench/results/gpu-lab")):

@@ -36,12 +36,20 @@ How they are made alike, and where they are not:
 """
 
 
-def versions():
-    packages = ("mesa-vulkan-drivers", "llama.cpp-tests", "libggml0-backend-vulkan")
+def versions_of(*packages):
+    """Of packages of the modern root."""
     told = subprocess.run([lab.ROOT / "scripts/modern-root", "run", "dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages],
                           check=True, capture_output=True, text=True).stdout.splitlines()
     version = {package: re.sub(r"^\d+:|\+dfsg.*|-\d+$", "", text) for package, text in (line.split() for line in told)}
-    mesa, llama, ggml = (version[package] for package in packages)
+    return [version[package] for package in packages]
+
+
+def mesa():
+    return f"Mesa {versions_of('mesa-vulkan-drivers')[0]} (Debian testing)"
+
+
+def versions():
+    mesa, llama, ggml = versions_of("mesa-vulkan-drivers", "llama.cpp-tests", "libggml0-backend-vulkan")
     return f"Mesa {mesa}, llama.cpp {llama} with ggml {ggml} (Debian testing)"
 
 

@@ -152,7 +152,7 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
-    const void *next;     /* NULL, or vkattn_key_list, vkattn_kv_rotation, vkattn_attention_variant (variants.h) */
+    const void *next;     /* NULL, or vkattn_key_list, vkattn_kv_rotation, vkattn_kv_scales, vkattn_attention_variant */
 } vkattn_attention_desc;
 
 /* The keys that each query may see, as a list: sparse attention whose cost follows the list's length and not Lk. An
@@ -197,6 +197,26 @@ typedef struct vkattn_kv_rotation {
     vkattn_rotation key;
     vkattn_rotation value;
 } vkattn_kv_rotation;
+
+/* Scales of K and V of type F8_E4M3 or F8_E5M2, whose blocks have none of their own: an element is its scale times what its
+ * byte stands for (OCP 8-bit Floating Point Specification, 2023).
+ *
+ * extension     kind VKATTN_EXTENSION_KV_SCALES
+ * key_scales    F32, any strides, key's shape with 1 in place of D, and 1 wherever a scale is shared: [1,1,1,1] is one of the
+ *               tensor, [1,Hkv,1,1] one of each KV head, [B,Hkv,Lk,1] (of packed rows [1,Hkv,total,1], of pages [pages,Hkv,P,1])
+ *               one of each row, which is a token and head. Absent: 1. Read when the commands run; bound as
+ *               VKATTN_ROLE_KEY_SCALES
+ * value_scales  the same of value; bound as VKATTN_ROLE_VALUE_SCALES. Where V is in K's rows, absent: K's are V's
+ * makes_scales  of vkattn_kv_append_desc: 1: key_scales have one of each row, and the append makes those of the rows that it
+ *               writes: the largest finite magnitude of the row by the largest number of the type. 0: it reads them
+ * Of vkattn_kv_append_desc, key_scales are those of cache; value_scales are not read. Of vkattn_index_desc, key_scales are
+ * those of its keys. */
+typedef struct vkattn_kv_scales {
+    vkattn_extension extension;
+    vkattn_tensor key_scales;
+    vkattn_tensor value_scales;
+    uint32_t makes_scales;
+} vkattn_kv_scales;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
  * drivers). On failure *plan is NULL. */
@@ -266,7 +286,7 @@ typedef struct vkattn_kv_append_desc {
     vkattn_tensor cu_seqlens;
     vkattn_tensor block_table;
     uint32_t max_seqlen;
-    const void *next; /* NULL, or a vkattn_kv_rotation */
+    const void *next; /* NULL, or vkattn_kv_rotation, vkattn_kv_scales */
 } vkattn_kv_append_desc;
 
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -329,7 +349,7 @@ typedef struct vkattn_index_desc {
     vkattn_index_reduce block_reduce; /* VKATTN_INDEX_MAX or VKATTN_INDEX_MEAN; of blocks of one key not read */
     uint32_t forced_first;
     uint32_t forced_last;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_kv_scales */
 } vkattn_index_desc;
 
 /* Plans one such choice of keys. */

@@ -75,6 +75,11 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_LAYER_INDEXER = 4,     /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
     VKATTN_EXTENSION_KV_ROTATION = 5,       /* vkattn_kv_rotation (attention.h), of vkattn_attention_desc,
                                                vkattn_kv_append_desc and vkattn_cache_info */
+    VKATTN_EXTENSION_KV_SCALES = 6,         /* vkattn_kv_scales (attention.h), of vkattn_attention_desc,
+                                               vkattn_kv_append_desc and vkattn_index_desc */
+    VKATTN_EXTENSION_CACHE_SCALES = 7,      /* vkattn_cache_scales, of vkattn_cache_info (layers.h) */
+    VKATTN_EXTENSION_INPUT_NORM = 8,        /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
+                                               vkattn_layer_call */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -205,7 +210,10 @@ typedef enum vkattn_role {
     VKATTN_ROLE_CAPTURED_1 = 35,
     VKATTN_ROLE_CAPTURED_2 = 36,
     VKATTN_ROLE_CAPTURED_3 = 37,
-    VKATTN_ROLE_COUNT = 38,
+    VKATTN_ROLE_KEY_SCALES = 38, /* vkattn_kv_scales; of an append: those of cache */
+    VKATTN_ROLE_VALUE_SCALES = 39,
+    VKATTN_ROLE_NORM_WEIGHT = 40, /* vkattn_input_norm */
+    VKATTN_ROLE_COUNT = 41,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 
@@ -500,7 +508,8 @@ typedef struct vkattn_trait {
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
  *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope, computeFullSubgroups
  *                     and shaderFloat16 (bf16: shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and where
- *                     subgroups have several sizes subgroupSizeControl
+ *                     subgroups have several sizes subgroupSizeControl. Products of f16 in pairs, of flash and linear
+ *                     layers, need shaderMixedFloatDotProductFloat16AccFloat32 and shaderFloat16
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it

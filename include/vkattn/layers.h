@@ -219,14 +219,41 @@ typedef struct vkattn_cache_info {
     vkattn_type value_type;
     uint32_t page_len;
     uint32_t page_count;
-    const void *next; /* NULL, or a vkattn_kv_rotation (attention.h) */
+    const void *next; /* NULL, or vkattn_kv_rotation (attention.h), vkattn_cache_scales */
 } vkattn_cache_info;
+
+/* How many elements of a cache of F8_E4M3 or F8_E5M2 share a scale: vkattn_kv_scales (attention.h). */
+typedef enum vkattn_scaling {
+    VKATTN_SCALING_NONE = 0,
+    VKATTN_SCALING_TENSOR = 1, /* all of the part */
+    VKATTN_SCALING_HEAD = 2,   /* those of a KV head */
+    VKATTN_SCALING_ROW = 3, /* those of a token and head: appends make it from the row, and no calibration is needed */
+    VKATTN_SCALING_MAX_ENUM = 0x7fffffff
+} vkattn_scaling;
+
+/* Scales that a cache keeps beside its keys and values. An extension of vkattn_cache_info.
+ *
+ * extension                 kind VKATTN_EXTENSION_CACHE_SCALES
+ * key, value                of each part; of other types than F8_E4M3 and F8_E5M2, and of values that are a part of the keys, NONE
+ * key_scales, value_scales  TENSOR: a number, HEAD: one of each KV head; finite and above 0; read here and kept. Else not read
+ * Appends to the cache, and layers that attend it, follow; attention over its parts binds VKATTN_CACHE_KEY_SCALES and
+ * VKATTN_CACHE_VALUE_SCALES. Not for COMPRESSED_KV, and of MLA the absorbed form alone. */
+typedef struct vkattn_cache_scales {
+    vkattn_extension extension;
+    vkattn_scaling key;
+    vkattn_scaling value;
+    const float *key_scales;
+    const float *value_scales;
+} vkattn_cache_scales;
 
 typedef enum vkattn_cache_part {
     VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim]; of pages [page_count, heads, page_len, head_dim] */
     VKATTN_CACHE_VALUES = 1,  /* the same with v_head_dim */
     VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: the tokens that each sequence holds */
     VKATTN_CACHE_BLOCK_TABLE = 3, /* I32 [batch, pages of the capacity]; only with pages */
+    VKATTN_CACHE_KEY_SCALES = 4, /* F32 [1, 1 or heads, 1, 1], or of each row as KEYS with 1 in place of head_dim; where
+                                     vkattn_cache_scales say so */
+    VKATTN_CACHE_VALUE_SCALES = 5,
     VKATTN_CACHE_PART_MAX_ENUM = 0x7fffffff
 } vkattn_cache_part;
 

@@ -41,8 +41,22 @@ typedef struct vkattn_linear_desc {
     vkattn_tensor residual;
     vkattn_tensor output;
     vkattn_activation activation;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_input_norm */
 } vkattn_linear_desc;
+
+/* RMSNorm of the input before it is multiplied: of each token x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
+ * Few rows are normalised by the products themselves, in place of a dispatch and a barrier; many are in the workspace, in the
+ * input's type, once for all products of a layer. An extension of vkattn_linear_desc (not for vkattn_tune_linear), and of vkattn_layer_call for
+ * MHA without key and value, and MLA: their query is normalised so.
+ *
+ * extension  kind VKATTN_EXTENSION_INPUT_NORM
+ * weight     [in] (embed_dim) contiguous, F32, F16 or BF16; bound as VKATTN_ROLE_NORM_WEIGHT
+ * epsilon    0 means 1e-6; for none at all give 1e-37 */
+typedef struct vkattn_input_norm {
+    vkattn_extension extension;
+    vkattn_tensor weight;
+    float epsilon;
+} vkattn_input_norm;
 
 /* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan);

@@ -77,6 +77,47 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
     return held
 
 
+def latent_facts(sizes, rank, query_rank, plain, rotated, values, of_latents):
+    """(sizes, more) for write_gguf of DeepSeek's attention, whose layers have no experts: as older files say its sizes, or as those do
+    that speak of its latents."""
+    more = {"add_kv_lora_rank": rank, "add_rope_dimension_count": rotated, "add_leading_dense_block_count": sizes["layers"]}
+    if query_rank:
+        more["add_q_lora_rank"] = query_rank
+    if of_latents:
+        more |= {"add_value_length": rank, "add_key_length_mla": plain + rotated, "add_value_length_mla": values}
+        return {**sizes, "head_dim": rank + rotated, "kv_heads": 1}, more
+    return {**sizes, "head_dim": plain + rotated}, {**more, "add_value_length": values}
+
+
+def latent_weights_of(vocabulary, sizes, rank, query_rank, plain, rotated, values):
+    """A DeepSeek's without experts by GGUF's names, float32."""
+    weights, random = weights_of(vocabulary, **sizes), numpy.random.default_rng(4)
+    for i in range(sizes["layers"]):
+        for part in "qkv":
+            del weights[f"blk.{i}.attn_{part}.weight"]
+        shapes = {"q_a": (query_rank, sizes["width"]), "q_b": (sizes["heads"] * (plain + rotated), query_rank),
+                  "kv_a_mqa": (rank + rotated, sizes["width"]), "kv_b": (sizes["heads"] * (plain + values), rank),
+                  "output": (sizes["width"], sizes["heads"] * values)}
+        weights.update({f"blk.{i}.attn_{name}.weight": (random.standard_normal(shape) / shape[1] ** 0.5).astype("f4")
+                        for name, shape in shapes.items()})
+        weights.update({f"blk.{i}.attn_{name}_norm.weight": 1 + random.standard_normal(size).astype("f4") / 8
+                        for name, size in (("q_a", query_rank), ("kv_a", rank))})
+    return weights
+
+
+def split_latents(weights, heads, plain):
+    """The same weights with attn_k_b and attn_v_b in place of each attn_kv_b."""
+    split = {}
+    for name, value in weights.items():
+        if "attn_kv_b" in name:
+            of_heads = value.reshape(heads, -1, value.shape[1])
+            split[name.replace("kv_b", "k_b")] = numpy.ascontiguousarray(of_heads[:, :plain].swapaxes(1, 2))
+            split[name.replace("kv_b", "v_b")] = numpy.ascontiguousarray(of_heads[:, plain:])
+        else:
+            split[name] = value
+    return split
+
+
 _FOLDER_NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
                  "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
                  "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",

@@ -199,6 +199,34 @@ def test_deepseeks_cache_holds_latents(tmp_path):
     assert 1e-8 < nmse(quantised.logits(given), plain.logits(given)) < 1e-2
 
 
+@pytest.mark.parametrize("of_latents", [False, True], ids=["one matrix", "of latents"])
+@pytest.mark.parametrize("name, kind", [("deepseek v2", "F32"), ("deepseek v2", "Q8_0"), ("deepseek v2, low rank", "F32"),
+                                        ("deepseek v2, yarn", "F32")])
+def test_deepseek_in_gguf_is_transformers(tmp_path, name, kind, of_latents):
+    transformers = pytest.importorskip("transformers")
+    config = configs()[name]
+    config.attention_bias, config.rms_norm_eps = False, 1e-5
+    if name == "deepseek v2, yarn":
+        config.rope_parameters["mscale"] = config.rope_parameters["mscale_all_dim"]  # a file has one number of both
+    torch, made = save(transformers.AutoModelForCausalLM, config, tmp_path)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DEEPSEEK2, 3)
+    own = {table.get_name(each, (".weight",)): each for each in made.state_dict()}
+    weights = {each: made.state_dict()[other].detach().numpy() for each, other in own.items()}
+    sizes, more = lm_models.latent_facts({**lm_models.SIZES, "layers": 3, "kv_heads": 4}, config.kv_lora_rank, config.q_lora_rank,
+                                         16, 8, 24, of_latents)
+    if name == "deepseek v2, yarn":
+        more |= {"add_rope_scaling_type": gguf.RopeScalingType.YARN, "add_rope_scaling_factor": 4.0,
+                 "add_rope_scaling_orig_ctx_len": 16, "add_rope_scaling_yarn_log_mul": 0.0707}
+    written = lm_models.split_latents(weights, 4, 16) if of_latents else weights
+    held = lm_models.write_gguf(tmp_path / "d.gguf", written, sizes, kind, name="deepseek2", more=more)
+    made.load_state_dict({other: torch.from_numpy(held.get(each, weights[each]).copy()) for each, other in own.items()})
+    tokens = torch.arange(3, 27)[None] * 11 % 300
+    with torch.no_grad():
+        expected = made(tokens).logits[0].numpy()
+    decoder, given, bound = decoder_of(tmp_path / "d.gguf"), tokens[0].tolist(), 1e-9 if kind == "F32" else 1e-6  # float16's
+    assert nmse(decoder.logits(given[:23]), expected[22]) < bound and nmse(decoder.logits(given[23:]), expected[23]) < bound
+
+
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
 @pytest.mark.parametrize("name", ["phi3", "phi3, few tokens", "phi3, many tokens"])
 def test_phi_in_gguf_is_transformers(tmp_path, name, kind):
@@ -418,6 +446,9 @@ def changed(tmp_path, **more):
     return tmp_path / "model.gguf"
 
 
+LATENT = {"add_leading_dense_block_count": 2, "add_kv_lora_rank": 32, "add_rope_dimension_count": 8, "add_value_length": 24}  # DeepSeek's
+
+
 @pytest.mark.parametrize("more, says", [
     ({"add_expert_count": 8}, "llama.expert_count: 8, expected none"),
     ({"add_logit_scale": 2.0}, "llama.logit_scale is not computed"),
@@ -426,7 +457,13 @@ def changed(tmp_path, **more):
     ({"name": "phi3", "add_rope_dimension_count": 24}, "phi3.rope.dimension_count: 24"),
     ({"name": "phi3", "add_rope_scaling_attn_factors": 1.2}, "rope.scaling.attn_factor, or one of rope_factors_short.weight and"),
     ({"name": "phi3", "weights": {"rope_factors_long.weight": numpy.ones(16, "f4")}}, "without the rest, expected all or none"),
-    ({"name": "deepseek2"}, "general.architecture: 'deepseek2', expected one of llama, qwen2, qwen3, gemma3, phi3"),
+    ({"name": "deepseek2"}, "deepseek2.leading_dense_block_count: 0: Mixture-of-experts, of the layers from there"),
+    ({"name": "deepseek2", "add_leading_dense_block_count": 2}, "deepseek2.attention.kv_lora_rank is missing"),
+    ({"name": "deepseek2", **LATENT, "sizes": {"kv_heads": 4}, "add_rope_dimension_count": 32}, "attention.key_length: 32, expected a whole number from 33"),
+    ({"name": "deepseek2", **LATENT, "add_key_length_mla": 48}, "attention.head_count_kv: 2, expected none, or 1"),
+    ({"name": "deepseek2", **LATENT, "sizes": {"kv_heads": 4}, "add_rope_scaling_type": gguf.RopeScalingType.YARN,
+      "add_rope_scaling_factor": 4.0},
+     "deepseek2.rope.scaling.yarn_log_multiplier is missing"),
     ({"add_rope_scaling_attn_factors": 1.2}, "rope.scaling.attn_factor: 1.2"),
     ({"weights": {"rope_factors_long.weight": numpy.ones(16, "f4")}}, "rope_factors_long.weight is not computed"),
     ({"add_tokenizer_pre": "tekken"}, "tokenizer.ggml.pre: 'tekken'"),

@@ -1,4 +1,5 @@
 """vkattn_lm on files that break their formats, or mean harm: a command ends, with exit status 0, or with 2 and one line."""
+import base64
 import io
 import json
 import random
@@ -228,9 +229,18 @@ GROWING = [{"type": "Replace", "pattern": {"String": "t"}, "content": "t" * 1000
 PATTERN = {"type": "Split", "pattern": {"Regex": "(i|ii)+$"}, "behavior": "Isolated", "invert": False}
 
 
+def map_of_characters(text):
+    """A normalizer of SentencePiece's kind, whose map has this text."""
+    data = (4).to_bytes(4, "little") + bytes(4) + text + bytes(1)
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()}
+
+
 @pytest.mark.parametrize("part, value, says", [
     ("normalizer", {"type": "Sequence", "normalizers": GROWING}, "may make text more than 64 times longer"),
     ("decoder", {"type": "Sequence", "decoders": GROWING}, "may make text more than 64 times longer"),
+    ("normalizer", map_of_characters(b"t" * 65), "may make text more than 64 times longer"),
+    ("normalizer", {"type": "Sequence", "normalizers": [map_of_characters(b"t" * 9)] * 2}, "may make text more than 64 times longer"),
+    ("normalizer", map_of_characters(bytes(1 << 20)), "precompiled_charsmap: 1048585 bytes, expected at most 1048576"),
     ("padding", {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "a",
                  "pad_to_multiple_of": None}, ""),
     ("truncation", {"direction": "Right", "max_length": 10**12, "strategy": "LongestFirst", "stride": 2}, ""),

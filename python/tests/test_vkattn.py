@@ -163,6 +163,13 @@ def test_linear_norm_and_embedding():
     scale = random(24)
     expected = x / numpy.sqrt((x.astype("float64") ** 2).mean(-1, keepdims=True) + 1e-6) * scale
     assert nmse(vkattn.norm(x, scale), expected) < 1e-10
+    for rows in (x, numpy.tile(x, (1, 9, 1))):  # few, and many
+        expected = rows / numpy.sqrt((rows.astype("float64") ** 2).mean(-1, keepdims=True) + 1e-3) * scale
+        assert nmse(vkattn.linear(rows, weight, bias, norm=scale, norm_epsilon=1e-3), expected @ weight.T + bias) < 1e-10
+    layer = vkattn.Layer("mha", {f"{name}_proj.weight": random(24, 24) for name in ("q", "k", "v", "out")}, embed_dim=24, num_heads=2)
+    assert nmse(layer(x, norm=scale), layer(vkattn.norm(x, scale))) < 1e-10
+    with pytest.raises(vkattn.InvalidArgumentError, match=r"norm: given beside key and value"):
+        layer(x, x, x, norm=scale)
     centred = x - x.astype("float64").mean(-1, keepdims=True)
     expected = centred / numpy.sqrt((centred ** 2).mean(-1, keepdims=True) + 1e-3) * scale + scale
     assert nmse(vkattn.norm(x, scale, scale, kind="layer", epsilon=1e-3), expected) < 1e-10

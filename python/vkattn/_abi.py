@@ -6,12 +6,15 @@ import os
 import pathlib
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
+import numpy
+
 ROLES = {name: number for number, name in enumerate((
     "workspace", "query", "key", "value", "output", "log_sum_exp", "attn_mask", "key_padding_mask", "key_lengths",
     "past_lengths", "alibi_slopes", "sinks", "attn_weights", "qk_matmul_output", "past_key", "past_value", "present_key",
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
     "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache",
-    "key_indices", "indices", "captured_0", "captured_1", "captured_2", "captured_3"))}
+    "key_indices", "indices", "captured_0", "captured_1", "captured_2", "captured_3",
+    "key_scales", "value_scales", "norm_weight"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
@@ -19,7 +22,9 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gelu_tanh": 5}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
+EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM = 6, 7, 8
 ROTATIONS = {"none": 0, "hadamard": 1}
+SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
 INDEX_REDUCES = {"sum": 0, "max": 1, "mean": 2}
 MLA_FORMS = {"naive": 0, "absorb": 1}
@@ -183,6 +188,11 @@ RopeScaling = structure(
 Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
 AttentionVariant = structure("vkattn_attention_variant", ("extension", Extension), ("variant", c_void_p), ("captured", Tensor * 4))
 KvRotation = structure("vkattn_kv_rotation", ("extension", Extension), ("key", c_int), ("value", c_int))
+KvScales = structure("vkattn_kv_scales", ("extension", Extension), ("key_scales", Tensor), ("value_scales", Tensor),
+                     ("makes_scales", c_uint32))
+CacheScales = structure("vkattn_cache_scales", ("extension", Extension), ("key", c_int), ("value", c_int), ("key_scales", c_void_p),
+                        ("value_scales", c_void_p))
+InputNorm = structure("vkattn_input_norm", ("extension", Extension), ("weight", Tensor), ("epsilon", c_float))
 KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
 IndexDesc = structure(
     "vkattn_index_desc", *((name, Tensor) for name in ("query", "key", "weights", "indices", "key_lengths", "past_lengths",
@@ -230,7 +240,7 @@ EstimateResult = structure(
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
-              BoundPlan, ProgramInfo, ProgramReport, KvRotation)
+              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm)
 
 
 def extend(desc, extension):
@@ -253,6 +263,29 @@ def add_rotation(desc, name, rotation):
     both = rotations(name, rotation)
     if any(both):
         extend(desc, KvRotation(Extension(EXTENSION_KV_ROTATION), *both))
+
+
+def add_scales(desc, key_scales=Tensor(), value_scales=Tensor(), makes_scales=False):
+    """Extends a description by scales of K and V, where there are any."""
+    if key_scales.type or value_scales.type:
+        extend(desc, KvScales(Extension(EXTENSION_KV_SCALES), key_scales, value_scales, makes_scales))
+
+
+def add_cache_scales(info, key_scales, value_scales):
+    """Extends a cache's description. Each: None, "row", a number for all of the part, or a sequence of one for each head."""
+    numbers = [None if each is None or isinstance(each, str) else numpy.atleast_1d(numpy.asarray(each, "f4"))
+               for each in (key_scales, value_scales)]
+    kinds = []
+    for name, given, array in (("key_scales", key_scales, numbers[0]), ("value_scales", value_scales, numbers[1])):
+        if given not in (None, "row") if array is None else array.ndim != 1:
+            raise ValueError(f"{name}: {given!r}, expected None, 'row', a number or one for each head")
+        kinds.append(given if isinstance(given, str) else "none" if array is None else "tensor" if numpy.ndim(given) == 0 else "head")
+    if kinds == ["none", "none"]:
+        return
+    scales = CacheScales(Extension(EXTENSION_CACHE_SCALES), *(SCALINGS[kind] for kind in kinds),
+                         *(None if array is None else array.ctypes.data for array in numbers))
+    scales.__dict__["arrays"] = numbers  # which it points to
+    extend(info, scales)
 
 
 def contents(desc):

@@ -166,10 +166,10 @@ def repeated(array, axis, times):
     return numpy.ascontiguousarray(numpy.broadcast_to(array, shape))
 
 
-def broadcastable(array, name):
+def broadcastable(array, name, shape="[B,Hq,Lq,Lk]"):
     """A mask with the dimensions that it lacks, which are those on the left, as NumPy and PyTorch broadcast."""
     if array.ndim > 4:
-        raise ValueError(f"{name}: {array.ndim} dimensions, expected at most 4, broadcast from the right to [B,Hq,Lq,Lk]")
+        raise ValueError(f"{name}: {array.ndim} dimensions, expected at most 4, broadcast from the right to {shape}")
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 

@@ -43,12 +43,13 @@ class Problem:
     def __init__(self, query, key, value, *, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
                  window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
                  alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, dropout_seed=0, causal_alignment="top_left",
+                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, key_scales=None,
+                 value_scales=None, dropout_seed=0, causal_alignment="top_left",
                  keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
                  return_lse=False, out=None, context=None, call=None):
         optional = {name: array for name, array in locals().items() if _abi.ATTENTION_TENSORS.get(name)}
         call = self.call = call or Call(context, {"query": query, "key": key, "value": value, "attn_mask": attn_mask, **optional,
-                                          "out": out}.items())
+                                          "key_scales": key_scales, "value_scales": value_scales, "out": out}.items())
         query = call.take("query", query, strided=True)
         self.missing = 4 - query.ndim  # dimensions
         query = _four_dimensional(query, "query")
@@ -75,6 +76,8 @@ class Problem:
         for role, array in optional.items():
             if array is not None:
                 call.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
+        scales = {name: call.take_scales(name, given) for name, given in (("key_scales", key_scales), ("value_scales", value_scales))
+                  if given is not None}
         if block_mask is not None:
             call.inputs["block_mask"] = broadcastable(call.inputs["block_mask"], "block_mask")
         if attn_mask is not None:
@@ -87,11 +90,12 @@ class Problem:
         if cu_seqlens_q is not None:
             self._find_strays(max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
-            if role != "key_indices":
+            if role not in ("key_indices", "key_scales", "value_scales"):
                 setattr(desc, role, describe(array, role))
         if key_indices is not None:
             self._add_list(call.inputs["key_indices"], key_block_len)
         _abi.add_rotation(desc, "kv_rotation", kv_rotation)
+        _abi.add_scales(desc, **scales)
 
     def _add_list(self, indices, key_block_len):
         _abi.extend(self.desc, _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len))
@@ -146,7 +150,8 @@ def problem(query, key, value, **arguments):
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, dropout_seed=0, causal_alignment="top_left",
+              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, key_scales=None,
+              value_scales=None, dropout_seed=0, causal_alignment="top_left",
               keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
               return_lse=False, out=None, context=None):
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
@@ -174,6 +179,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     key_indices [B,Hkv or 1,Lq,N] int32: the blocks of key_block_len keys that each query may see, in any order, -1 for none; the
         cost follows N. index chooses them
     kv_rotation "hadamard": key and value are stored rotated, as kv_append and caches do it; or two names, of keys and of values
+    key_scales, value_scales  float32, of key and value of f8_e4m3 or f8_e5m2, what their elements are multiplied with:
+        broadcast from the right to [B,Hkv,Lk,1], so that a number is of the tensor and [Hkv,1,1] one of each head
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])
     out        an Array for the output, of four dimensions; packed queries of no sequence leave its rows as they are

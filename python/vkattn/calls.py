@@ -1,7 +1,8 @@
 """What a call of an operator was given, and what it gives back."""
 import numpy
 
-from .arrays import FLOATS, as_array, dtype_of, numpy_dtype, torch_of, uploadable
+from . import _abi
+from .arrays import FLOATS, as_array, broadcastable, describe, dtype_of, numpy_dtype, torch_of, uploadable
 from .context import default_context
 from .device_array import Array, bfloat16_of_numpy, public, tensor_of
 
@@ -30,6 +31,18 @@ class Call:
             array = uploadable(array) if strided and array.ndim > 0 else numpy.ascontiguousarray(array)
         self.inputs[role] = array
         return array
+
+    def take_scales(self, name, scales):
+        """The description of an input that are scales of K or V, [B|1,Hkv|1,Lk|1,1]."""
+        scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
+        self.inputs[name] = broadcastable(scales, name, "[B,Hkv,Lk,1]")
+        return describe(self.inputs[name], name)
+
+    def extend_by_norm(self, desc, weight, epsilon):
+        """The description's input is normalised before it is multiplied, where there is a weight."""
+        if weight is not None:
+            weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
+            _abi.extend(desc, _abi.InputNorm(_abi.Extension(_abi.EXTENSION_INPUT_NORM), weight, epsilon))
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

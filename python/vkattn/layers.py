@@ -96,7 +96,8 @@ class Layer:
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 cu_seqlens=None, max_seqlen=0, residual=None, output_shape=None, out=None, kernel="auto"):
+                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=0.0, output_shape=None, out=None,
+                 kernel="auto"):
         """Computes the layer.
 
         query         [B,Lq,width]: float32, float16 or bfloat16
@@ -105,13 +106,14 @@ class Layer:
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
         residual      [B,Lq,width], added to the result, of mha and mla
+        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: 0: 1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
         given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
                                    ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
-                                   ("key_lengths", key_lengths), ("residual", residual), ("out", out)))
+                                   ("key_lengths", key_lengths), ("residual", residual), ("norm", norm), ("out", out)))
         for role, array, types in (("query", query, FLOATS), ("key", key, FLOATS), ("value", value, FLOATS),
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
@@ -127,6 +129,7 @@ class Layer:
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
+        given.extend_by_norm(layer_call, norm, norm_epsilon)
         tokens = None
         if cu_seqlens is not None:
             bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")
@@ -158,7 +161,8 @@ class Layer:
                         cache.rewind(sequence, length)
                 raise
 
-    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16, kv_rotation=None):
+    def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16, kv_rotation=None,
+              key_scales=None, value_scales=None):
         """An empty Cache of the layer's sizes.
 
         capacity  tokens of each of `batch` sequences, at most
@@ -168,9 +172,11 @@ class Layer:
                   power of two from 8, that sequences take as they grow, and may share: Cache.share_prefix
         kv_rotation  "hadamard": keys and values are stored rotated, which costs quantised types less of what they hold; or two
                   names, of keys and of values. Not for compressed_kv and naive mla
+        key_scales, value_scales  of the types f8_e4m3 and f8_e5m2: "row": appends make one of each token and head; a number:
+                  that of all; a sequence: one of each head. Not for compressed_kv and naive mla
         """
         return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type, pages=pages,
-                     page_size=page_size, kv_rotation=kv_rotation)
+                     page_size=page_size, kv_rotation=kv_rotation, key_scales=key_scales, value_scales=value_scales)
 
 
 def cache_types():
@@ -182,7 +188,8 @@ class Cache:
     """Keys and values of earlier tokens on the device, of `batch` sequences; made by Layer.cache. May be used from several
     threads: its calls take turns, with those of its context."""
 
-    def __init__(self, *, layer, capacity, batch, key_type, value_type, pages=0, page_size=16, kv_rotation=None):
+    def __init__(self, *, layer, capacity, batch, key_type, value_type, pages=0, page_size=16, kv_rotation=None, key_scales=None,
+                 value_scales=None):
         if pages and (_abi.whole(ctypes.c_uint32, "page_size", page_size) < 8 or page_size & (page_size - 1)):
             raise ValueError(f"page_size: {page_size}, expected a power of two from 8")
         key = _abi.choose("key_type", _STORED, key_type)
@@ -190,6 +197,7 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         _abi.add_rotation(info, "kv_rotation", kv_rotation)
+        _abi.add_cache_scales(info, key_scales, value_scales)
         raw = ctypes.c_void_p()
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:

@@ -55,18 +55,22 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
 
 
 @outside_graphs
-def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, out=None, context=None):
+def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=0.0, out=None,
+           context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
     input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16;
                 weight also an Array of blocks as GGUF files hold them (context.array with their bytes)
     activation  none, relu, gelu, silu, leaky_relu or gelu_tanh
+    norm        [in]: the input is first normalised (rms) and weighed so, by the product itself where rows are few;
+                norm_epsilon: 0: 1e-6
     out         an Array for the result, which may be the multiplier or the residual
     Returns [..., out] in the input's type.
     """
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("multiplier", multiplier),
-                          ("residual", residual), ("out", out)))
+                          ("residual", residual), ("norm", norm), ("out", out)))
     desc = _linear(call, input, weight, bias, activation, multiplier, residual, out)
+    call.extend_by_norm(desc, norm, norm_epsilon)
     call.run("vkattn_linear_plan", desc, may_share=("multiplier", "residual"))
     return call.given_back("output")
 
@@ -139,7 +143,7 @@ def top_k(input, k, *, context=None):
 def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu", head_reduce="sum", block_reduce="max",
           forced_first=0, forced_last=0, scale=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
           key_lengths=None, past_lengths=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-          block_table=None, context=None):
+          block_table=None, key_scales=None, context=None):
     """The top_k blocks of keys that score highest for each query, as DeepSeek's indexer chooses them; what attention takes as
     key_indices.
 
@@ -153,7 +157,7 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     """
     lengths = {"key_lengths": key_lengths, "past_lengths": past_lengths, "cu_seqlens_q": cu_seqlens_q,
                "cu_seqlens_k": cu_seqlens_k, "block_table": block_table}
-    call = Call(context, (("query", query), ("key", key), ("weights", weights), *lengths.items()))
+    call = Call(context, (("query", query), ("key", key), ("weights", weights), ("key_scales", key_scales), *lengths.items()))
     query = call.take("query", query, strided=True)
     call.take("key", key, STORED, strided=True)
     if query.ndim != 4:
@@ -174,6 +178,8 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     if scale is not None:
         desc.mask_flags |= _abi.SCALE_AS_GIVEN
     _describe(desc, given)
+    if key_scales is not None:
+        _abi.add_scales(desc, call.take_scales("key_scales", key_scales))
     call.run("vkattn_index_plan", desc)
     return call.given_back("indices")
 
@@ -202,7 +208,7 @@ def argmax(input, *, return_values=False, out=None, context=None):
 
 @outside_graphs
 def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, max_seqlen=0, block_table=None, rotation=None,
-              context=None):
+              scales=None, makes_scales=False, context=None):
     """Writes rows of keys or of values into a cache, which is an Array, in the cache's type.
 
     source [B,H,L,D]: float32, float16 or bfloat16; cache [B,H,capacity,D], these and quantised blocks (context.empty)
@@ -210,12 +216,15 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
     past_lengths   [B] int32: takes the place of offset, sequence by sequence; rows beyond the capacity are dropped
     cu_seqlens     [B+1] int32: source is packed, [1,H,total,D]; max_seqlen: the longest, 0: not known
     block_table    [B,N] int32: cache is a pool of pages [pages,H,P,D], as in attention
+    scales         float32, of a cache of f8_e4m3 or f8_e5m2: rows are divided by them; broadcast from the right to
+                   [B,H,capacity,1] (of pages [pages,H,P,1]). attention takes key_scales and value_scales then
+    makes_scales   True: scales, an Array with one for each row, gets those of the rows that are written
     rotation       "hadamard": rows are stored rotated, as vkattn_kv_rotation says; attention takes kv_rotation then
     """
     if not isinstance(cache, Array):
         raise TypeError(f"cache: {type(cache).__name__}, expected an Array, as context.empty makes them")
     lengths = {"past_lengths": past_lengths, "cu_seqlens": cu_seqlens, "block_table": block_table}
-    call = Call(context, (("source", source), ("cache", cache), *lengths.items()))
+    call = Call(context, (("source", source), ("cache", cache), ("scales", scales), *lengths.items()))
     desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen)
     _abi.add_rotation(desc, "rotation", rotation)
     source = call.take("source", source, name="source", strided=True)
@@ -229,6 +238,13 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
             setattr(desc, name, describe(numbers, name))
     desc.cache = describe(as_array(cache, "cache", STORED), "cache")
     call.outputs["cache"] = cache
+    if _abi.flag("makes_scales", makes_scales):
+        if not isinstance(scales, Array):
+            raise TypeError(f"scales: {type(scales).__name__}, expected an Array to write, as context.empty makes them")
+        call.outputs["key_scales"] = scales
+        _abi.add_scales(desc, describe(as_array(scales, "scales", ("float32",)), "scales"), makes_scales=True)
+    elif scales is not None:
+        _abi.add_scales(desc, call.take_scales("key_scales", scales))
     call.run("vkattn_kv_append_plan", desc)
 
 

@@ -29,11 +29,13 @@ class PagedCache:
     key_dtype, value_dtype  float32, float16, bfloat16 or quantised blocks (q8_0 ...); value_dtype None: key_dtype
     kv_rotation             "hadamard": keys and values are stored rotated, see vkattn.attention; or two names, of keys and of
                             values
+    key_scales, value_scales  of f8_e4m3 and f8_e5m2: "row": appends make one of each token and head; or numbers, broadcast
+                            from the right to [heads,1,1]. They are then the Arrays of the same names, else None
     May be used from several threads: its calls take turns, with those of its context.
     """
 
     def __init__(self, context, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16",
-                 value_dtype=None, kv_rotation=None):
+                 value_dtype=None, kv_rotation=None, key_scales=None, value_scales=None):
         v_head_dim = head_dim if v_head_dim is None else v_head_dim
         value_dtype = key_dtype if value_dtype is None else value_dtype
         for name, number in (("heads", heads), ("head_dim", head_dim), ("v_head_dim", v_head_dim), ("pages", pages),
@@ -51,6 +53,11 @@ class PagedCache:
         self.values = context.empty((pages, heads, page_size, v_head_dim), value_dtype)
         for name, pool in (("keys", self.keys), ("values", self.values)):
             _require_bindable(pool, name)
+        self._makes = tuple(isinstance(given, str) and given == "row" for given in (key_scales, value_scales))
+        self.key_scales, self.value_scales = (
+            None if given is None else context.empty((pages, heads, page_size, 1), "float32") if makes else
+            context.array(numpy.asarray(given, "f4"))
+            for given, makes in zip((key_scales, value_scales), self._makes))
         self._free = list(range(pages - 1, -1, -1))
         self._users = [0] * pages
         self._pages, self._lengths = {}, {}
@@ -69,7 +76,13 @@ class PagedCache:
     @property
     def nbytes(self):
         """Bytes of device memory."""
-        return self.keys.nbytes + self.values.nbytes
+        return self.keys.nbytes + self.values.nbytes + sum(
+            scales.nbytes for scales in (self.key_scales, self.value_scales) if scales is not None)
+
+    def _pools(self):
+        """What every page has its own of."""
+        scales = [each for each, makes in zip((self.key_scales, self.value_scales), self._makes) if makes]
+        return [self.keys, self.values, *scales]
 
     @outside_graphs
     def add(self):
@@ -138,8 +151,9 @@ class PagedCache:
                 self._make_room(sequences, past, counts)
                 where = {"past_lengths": past, "block_table": self.block_table(sequences), "cu_seqlens": cu_seqlens,
                          "max_seqlen": max(counts) if cu_seqlens is not None else 0, "context": self.context}
-                kv_append(key, self.keys, rotation=self._rotation[0], **where)
-                kv_append(value, self.values, rotation=self._rotation[1], **where)
+                for rows, pool, rotation, scales, makes in zip((key, value), (self.keys, self.values), self._rotation,
+                                                               (self.key_scales, self.value_scales), self._makes):
+                    kv_append(rows, pool, rotation=rotation, scales=scales, makes_scales=makes, **where)
             except Exception:
                 for sequence, length in zip(sequences, past):
                     self.rewind(sequence, length)
@@ -165,7 +179,7 @@ class PagedCache:
             call = Problem(query, self.keys, self.values, enable_gqa=True, is_causal=is_causal, causal_alignment="bottom_right",
                            key_lengths=lengths, block_table=self.block_table(sequences), cu_seqlens_q=cu_seqlens_q,
                            max_seqlen_q=max(counts) if cu_seqlens_q is not None else 0, return_lse=return_lse, out=out,
-                           kv_rotation=self._rotation,
+                           kv_rotation=self._rotation, key_scales=self.key_scales, value_scales=self.value_scales,
                            call=Call(self.context, (("query", query), ("out", out))), **options).run()
         results = tuple(call.given_back(role) for role in call.outputs)
         return results if return_lse else results[0]
@@ -212,7 +226,7 @@ class PagedCache:
     def _own_last_page(self, sequence):
         shared, page = self._pages[sequence][-1], self._take()
         try:
-            for pool in (self.keys, self.values):
+            for pool in self._pools():
                 self.context.convert(pool[shared], pool[page])
         except Exception:
             self._release(page)
@@ -262,10 +276,10 @@ def _counts(sequences, array, name, cu_seqlens):
 
 
 def _kv_cache(self, heads, head_dim, *, pages, page_size=16, v_head_dim=None, key_dtype="float16", value_dtype=None,
-              kv_rotation=None):
+              kv_rotation=None, key_scales=None, value_scales=None):
     """A PagedCache of this context; see there for the arguments."""
     return PagedCache(self, heads, head_dim, pages=pages, page_size=page_size, v_head_dim=v_head_dim, key_dtype=key_dtype,
-                      value_dtype=value_dtype, kv_rotation=kv_rotation)
+                      value_dtype=value_dtype, kv_rotation=kv_rotation, key_scales=key_scales, value_scales=value_scales)
 
 
 Context.kv_cache = _kv_cache  # handed to contexts, which know nothing of what is made of them

@@ -22,7 +22,6 @@ class Architecture:
     fused          q, k and v are one matrix, and gate and up are one
     latent         DeepSeek's multi-head latent attention
     scalings       of RoPE that folders may ask for
-    in_gguf        whether GGUF files of it are computed
     """
     classes: tuple
     interleaved: bool = False
@@ -38,7 +37,6 @@ class Architecture:
     fused: bool = False
     latent: bool = False
     scalings: tuple = ("linear", "llama3", "yarn")
-    in_gguf: bool = True
 
 
 ARCHITECTURES = {  # by general.architecture of GGUF
@@ -48,7 +46,7 @@ ARCHITECTURES = {  # by general.architecture of GGUF
     "gemma3": Architecture(("Gemma3ForCausalLM",), qk_norm=True, post_norms=True, activation="gelu_tanh", norm_offset=1.0,
                            scaled=True, local_theta=10000.0, pattern=6),
     "phi3": Architecture(("Phi3ForCausalLM",), fused=True, windowed=True, scalings=("longrope", "su")),
-    "deepseek2": Architecture(("DeepseekV2ForCausalLM",), latent=True, scalings=("yarn",), in_gguf=False),
+    "deepseek2": Architecture(("DeepseekV2ForCausalLM",), latent=True, scalings=("yarn",)),
 }
 _ACTIVATIONS = {"silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",)}
 
@@ -101,23 +99,34 @@ _GGUF_KNOWN = {
     "attention.sliding_window", "attention.sliding_window_pattern", "rope.dimension_count", "rope.freq_base",
     "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
     "rope.scaling.attn_factor", "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
+# The same of DeepSeek's; those of experts are of no layer where all are dense
+_GGUF_KNOWN_OF_LATENT = _GGUF_KNOWN | {
+    "attention.q_lora_rank", "attention.kv_lora_rank", "attention.key_length_mla", "attention.value_length_mla",
+    "rope.scaling.yarn_log_multiplier", "leading_dense_block_count", "expert_feed_forward_length", "expert_shared_count",
+    "expert_weights_scale", "expert_weights_norm", "expert_gating_func", "expert_group_count", "expert_group_used_count"}
 
 
 def from_gguf(facts):
     """The Config of a GGUF file's facts."""
     name = facts.words("general.architecture")
-    architecture = _named(facts.where, "general.architecture", name,
-                          {key: each for key, each in ARCHITECTURES.items() if each.in_gguf})
-    prefix = f"{name}."
+    architecture = _named(facts.where, "general.architecture", name, ARCHITECTURES)
+    prefix, known = f"{name}.", _GGUF_KNOWN_OF_LATENT if architecture.latent else _GGUF_KNOWN
     for key in facts.values:
-        if key.startswith(prefix) and key[len(prefix):] not in _GGUF_KNOWN:
+        if key.startswith(prefix) and key[len(prefix):] not in known:
             raise ModelError(f"{facts.where}: {key} is not computed, expected a model without it")
-    facts.refuse(prefix + "expert_count", 0)
+    if not architecture.latent:
+        facts.refuse(prefix + "expert_count", 0)
     facts.refuse(prefix + "attention.causal", True)
     layers, width, heads, kv_heads, head_dim = _sizes(facts, *(prefix + key for key in (
         "block_count", "embedding_length", "attention.head_count", "attention.head_count_kv", "attention.key_length")))
-    facts.refuse(prefix + "attention.value_length", head_dim)
-    facts.refuse(prefix + "rope.dimension_count", head_dim)
+    latent = _gguf_latent(facts, prefix, layers, heads) if architecture.latent else None
+    if latent:
+        head_dim = latent.qk_rope_head_dim
+        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * rope_of.gguf_score_factor(facts, prefix)
+    else:
+        facts.refuse(prefix + "attention.value_length", head_dim)
+        facts.refuse(prefix + "rope.dimension_count", head_dim)
+        scale = _gemma_scale(layers, width, heads) if name == "gemma3" else 0.0
     rope, local = rope_of.gguf(facts, prefix, architecture)
     windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
     window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
@@ -125,7 +134,7 @@ def from_gguf(facts):
     return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed, window, rope, local,
                    hidden=facts.whole(prefix + "feed_forward_length"), context=facts.whole(prefix + "context_length"),
                    epsilon=facts.real(prefix + "attention.layer_norm_rms_epsilon"), interleaved=architecture.interleaved,
-                   norm_offset=0.0, scale=_gemma_scale(layers, width, heads) if name == "gemma3" else 0.0)
+                   norm_offset=0.0, scale=scale, latent=latent)
 
 
 def from_folder(facts):
@@ -212,12 +221,33 @@ def _folder_windows(facts, architecture, layers):
     return [windowed] * layers
 
 
-def _folder_latent(facts, layers, heads):
-    """Of DeepSeek V2's attention. Layers without experts alone are computed."""
-    dense = facts.whole("first_k_dense_replace", 0, least=0)
+def _check_dense(facts, key, layers):
+    """Layers without experts alone are computed."""
+    dense = facts.whole(key, 0, least=0)
     if dense < layers:
-        raise ModelError(f"{facts.where}: first_k_dense_replace: {dense}: Mixture-of-experts, of the layers from there on, is not "
-                         f"computed, expected {layers}, the number of layers")
+        raise ModelError(f"{facts.where}: {key}: {dense}: Mixture-of-experts, of the layers from there on, is not computed, "
+                         f"expected {layers}, the number of layers")
+
+
+def _gguf_latent(facts, prefix, layers, heads):
+    """Of DeepSeek V2's attention. Newer files speak of its latents as the one head of K and V that all others share."""
+    _check_dense(facts, prefix + "leading_dense_block_count", layers)
+    key = prefix + "attention."
+    rank, rotated = facts.whole(key + "kv_lora_rank", most=65536), facts.whole(prefix + "rope.dimension_count", most=65536)
+    of_latents = key + "key_length_mla" in facts
+    facts.refuse(key + "head_count_kv", 1 if of_latents else heads)
+    if of_latents:
+        facts.refuse(key + "key_length", rank + rotated)
+        facts.refuse(key + "value_length", rank)
+    ending = "_length_mla" if of_latents else "_length"
+    return Latent(q_lora_rank=facts.whole(key + "q_lora_rank", most=65536) if key + "q_lora_rank" in facts else 0,
+                  kv_lora_rank=rank, qk_rope_head_dim=rotated, v_head_dim=facts.whole(key + "value" + ending, most=65536),
+                  qk_nope_head_dim=facts.whole(key + "key" + ending, least=rotated + 1, most=65536) - rotated)
+
+
+def _folder_latent(facts, layers, heads):
+    """Of DeepSeek V2's attention."""
+    _check_dense(facts, "first_k_dense_replace", layers)
     facts.refuse("num_key_value_heads", heads)
     sizes = {name: facts.whole(name, most=65536) for name in (
         "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}

@@ -58,6 +58,8 @@ def parser():
             made.add_argument("--value-type", type=cache_type, metavar="TYPE", help="of values (default: that of --kv-type)")
             made.add_argument("--kv-rotation", choices=("none", "hadamard"), default="none",
                               help="keys and values are held rotated, which costs types of few bits less (default: none)")
+            made.add_argument("--kv-scales", choices=("none", "row"), default="none",
+                              help="row: those of f8_e4m3 and f8_e5m2 have a scale for each token and head (default: none)")
         return made
 
     def sampling(made, most):
@@ -115,7 +117,8 @@ def load(arguments, most=DEFAULT_CONTEXT):
     context = device_context(arguments)
     with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
         decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress,
-                          value_type=arguments.value_type, kv_rotation=arguments.kv_rotation)
+                          value_type=arguments.value_type, kv_rotation=arguments.kv_rotation,
+                          kv_scales=None if arguments.kv_scales == "none" else arguments.kv_scales)
     if tokenizer.begin is not None and tokenizer.begin >= decoder.vocabulary:
         raise ModelError(f"{tokenizer.where}: text begins with token {tokenizer.begin}, expected one of {decoder.vocabulary}")
     return decoder, tokenizer

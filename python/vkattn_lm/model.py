@@ -8,6 +8,7 @@ import vkattn
 from .errors import ModelError
 from .weights import Weights
 
+_TOKENS_NORMALISED_BY_PRODUCTS = 4
 _PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go, fewer where a token takes more than
 _NUMBERS_AT_ONCE = 1 << 26   # numbers of all these together, of the widest part of a layer
 _LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
@@ -67,7 +68,6 @@ def _latent(weights, config, name, rope):
     width, heads, sizes = config.width, config.heads, config.latent
     query_rows = heads * (sizes.qk_nope_head_dim + sizes.qk_rope_head_dim)
     linears = {"wkv_a": ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim, width),
-               "wkv_b": ("attn_kv_b", heads * (sizes.qk_nope_head_dim + sizes.v_head_dim), sizes.kv_lora_rank),
                "wo": ("attn_output", width, heads * sizes.v_head_dim)}
     norms = {"kv_norm": ("attn_kv_a_norm", sizes.kv_lora_rank)}
     if sizes.q_lora_rank:
@@ -76,6 +76,13 @@ def _latent(weights, config, name, rope):
     else:
         linears["wq"] = ("attn_q", query_rows, width)
     parts = {f"{own}.weight": weights.norm(f"{name}{part}.weight", size) for own, (part, size) in norms.items()}
+    of_head = sizes.qk_nope_head_dim, sizes.v_head_dim
+    if weights.has(f"{name}attn_k_b.weight"):
+        names = (f"{name}attn_{part}_b.weight" for part in "kv")
+        parts["wkv_b.weight"] = weights.take_heads(*names, heads, *of_head, sizes.kv_lora_rank)
+    else:  # which the layer reads by columns, too: not in blocks
+        parts["wkv_b.weight"] = weights.take(f"{name}attn_kv_b.weight", heads * sum(of_head), sizes.kv_lora_rank, in_blocks=False)
+        parts["wkv_b.bias"] = weights.maybe(f"{name}attn_kv_b.bias", heads * sum(of_head))
     for own, (part, outs, ins) in linears.items():
         parts[f"{own}.weight"], parts[f"{own}.bias"] = _linear(weights, name + part, outs, ins)
     return vkattn.Layer("mla", _given(parts), context=weights.context, embed_dim=width, num_heads=heads, mla_form="absorb",
@@ -153,10 +160,12 @@ class Decoder:
     capacity  tokens that the cache has room for
     kv_type   of keys and values in the cache, one of vkattn.cache_types(); value_type: of values, None: kv_type
     kv_rotation  of both, as Layer.cache takes it
+    kv_scales  "row": those of floats of 8 bits have a scale for each token and head; None: none
     progress  has update(1), called for every weight
     """
 
-    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None, kv_rotation=None):
+    def __init__(self, source, config, context, *, capacity, kv_type, progress, value_type=None, kv_rotation=None,
+                 kv_scales=None):
         self.config, self.context, self.capacity, self.where = config, context, capacity, source.where
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
@@ -170,12 +179,16 @@ class Decoder:
         self.weight_bytes = weights.nbytes
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._numbers = {}
-        self.empty_caches(kv_type, value_type, kv_rotation)
+        self.empty_caches(kv_type, value_type, kv_rotation, kv_scales)
 
-    def empty_caches(self, kv_type, value_type=None, kv_rotation=None):
+    def empty_caches(self, kv_type, value_type=None, kv_rotation=None, kv_scales=None):
         """Makes caches of these types, without a token, in place of those that there are."""
+        scaled = [kv_scales if name.startswith("f8") else None for name in (kv_type, value_type or kv_type)]
+        if kv_scales and not any(scaled):
+            raise ValueError(f"kv_scales: {kv_scales!r} beside {kv_type}, expected a type f8_e4m3 or f8_e5m2")
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
-        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation)
+        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation,
+                                              key_scales=scaled[0], value_scales=None if self.config.latent else scaled[1])
                         for block in self._blocks]
 
     @property
@@ -261,30 +274,37 @@ class Decoder:
         return total
 
     def _attended(self, block, cache, hidden):
-        normed = self._normed(hidden, block.attention_norm)
         after = block.after[0]
-        attended = block.attention(normed, cache=cache, is_causal=True, window=block.window,
+        attended = block.attention(hidden, cache=cache, is_causal=True, window=block.window, norm=block.attention_norm,
+                                   norm_epsilon=self.config.epsilon,
                                    residual=hidden if after is None else None)
         return attended if after is None else hidden + self._normed(attended, after)
 
     def _fed_forward(self, block, hidden):
-        normed, after = self._normed(hidden, block.forward_norm), block.after[1]
-        up = vkattn.linear(normed, *block.up)
-        gated = vkattn.linear(normed, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up)
+        tokens, norm = self._tokens_and_norm(hidden, block.forward_norm)
+        after = block.after[1]
+        up = vkattn.linear(tokens, *block.up, **norm)
+        gated = vkattn.linear(tokens, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up, **norm)
         down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
         return down if after is None else hidden + self._normed(down, after)
 
     def _normed(self, hidden, weight):
         return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
 
+    def _tokens_and_norm(self, hidden, weight):
+        """What products take, and how each normalises it: few tokens by themselves, more once for all of them."""
+        if hidden.shape[1] > _TOKENS_NORMALISED_BY_PRODUCTS:
+            return self._normed(hidden, weight), {}
+        return hidden, {"norm": weight, "norm_epsilon": self.config.epsilon}
+
     def logits_of(self, hidden):
         """The logits after each token, an Array [1,L,vocabulary]."""
-        normed = self._normed(hidden, self._norm)
+        tokens, norm = self._tokens_and_norm(hidden, self._norm)
         if len(self._head) == 1:
-            return vkattn.linear(normed, self._head[0][1])
-        logits = self.context.empty((1, normed.shape[1], self.vocabulary))
+            return vkattn.linear(tokens, self._head[0][1], **norm)
+        logits = self.context.empty((1, tokens.shape[1], self.vocabulary))
         for first, part in self._head:
-            vkattn.linear(normed, part, out=logits[:, :, first:first + len(part)])
+            vkattn.linear(tokens, part, **norm, out=logits[:, :, first:first + len(part)])
         return logits
 
     def _pointwise(self, array, factor, bias=None, **more):

@@ -24,20 +24,32 @@ class Rope:
 
 def gguf(facts, prefix, architecture):
     """(Rope of layers without a window, of layers with one) of a GGUF file's facts."""
-    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), _gguf_scaling(facts, prefix),
+    rope = Rope(facts.real(prefix + "rope.freq_base", 10000.0), _gguf_scaling(facts, prefix, architecture),
                 _gguf_longrope(facts, prefix, architecture))
     if not architecture.pattern:
         return rope, rope
     return rope, Rope(facts.real(prefix + "rope.freq_base_swa", architecture.local_theta), None)
 
 
-def _gguf_scaling(facts, prefix):
-    kind = facts.words(prefix + "rope.scaling.type", "none")
+def _gguf_scaling(facts, prefix, architecture):
+    key = prefix + "rope.scaling."
+    kind = facts.words(key + "type", "none")
     if kind == "none" or kind == "longrope" and prefix == "phi3.":
         return None
     if kind == "linear":
-        return {"kind": "linear", "factor": facts.real(prefix + "rope.scaling.factor")}
-    raise ModelError(f"{facts.where}: {prefix}rope.scaling.type: {kind[:80]!r} is not computed, expected none or linear")
+        return {"kind": "linear", "factor": facts.real(key + "factor")}
+    if kind == "yarn" and architecture.latent:  # which multiplies the scores alone, see gguf_score_factor
+        return {"kind": "yarn", "factor": facts.real(key + "factor"), "beta_fast": 32.0, "beta_slow": 1.0, "attention_factor": 1.0,
+                "original_max_position": facts.whole(key + "original_context_length", least=2)}
+    raise ModelError(f"{facts.where}: {key}type: {kind[:80]!r} is not computed, expected none or linear")
+
+
+def gguf_score_factor(facts, prefix):
+    """What DeepSeek multiplies the scale of scores by, for yarn: of the file's multiplier, a tenth of mscale_all_dim."""
+    key = prefix + "rope.scaling."
+    if facts.words(key + "type", "none") != "yarn":
+        return 1.0
+    return _yarn_scale(facts.real(key + "factor"), 10 * facts.real(key + "yarn_log_multiplier")) ** 2
 
 
 def _gguf_longrope(facts, prefix, architecture):

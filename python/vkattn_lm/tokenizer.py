@@ -1,4 +1,5 @@
 """Text as tokens and back, by the package tokenizers: a GGUF file's vocabulary and merges, or a folder's tokenizer.json."""
+import base64
 import dataclasses
 import functools
 import json
@@ -16,6 +17,7 @@ _PHI3_UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
 _CUTS = {"gpt-2": (False, None), "default": (False, None), "smollm": (True, None),
          "llama-bpe": (False, _WORDS.replace("DIGITS", "3")), "qwen2": (False, _WORDS.replace("{1,DIGITS}", ""))}
 _MOST_GROWTH = 64  # of a folder's text
+_MOST_OF_MAP = 1 << 20  # bytes of a map of characters, of which Unicode's NFKC has 240,000
 _BEGUN = {"llama-bpe"}  # kinds of BPE whose text begins with bos where the file does not say
 
 
@@ -165,7 +167,16 @@ def _check_growth(path, parts):
         if part.get("type") == "Replace":
             pattern = part["pattern"].get("String") or " "
             return max(-(-len(part["content"]) // len(pattern)), 1)
+        if part.get("type") == "Precompiled":
+            return growth_of_map(base64.b64decode(part["precompiled_charsmap"] or ""))
         return math.prod(map(growth, part.values()))
+
+    def growth_of_map(data):
+        """Of the longest text in SentencePiece's map of characters: a number of bytes, a trie of so many, texts that end with 0."""
+        if len(data) > _MOST_OF_MAP:
+            raise ModelError(f"{path}: normalizer: precompiled_charsmap: {len(data)} bytes, expected at most {_MOST_OF_MAP}")
+        texts = data[4 + int.from_bytes(data[:4], "little"):]
+        return max(*map(len, texts.split(b"\0")), 1)
 
     for name in ("normalizer", "decoder"):
         if growth(parts.get(name)) > _MOST_GROWTH:

@@ -8,14 +8,14 @@ from .errors import ModelError
 _AT_ONCE = 1 << 20  # numbers that are on the host at a time
 
 
-def load_weight(context, stored, offset=0.0):
+def load_weight(context, stored, offset=0.0, in_blocks=True):
     """A weight of a file as an Array on the device, of its shape; offset is added to each number.
 
-    The one place where weights are loaded: matrices in blocks that linear takes stay so, and others become float16, row by row.
+    The one place where weights are loaded: matrices in blocks that linear takes stay so (in_blocks), and others become float16, row by row.
     """
     if not 1 <= len(stored.shape) <= 2 or 0 in stored.shape:
         raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected a vector or a matrix")
-    if stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
+    if in_blocks and stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
         return _load_blocks(context, stored)
     array = context.empty(stored.shape, "float32" if offset else stored.dtype)
     matrix = array.reshape(1, -1) if array.ndim == 1 else array
@@ -60,8 +60,13 @@ class Weights:
         self._left = set(self._names)
         self.nbytes = 0
 
-    def take(self, name, *shape, offset=0.0):
+    def take(self, name, *shape, offset=0.0, in_blocks=True):
         """A weight that there must be, of this shape; None for a size that may be any."""
+        array = load_weight(self.context, self._stored(name, *shape), offset, in_blocks)
+        self._loaded(array, name)
+        return array
+
+    def _stored(self, name, *shape):
         if name not in self._names:
             raise ModelError(f"{self.source.where}: {name} is missing, expected a weight of {_sizes(shape)}")
         stored = self.source.stored(name)
@@ -69,14 +74,31 @@ class Weights:
             raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected {_sizes(shape)}")
         if math.prod(stored.shape) >= 2**31:
             raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected fewer than 2**31 numbers")
-        array = load_weight(self.context, stored, offset)
-        self._left.discard(name)
+        return stored
+
+    def _loaded(self, array, *names):
+        self._left.difference_update(names)
         self.nbytes += array.nbytes
-        self.progress.update(1)
-        return array
+        self.progress.update(len(names))
 
     def maybe(self, name, *shape):
-        return self.take(name, *shape) if name in self._names else None
+        return self.take(name, *shape) if self.has(name) else None
+
+    def take_heads(self, keys, values, heads, key_size, value_size, width):
+        """A matrix [heads * (key_size + value_size), width] of the two that newer GGUF files hold in its place: of each head
+        [width, key_size], the keys' rows as columns, and [value_size, width]."""
+        parts = self._stored(keys, heads, width, key_size), self._stored(values, heads, value_size, width)
+        size, dtypes = key_size + value_size, {part.dtype for part in parts}
+        array = self.context.empty((heads * size, width), "float16" if dtypes == {"float16"} else "float32")
+        for head in range(heads):
+            of_keys, of_values = (part.rows(head * part.shape[1], (head + 1) * part.shape[1]) for part in parts)
+            rows = numpy.concatenate([of_keys.T, of_values]).astype("f4")
+            array[head * size:(head + 1) * size].assign(_as_held(rows, array.dtype, 0.0, parts[0].where))
+        self._loaded(array, keys, values)
+        return array
+
+    def has(self, name):
+        return name in self._names
 
     def norm(self, name, size):
         return self.take(name, size, offset=self.config.norm_offset)

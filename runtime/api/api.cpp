@@ -136,7 +136,17 @@ void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc
 
 void require_desc(const vkattn_kv_append_desc *desc) {
     require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION});
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_KV_SCALES});
+}
+
+void require_desc(const vkattn_linear_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_INPUT_NORM});
+}
+
+void require_desc(const vkattn_index_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_SCALES});
 }
 
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
@@ -541,7 +551,10 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
                                  vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride, check_linear);
+    return tune_with(context, desc, count, candidates, stride, [](const vkattn_linear_desc &given) {
+        require_no_extensions(given.next, "desc");
+        return check_linear(given);
+    });
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
@@ -666,7 +679,9 @@ vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vk
         const View view = cache->cache.part(part);
         require(present(view) || part != VKATTN_CACHE_VALUES,
                 "part: VKATTN_CACHE_VALUES, expected keys: this cache keeps the values as a part of them");
-        require(present(view), "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
+        require(present(view) || part != VKATTN_CACHE_BLOCK_TABLE,
+                "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
+        require(present(view), "part: of scales, expected another one: this cache keeps none of them");
         if (tensor != nullptr) *tensor = view.tensor;
         if (buffer != nullptr) *buffer = view.source.buffer;
     });

@@ -21,6 +21,7 @@ struct DeviceFeatures {
     bool cooperative_matrix_reductions = false;
     bool flexible_matrices = false;
     bool bfloat16_cooperative_matrix = false;
+    bool mixed_float_dot_product = false;  // of two pairs of f16 and an f32: VK_VALVE_shader_mixed_float_dot_product
     bool pipeline_executable_info = false; // what the driver's compiler says of pipelines can be asked for
 };
 

@@ -22,11 +22,15 @@ struct FlashRow {
 
 // GPU, of 16-bit values alone, dims of V at most; staging, blocks, rows, keys, shared bytes. The first that fits.
 constexpr FlashRow kFlashRows[] = {
-    // converts each 16-bit value by itself
-    {GpuClass::kGcn, false, 128, {StagedNumbers::kF32, 2, 4, 4, 16 << 10}},
-    {GpuClass::kGcn, false, kAny, {StagedNumbers::kF32, 1, 4, 4, 16 << 10}},
-    {GpuClass::kRdna, false, 128, {StagedNumbers::kHalves, 2, 4, 4, 16 << 10}},
-    {GpuClass::kRdna, false, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
+    // converts each 16-bit value by itself; a wave on each of its SIMDs, lest one has two long ones
+    {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
+    {GpuClass::kGcn, false, kAny, {StagedNumbers::kSplitF32, 4, 2, 4, 24 << 10, 256}},
+    {GpuClass::kRdna, true, 128, {StagedNumbers::kDots, 2, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, true, kAny, {StagedNumbers::kDots, 4, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, true, 128, {StagedNumbers::kHalves, 2, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, true, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, false, 128, {StagedNumbers::kSplitF32, 2, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, false, kAny, {StagedNumbers::kSplitF32, 4, 4, 4, 16 << 10}},
     {GpuClass::kApple, true, 128, {StagedNumbers::kHalves, 4, 4, 4, 24 << 10}},
     {GpuClass::kApple, true, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
     {GpuClass::kApple, false, 256, {StagedNumbers::kF32, 2, 4, 4, 16 << 10}},
@@ -55,14 +59,14 @@ struct DecodeRow {
 // The rows of latents are read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such:
 // by then flash's tiles fill the device.
 constexpr DecodeRow kDecodeRows[] = {
-    {GpuClass::kRdna, {true, 4, 4, 2, false, 32, 96, 4, 0, 2}},
-    {GpuClass::kGcn, {true, 2, 4, 1, false, 32}},
+    {GpuClass::kRdna, {true, 4, 4, 2, false, 32, UINT32_MAX, 512, 96, 4, 0, 2}},
+    {GpuClass::kGcn, {true, 2, 4, 1, false, 32, 512}},
     {GpuClass::kNvidia, {true, 2, 2, 2, true}},
     {GpuClass::kAdreno, {true, 4, 2, 2, true}},
     {GpuClass::kApple, {false, 4, 4, 2, true}}, // a shuffle is a dozen instructions
     {GpuClass::kIntel, {false, 4, 2, 2, true}}, // its compiler takes subgroups of 8 here
     // an invocation has 64 registers at most, and addresses in shared memory take two
-    {GpuClass::kMali, {false, 4, 2, 2, true, 8, 40, 2, 12}},
+    {GpuClass::kMali, {false, 4, 2, 2, true, 8, UINT32_MAX, UINT32_MAX, 40, 2, 12}},
     {GpuClass::kOther, {false, 2, 2, 2, true}},
 };
 
@@ -116,10 +120,11 @@ bool is_for(const MatrixRow &row, const vkattn_matrix_shape &shape, const Device
 
 } // namespace
 
-FlashLayout flash_layout(const DeviceCaps &caps, bool halves, uint32_t v_head_dim) {
+FlashLayout flash_layout(const DeviceCaps &caps, bool halves, bool dots, uint32_t v_head_dim) {
     return std::ranges::find_if(kFlashRows,
                                 [&](const FlashRow &row) {
                                     return is_for(row.gpu, caps) && halves >= row.halves_alone &&
+                                           (dots || row.layout.staging != StagedNumbers::kDots) &&
                                            v_head_dim <= row.most_dims;
                                 })
         ->layout;

@@ -7,17 +7,19 @@ namespace vkattn {
 // How a kind of GPU likes kernels to divide their work: by its class and its other facts, for no kernel knows a GPU. Found by
 // what compilers make of the shaders (scripts/gpu-lab search; its evidence is bench/results/gpu-lab/tiles).
 
-// How flash stages K, V and Q of 16 bits in shared memory; others are staged as f32.
-enum class StagedNumbers : uint32_t { kF32, kHalves, kWideHalves };
+// How flash stages K, V and Q of 16 bits in shared memory; others are staged as f32. kDots: f16, for products of pairs.
+// kSplitF32: f32, four numbers in two halves, for drivers that read 8 bytes at a time.
+enum class StagedNumbers : uint32_t { kF32, kHalves, kWideHalves, kDots, kSplitF32 };
 
 struct FlashLayout {
     StagedNumbers staging;
     uint32_t blocks;       // of four dims of a row's output, of an invocation: more invocations share rows of more dims
     uint32_t rows, keys;   // of an invocation
     uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
+    uint32_t workgroup = 128; // invocations
 };
-// halves: K, V and Q are of 16 bits.
-FlashLayout flash_layout(const DeviceCaps &caps, bool halves, uint32_t v_head_dim);
+// halves: K, V and Q are of 16 bits. dots: products of pairs may be taken.
+FlashLayout flash_layout(const DeviceCaps &caps, bool halves, bool dots, uint32_t v_head_dim);
 
 struct DecodeLayout {
     bool subgroups;           // sums go through them
@@ -26,9 +28,11 @@ struct DecodeLayout {
     uint32_t keys_of_others;  // of other types, which take more registers
     bool stages_halves;       // queries in shared memory, where they are 16-bit values, too; others always are
     uint32_t latent_rows = 8; // of a KV head's latents, up to which the shader is faster than flash, which stages them
-    uint32_t registers = 96;  // numbers that an invocation holds, at most
-    uint32_t most_rows = 4;   // fewer would leave registers to more subgroups, and read K and V several times
-    uint32_t of_pages = 0;    // registers that finding keys in pages takes from these
+    // Their scores, in each workgroup of as many as fill the device, up to which it is; where flash takes dots.
+    uint32_t latent_scores = UINT32_MAX, latent_scores_beside_dots = UINT32_MAX;
+    uint32_t registers = 96; // numbers that an invocation holds, at most
+    uint32_t most_rows = 4;  // fewer would leave registers to more subgroups, and read K and V several times
+    uint32_t of_pages = 0;   // registers that finding keys in pages takes from these
     // of a group at a time, where K of q8_0 is multiplied as bytes; 0: it is not
     uint32_t keys_of_bytes = 0;
 };

@@ -54,6 +54,7 @@ class AddressedKeys {
         RowsToAppend rows{.source = key_, .cache = staged_key_};
         rows.cu_seqlens = {call_.problem.cu_seqlens_k, call_.sources[BINDING_CU_SEQLENS_K]};
         rows.block_table = {call_.problem.block_table, call_.sources[BINDING_BLOCK_TABLE]};
+        rows.source_scales = {call_.problem.key_scales, call_.sources[BINDING_KEY_SCALES]};
         rows.gathers = true;
         limit_to_lengths(rows);
         rows.first = push.addressed_begin;
@@ -63,6 +64,7 @@ class AddressedKeys {
         key_ = staged_key_;
         if (present(staged_value_)) {
             rows.source = value_;
+            rows.source_scales = {call_.problem.value_scales, call_.sources[BINDING_VALUE_SCALES]};
             rows.cache = staged_value_;
             add_kv_append(call_.builder, rows);
         }

@@ -10,6 +10,12 @@
 namespace vkattn {
 namespace {
 
+// Of batch, head and position; 0 where scales are shared.
+void copy_strides(const View &scales, gpu::uint (&strides)[3]) {
+    for (uint32_t dim = 0; dim < 3; ++dim)
+        strides[dim] = scales.tensor.shape[dim] <= 1 ? 0 : static_cast<uint32_t>(scales.tensor.strides[dim]);
+}
+
 gpu::AppendPush push_of(const RowsToAppend &rows) {
     const vkattn_tensor &from = rows.source.tensor, &to = rows.cache.tensor;
     gpu::AppendPush push{};
@@ -17,6 +23,8 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
         push.source_strides[dim] = static_cast<uint32_t>(from.strides[dim]);
         push.cache_strides[dim] = static_cast<uint32_t>(to.strides[dim]);
     }
+    copy_strides(rows.source_scales, push.source_scale_strides);
+    copy_strides(rows.cache_scales, push.cache_scale_strides);
     push.positions = rows.positions != 0 ? rows.positions : static_cast<uint32_t>(from.shape[2]);
     push.capacity = static_cast<uint32_t>(to.shape[2]);
     push.offset = rows.offset;
@@ -45,6 +53,8 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
         constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
     const uint32_t block = hadamard_block(constants.HEAD_DIM);
     if (rows.hadamard && block > 1) constants.HADAMARD = block;
+    constants.SOURCE_SCALED = present(rows.source_scales);
+    if (present(rows.cache_scales)) constants.CACHE_SCALES = rows.makes_scales ? CACHE_SCALES_MADE : CACHE_SCALES_READ;
     if (present(rows.cu_seqlens)) constants.PACKED = rows.gathers ? PACKED_AND_BEYOND : PACKED_SEQUENCES;
     if (!present(rows.block_table)) return constants;
     constants.PAGED = rows.gathers ? PAGED_SOURCE : PAGED_CACHE;
@@ -55,7 +65,8 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
 } // namespace
 
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
-    for (const View *view : {&rows.source, &rows.cache, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table})
+    for (const View *view :
+         {&rows.source, &rows.cache, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table, &rows.cache_scales})
         allow_role(builder, *view);
     const bool no_sequences = present(rows.cu_seqlens) && rows.cu_seqlens.tensor.shape[0] == 1;
     if (no_sequences || is_empty(rows.source.tensor) || is_empty(rows.cache.tensor)) return;
@@ -76,6 +87,8 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     bind(builder, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
     bind(builder, step, BINDING_APPEND_LENGTHS, rows.lengths);
     bind(builder, step, BINDING_APPEND_FREQUENCIES, rows.rotation.frequencies);
+    bind(builder, step, BINDING_APPEND_SOURCE_SCALES, rows.source_scales);
+    bind(builder, step, BINDING_APPEND_CACHE_SCALES, rows.cache_scales);
 }
 
 } // namespace vkattn

@@ -28,6 +28,9 @@ struct RowsToAppend {
     uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
     Rotation rotation{};    // of each row by its position in the cache, on its way
     bool hadamard = false;  // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
+    // F32 [B|1,H|1,L|1,1] each, see vkattn_kv_scales
+    View source_scales{}, cache_scales{};
+    bool makes_scales = false; // those of cache, of the rows
 };
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);
 

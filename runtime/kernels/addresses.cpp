@@ -28,7 +28,7 @@ bool has_f32_keys(const AttentionProblem &problem) {
 // with copies.
 bool reads_in_place(const AttentionProblem &problem) {
     return has_dense_keys(problem) && rows_are_in_blocks(problem.key) && rows_are_in_blocks(problem.value) &&
-           (has_f32_keys(problem) || rows_of(problem) <= kMostRows);
+           (has_f32_keys(problem) || present(problem.key_indices) || rows_of(problem) <= kMostRows);
 }
 
 struct Tile {
@@ -42,9 +42,9 @@ struct Tile {
 // rows have what was read ahead in the second cache, and would only load it twice.
 Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kFewestKeys = 3, kMostKeys = 16;
-    const uint32_t subgroups = tiles(std::min<uint64_t>(rows_of(problem), kMostRows), caps.subgroup_size);
+    const uint32_t subgroups = tiles(std::min<uint64_t>(rows_that_share_keys(problem), kMostRows), caps.subgroup_size);
     const uint32_t dims = problem.head_dim;
-    const bool reads_ahead = subgroups == 1 && dims <= 128 && reads_in_place(problem);
+    const bool reads_ahead = subgroups == 1 && dims <= 128 && reads_in_place(problem) && !present(problem.key_indices);
     const uint32_t tuned = problem.tile.knobs[0];
     uint32_t rule = dims > 96 ? 6 : 8;
     if (reads_ahead && dims > (has_f32_keys(problem) ? 64 : 32)) rule = 3;
@@ -59,13 +59,14 @@ const char *missing(const DeviceCaps &caps) {
     return caps.buffers_have_addresses != 0 ? "" : "buffers have no device addresses";
 }
 
-// It knows no dropout, and steps through keys as the whole batch lies.
+// It knows no dropout, steps through keys as the whole batch lies, and makes no copies of listed ones.
 std::string obstacle(const AttentionProblem &problem, const Tile &tile) {
     if (problem.dropout_p > 0) return "dropout";
-    if (present(problem.key_indices)) return "lists of keys, which do not lie side by side";
+    if (present(problem.key_indices) && !reads_in_place(problem))
+        return "lists of keys that are packed, in pages or with gaps";
     if (problem.head_dim % kElementsOfBlock != 0 || problem.v_head_dim % kElementsOfBlock != 0)
         return text("head sizes ", problem.head_dim, " and ", problem.v_head_dim, ", expected multiples of 4");
-    if (problem.kv_len < tile.step) return text(problem.kv_len, " keys, expected at least ", tile.step);
+    if (slots_of(problem) < tile.step) return text(slots_of(problem), " keys, expected at least ", tile.step);
     return "";
 }
 
@@ -73,12 +74,14 @@ std::string obstacle(const AttentionProblem &problem, const Tile &tile) {
 uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeys = 256; // fewer are not worth a part of their own
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
-    if (rows_of(problem) > most_rows || problem.kv_len < 2 * kKeys) return 1;
-    const uint64_t workgroups = uint64_t{tiles(rows_of(problem), kRowsOfDecode)} * problem.kv_heads * problem.batch;
-    const uint32_t fewest = tiles(problem.kv_len, keys_of_dispatch(problem, caps, kKeysOfGranule));
+    if (rows_of(problem) > most_rows || slots_of(problem) < 2 * kKeys) return 1;
+    const uint64_t workgroups = row_tiles(problem, kRowsOfDecode) * problem.kv_heads * problem.batch;
+    const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, kKeysOfGranule));
     if (!may_take_parts(problem, caps, shaders::flash_addresses.name)) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
-    return parts_between(problem, std::min<uint64_t>(filling, problem.kv_len / kKeys), fewest);
+    const uint64_t rule = std::min<uint64_t>(filling, slots_of(problem) / kKeys);
+    const uint32_t parts = parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
+    return states_fit(problem, caps, parts) ? parts : 1; // and the keys in several dispatches
 }
 
 // Rows [B,Hkv,keys,D] as they are read.
@@ -106,12 +109,12 @@ AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const
     AttentionShape shape{};
     shape.addressed = true;
     shape.parts = parts_of(problem, caps);
-    shape.keys_per_dispatch = shape.parts > 1 ? problem.kv_len : keys_of_dispatch(problem, caps, kKeysOfGranule);
+    shape.keys_per_dispatch = shape.parts > 1 ? slots_of(problem) : keys_of_dispatch(problem, caps, kKeysOfGranule);
     if (copies) stage(problem, tile.step, shape);
     AttentionShape::Dispatch &dispatch = shape.dispatches[0];
     dispatch = {&shaders::flash_addresses,
                 constants_of(problem, tile.workgroup_size),
-                {tiles(rows_of(problem), tile.workgroup_size) * shape.parts, problem.kv_heads, problem.batch}};
+                {tiles(row_tiles(problem, tile.workgroup_size), 1) * shape.parts, problem.kv_heads, problem.batch}};
     const vkattn_tensor &key = copies ? shape.staged_key : problem.key;
     const vkattn_tensor &value = !copies ? problem.value : problem.value_in_key ? shape.staged_key : shape.staged_value;
     dispatch.constants.STEP = tile.step;

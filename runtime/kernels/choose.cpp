@@ -1,5 +1,6 @@
 #include "runtime/kernels/choose.hpp"
 
+#include "runtime/device/bindable.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -53,6 +54,13 @@ std::optional<AttentionChoice> tuned_choice(const AttentionProblem &problem, con
     return AttentionChoice{kernel, name, answer.shape, text(vkattn_kernel_name(name), why)};
 }
 
+// Whether the device can bind what the shape keeps in the workspace.
+bool workspace_fits(const AttentionShape &shape, const DeviceCaps &caps) {
+    const vkattn_tensor *const kept[] = {&shape.scores, &shape.staged_key, &shape.staged_value};
+    return caps.max_storage_buffer_range == 0 || // not known
+           std::ranges::all_of(kept, [&](const vkattn_tensor *each) { return is_bindable(caps, *each); });
+}
+
 // The reason leaves out what no plan on this device would take.
 AttentionChoice best_choice(const AttentionProblem &problem, const DeviceCaps &caps) {
     const std::vector<KernelOption> options = options_for(problem, caps);
@@ -76,7 +84,9 @@ std::vector<KernelOption> options_for(const AttentionProblem &problem, const Dev
     std::vector<KernelOption> options;
     options.reserve(attention_kernels().size());
     for (const AttentionKernel *kernel : attention_kernels()) options.push_back({ask(*kernel, problem, caps), kernel});
-    std::ranges::stable_sort(options, std::greater(), &KernelOption::rank);
+    std::ranges::stable_sort(options, std::greater(), [&](const KernelOption &option) {
+        return std::pair(workspace_fits(option.shape, caps), option.rank);
+    });
     return options;
 }
 

@@ -269,8 +269,13 @@ DecodeTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &ca
 }
 
 bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return rows_that_share_keys(problem) <=
-           (problem.value_in_key ? decode_layout(caps).latent_rows : kRowsOfDecodeShader);
+    const uint64_t rows = rows_that_share_keys(problem);
+    if (!problem.value_in_key || rows <= kRowsOfDecodeShader) return rows <= kRowsOfDecodeShader;
+    const DecodeLayout layout = decode_layout(caps);
+    if (rows > layout.latent_rows) return false;
+    const bool dots = flash_tile(problem, caps, {.parts = true}).shader == &shaders::flash_dots;
+    const uint64_t scores = rows * slots_of(problem) * problem.kv_heads * problem.batch;
+    return scores / caps.traits.parallel_workgroups <= (dots ? layout.latent_scores_beside_dots : layout.latent_scores);
 }
 
 // One dispatch for all keys, in one part: decode's own for a few rows, flash's for more.
@@ -340,6 +345,8 @@ constexpr const Shader *kShaders[] = {&shaders::decode,
                                       &shaders::flash,
                                       &shaders::flash_halves,
                                       &shaders::flash_wide_halves,
+                                      &shaders::flash_dots,
+                                      &shaders::flash_split,
                                       &shaders::merge_parts};
 
 } // namespace

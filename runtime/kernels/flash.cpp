@@ -12,16 +12,44 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kWorkgroup = 128;
 constexpr uint32_t kVector = 8;                       // dims; what the shader stages at a time
 constexpr uint32_t kFewestDims = 32, kFewestKeys = 4; // of a chunk; fewer dims where shared memory ends
 
-// By StagedNumbers; all but the first take 16-bit values alone.
-constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
+constexpr const Shader *kStagings[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves,
+                                       &shaders::flash_dots, &shaders::flash_split}; // by StagedNumbers
 
-uint32_t element_dims(const Shader *shader) { return shader == &shaders::flash_wide_halves ? 8 : 4; }
+bool is_of_dots(const Shader *shader) { return shader == &shaders::flash_dots; }
+
+uint32_t element_dims(const Shader *shader) {
+    return shader == &shaders::flash_wide_halves || is_of_dots(shader) ? 8 : 4;
+}
 
 uint64_t element_bytes(const Shader *shader) { return shader == &shaders::flash_halves ? 8 : 16; }
+
+// Elements of V hold so many dims of so many keys.
+uint32_t value_dims(const Shader *shader) { return is_of_dots(shader) ? 4 : element_dims(shader); }
+
+uint32_t value_keys(const Shader *shader) { return is_of_dots(shader) ? 2 : 1; }
+
+uint32_t fewest_keys_of_chunk(const Shader *shader) { return kFewestKeys * value_keys(shader); }
+
+// What of K, V and Q the shaders may stage: see flash_layout.
+struct Staging {
+    bool halves, dots;
+};
+
+// With dots weights are f16, and what dropout multiplies them with may not fit.
+Staging staging_of(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const bool halves = is_in_halves(problem);
+    const bool f16 = problem.query.type == VKATTN_TYPE_F16 && problem.key.type == VKATTN_TYPE_F16 &&
+                     problem.value.type == VKATTN_TYPE_F16;
+    return {halves, halves && f16 && problem.dropout_p == 0 && *obstacle_of_dots(caps, shaders::flash_dots) == '\0'};
+}
+
+bool takes(const Staging &staging, const Shader *shader) {
+    if (is_of_dots(shader)) return staging.dots;
+    return staging.halves || shader == &shaders::flash || shader == &shaders::flash_split;
+}
 
 constexpr uint32_t kFewestColumns = 8, kMostColumns = 32, kFewestSharedBytes = 8 << 10;
 
@@ -39,15 +67,17 @@ uint64_t key_bytes(const FlashTile &tile, uint32_t dims) {
 }
 
 uint64_t value_bytes(const AttentionProblem &problem, const FlashTile &tile, uint32_t keys) {
-    const uint32_t elements = tiles(problem.v_head_dim, element_dims(tile.shader));
-    return keys * (round_up(elements, tile.columns) + uint64_t{1}) * element_bytes(tile.shader);
+    const uint32_t elements = tiles(problem.v_head_dim, value_dims(tile.shader));
+    return keys / value_keys(tile.shader) * (round_up(elements, tile.columns) + uint64_t{1}) *
+           element_bytes(tile.shader);
 }
 
 uint64_t weight_bytes(const FlashTile &tile) { return rows_of_tile(tile) * keys_of_tile(tile) * sizeof(float); }
 
 uint64_t shared_bytes(const AttentionProblem &problem, const FlashTile &tile) {
+    constexpr uint64_t kFlag = 4; // values_beyond_numbers
     const uint64_t columns = uint64_t{rows_of_tile(tile)} * tile.columns * sizeof(float);
-    return query_bytes(problem, tile) + weight_bytes(tile) +
+    return kFlag + query_bytes(problem, tile) + weight_bytes(tile) +
            std::max({key_bytes(tile, tile.dims_of_chunk), value_bytes(problem, tile, tile.keys_of_chunk), columns});
 }
 
@@ -68,7 +98,8 @@ void set_chunks(const AttentionProblem &problem, uint64_t bytes, uint32_t fewest
     tile.dims_of_chunk = dims_of_chunk(problem, tile, tile.query_staged ? room : room / 2, fewest_dims);
     const uint64_t most = std::max(room, key_bytes(tile, tile.dims_of_chunk));
     tile.keys_of_chunk = keys_of_tile(tile);
-    while (tile.keys_of_chunk > kFewestKeys && value_bytes(problem, tile, tile.keys_of_chunk) > most)
+    while (tile.keys_of_chunk > fewest_keys_of_chunk(tile.shader) &&
+           value_bytes(problem, tile, tile.keys_of_chunk) > most)
         tile.keys_of_chunk /= 2;
 }
 
@@ -88,7 +119,7 @@ void fit(const AttentionProblem &problem, uint64_t wanted_bytes, const DeviceCap
     constexpr uint64_t kReached = 64 << 10; // by the shader's indices, of 8192 elements
     const uint64_t limit = std::min<uint64_t>(caps.max_shared_memory_bytes, kReached);
     set_tiles(problem, std::min(wanted_bytes, limit * 8 / 9), tile);
-    while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > 1) {
+    while (shared_bytes(problem, tile) > limit && tile.rows * tile.keys > value_keys(tile.shader)) {
         (tile.rows > 1 ? tile.rows : tile.keys) /= 2;
         set_tiles(problem, limit * 8 / 9, tile);
     }
@@ -104,15 +135,15 @@ void drop_empty_rows(const AttentionProblem &problem, const DeviceCaps &caps, bo
 }
 
 // The shader, or the first in its place that the self-test has not ruled out.
-const Shader *sound_shader(const Shader *wanted, bool halves, const DeviceCaps &caps, CodePaths paths) {
-    if (!is_off(caps, *wanted, paths) || !halves) return wanted;
-    const auto is_sound = [&](const Shader *shader) { return !is_off(caps, *shader, paths); };
+const Shader *sound_shader(const Shader *wanted, const Staging &staging, const DeviceCaps &caps, CodePaths paths) {
+    const auto is_sound = [&](const Shader *shader) { return takes(staging, shader) && !is_off(caps, *shader, paths); };
+    if (is_sound(wanted)) return wanted;
     const auto *found = std::ranges::find_if(kStagings, is_sound);
     return found == std::end(kStagings) ? wanted : *found;
 }
 
 // What tuning found, as far as the shader can take it.
-void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
+void take_tuned(const KernelTile &tuned, const Staging &can, FlashTile &tile) {
     static constexpr uint32_t kMost = 4;
     const auto power = [](uint32_t wanted) { return std::bit_floor(std::clamp(wanted, 1u, kMost)); };
     const auto &knobs = tuned.knobs;
@@ -121,24 +152,27 @@ void take_tuned(const KernelTile &tuned, bool halves, FlashTile &tile) {
         tile.columns = std::bit_floor(std::clamp(knobs[kColumnsKnob], kFewestColumns, kMostColumns));
     if (knobs[kRowsKnob] != 0) tile.rows = power(knobs[kRowsKnob]);
     if (knobs[kKeysKnob] != 0) tile.keys = power(knobs[kKeysKnob] / tile.columns);
-    if (halves && staging != 0 && staging <= std::size(kStagings)) tile.shader = kStagings[staging - 1];
+    if (staging != 0 && staging <= std::size(kStagings) && takes(can, kStagings[staging - 1]))
+        tile.shader = kStagings[staging - 1];
 }
 
 } // namespace
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
-    const bool halves = is_in_halves(problem);
-    const FlashLayout layout = flash_layout(caps, halves, problem.v_head_dim);
-    FlashTile tile{.shader = kStagings[halves ? static_cast<size_t>(layout.staging) : 0],
-                   .workgroup = kWorkgroup,
+    const Staging staging = staging_of(problem, caps);
+    const FlashLayout layout = flash_layout(caps, staging.halves, staging.dots, problem.v_head_dim);
+    FlashTile tile{.shader = kStagings[static_cast<size_t>(layout.staging)],
+                   .workgroup = std::min(layout.workgroup, std::bit_floor(caps.max_workgroup_invocations)),
                    .columns = columns_for(problem.v_head_dim, layout.blocks),
                    .rows = std::min(layout.rows, use.most_rows),
                    .keys = std::min(layout.keys, use.most_keys),
                    .dims_of_chunk = kVector,
                    .keys_of_chunk = kFewestKeys,
                    .query_staged = true};
-    take_tuned(problem.tile, halves, tile);
-    tile.shader = sound_shader(tile.shader, halves, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
+    take_tuned(problem.tile, staging, tile);
+    if (!takes(staging, tile.shader)) tile.shader = &shaders::flash;
+    tile.shader = sound_shader(tile.shader, staging, caps, paths_of(problem) | (use.parts ? kPathParts : 0));
+    tile.keys = std::max(tile.keys, value_keys(tile.shader));
     drop_empty_rows(problem, caps, problem.tile.knobs[kRowsKnob] != 0, tile);
     const uint32_t wanted_bytes = problem.tile.knobs[kSharedBytesKnob];
     fit(problem, wanted_bytes == 0 ? layout.shared_bytes : std::max(wanted_bytes, kFewestSharedBytes), caps, tile);
@@ -191,14 +225,15 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
 }
 
 constexpr uint32_t kRows[] = {1, 2, 4}, kKeys[] = {8, 16, 32, 64, 128}, kColumns[] = {8, 16, 32},
-                   kStagingsToTry[] = {1, 2, 3}, kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
+                   kStagingsToTry[] = {1, 2, 3, 4, 5}, kSharedBytes[] = {16 << 10, 24 << 10, 32 << 10, 48 << 10};
 constexpr Knob kKnobs[] = {{"rows", kRows},             // of an invocation
                            {"keys", kKeys},             // of a tile
                            {"columns", kColumns},       // invocations that share a row of the output
                            {"staging", kStagingsToTry}, // 1 + what shared memory holds of 16-bit K and V, see kStagings
                            {"shared_bytes", kSharedBytes}}; // of a workgroup, about
 
-constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves};
+constexpr const Shader *kShaders[] = {&shaders::flash, &shaders::flash_halves, &shaders::flash_wide_halves,
+                                      &shaders::flash_dots, &shaders::flash_split};
 
 } // namespace
 

@@ -6,6 +6,7 @@
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
 
@@ -58,6 +59,11 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
                     paths_of(problem)};
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     answer.shape.constants.ROWS = tiles(problem.push.rows, neighbours);
+    if (!present(problem.norm)) return answer;
+    answer.shape.constants.NORM_FORMAT = format_of(problem.norm);
+    answer.shape.constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
+    if (problem.push.in_features % kFeatures == 0 && problem.norm.offset % elements_of_vector(problem.norm) == 0)
+        answer.shape.constants.ALIGNED |= ALIGNED_NORM;
     return answer;
 }
 
@@ -69,15 +75,15 @@ LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     return answer;
 }
 
-std::string describe_nothing(const LinearShape &) { return ""; }
-
 constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
 constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
 
-constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles};
+constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles,
+                                            &kLinearDots};
 
 LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const DeviceCaps &caps) {
     if (const char *missing = kernel.missing(caps); *missing != '\0') return {Rank::kByTuningAlone, missing};
+    if (present(given.norm) && !kernel.normalises) return {Rank::kByTuningAlone, "does not normalise its input"};
     LinearProblem problem = given;
     if (problem.tile.kernel != number_of(kernel)) problem.tile = {};
     LinearAnswer answer = kernel.answer(problem, caps);
@@ -100,6 +106,8 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
 }
 
 } // namespace
+
+std::string describe_nothing(const LinearShape &) { return ""; }
 
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised) {
     return is_quantised(problem.weight.type) ? quantised : floats;
@@ -147,7 +155,8 @@ const LinearKernel kLinearVector = {.name = "linear_vector",
                                     .missing = nothing_missing,
                                     .answer = answer_of_vector,
                                     .describe = describe_nothing,
-                                    .trial_rows = 1};
+                                    .trial_rows = 1,
+                                    .normalises = true};
 
 const LinearKernel kLinearTiles = {.name = "linear",
                                    .shaders = kTilesShaders,
@@ -167,7 +176,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
-    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0);
+    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (present(problem.norm) ? 8 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);

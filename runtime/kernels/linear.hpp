@@ -20,6 +20,8 @@ struct LinearProblem {
     uint32_t groups = 1;    // products, each with a matrix of its own
     // types, alignments; absent: bias, multiplier and residual may be
     vkattn_tensor input{}, weight{}, output{}, bias{}, multiplier{}, residual{};
+    vkattn_tensor norm{}; // weights of the input's RMSNorm; absent: none
+    float norm_epsilon = 0;
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     KernelTile tile; // what tuning found; followed where it suits
 };
@@ -47,9 +49,10 @@ struct LinearKernel {
     std::string (*describe)(const LinearShape &shape);                            // ", 8 rows, 4 blocks"
     std::span<const Knob> knobs{};
     uint32_t trial_rows = 19; // of the inputs that test it
+    bool normalises = false;  // its input, where that is asked for
 };
 
-extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles;
+extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots;
 
 // Every one there is. Their numbers, see KernelTile, are 1 and so on.
 std::span<const LinearKernel *const> linear_kernels();
@@ -69,6 +72,7 @@ std::string words(const LinearChoice &choice);
 
 // Of several kernels: the variant for the weight's type, what every one takes, and the layout of the factors.
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised);
+std::string describe_nothing(const LinearShape &shape); // "": of kernels without knobs
 gpu::LinearConstants constants_of(const LinearProblem &problem);
 CodePaths paths_of(const LinearProblem &problem);
 uint32_t aligned_factors(const LinearProblem &problem);

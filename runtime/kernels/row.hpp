@@ -16,6 +16,7 @@ enum class Rank : uint32_t {
     kUntiled,               // every product reads its factors anew
     kPartsDoNotPay,         // of keys: their merge takes more time than it saves
     kTiles,                 // in shared memory
+    kTilesOfPairs,          // in shared memory, and an instruction takes two products
     kFewRows,               // keys are split to fill the device
     kAddresses,             // loads through device addresses cost less than shared memory
     kMatrices,              // the matrix units take the types

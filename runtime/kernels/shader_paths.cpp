@@ -47,6 +47,12 @@ const char *obstacle_of_arrays(const DeviceCaps &caps) {
     return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
 }
 
+const char *obstacle_of_dots(const DeviceCaps &caps, const Shader &shader) {
+    if (!is_built(shader)) return "built by tools for SPIR-V without SPV_VALVE_mixed_float_dot_product";
+    if (!caps.features.mixed_float_dot_product) return "no VK_VALVE_shader_mixed_float_dot_product";
+    return caps.features.shader_float16 ? "" : "shaderFloat16 is not enabled";
+}
+
 bool has_failures(const DeviceCaps &caps) {
     return std::ranges::any_of(caps.verdicts, [](const auto &each) { return each.second.failed != 0; });
 }

@@ -36,6 +36,9 @@ bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths); // o
 const char *nothing_missing(const DeviceCaps &caps);
 const char *obstacle_of_arrays(const DeviceCaps &caps);
 
+// Why a device does not take a shader of common/dot_of_halves.glsl; "": it does.
+const char *obstacle_of_dots(const DeviceCaps &caps, const Shader &shader);
+
 // Whether anything is off.
 bool has_failures(const DeviceCaps &caps);
 

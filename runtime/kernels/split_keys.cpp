@@ -1,5 +1,6 @@
 #include "runtime/kernels/split_keys.hpp"
 
+#include "runtime/device/bindable.hpp"
 #include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/support/rounding.hpp"
@@ -19,13 +20,24 @@ uint32_t blocks_of_merge(const AttentionProblem &problem) {
     return std::clamp(round_up(tiles(problem.v_head_dim, 4), 32u), 32u, 128u);
 }
 
-// Invocations that share a block's parts: as many loads are under way at the same time. Where the rows' own invocations fill
-// the device many times over, sharing gains nothing and costs the joining of what was shared.
-uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks) {
+// Parts, at most, of however many keys: as many as fill the device. What follows from them, and not from the parts of these
+// keys, compiles nothing new as a context grows.
+uint32_t most_parts(const AttentionProblem &problem, const DeviceCaps &caps, const AttentionShape &shape) {
+    if (problem.tile.parts != 0) return shape.parts;
+    const AttentionShape::Dispatch &first = shape.dispatches[0];
+    const uint64_t workgroups = uint64_t{first.groups[0]} * first.groups[1] * first.groups[2] / shape.parts;
+    const uint64_t invocations = std::max<uint64_t>(workgroups * first.constants.WORKGROUP_SIZE, 1);
+    return static_cast<uint32_t>(std::max<uint64_t>(divide_up(invocations_that_fill(caps), invocations), 2));
+}
+
+// Invocations that share a block's parts: as many loads are under way at the same time. None where the rows' own invocations
+// fill the device many times over, or have few parts: then sharing gains nothing and costs the joining of what was shared.
+uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
     constexpr uint64_t kTimes = 16;
     const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
     if (rows * blocks >= kTimes * invocations_that_fill(caps)) return 1;
-    return std::bit_floor(std::clamp(caps.max_workgroup_invocations / blocks, 1u, most_merge_columns(caps)));
+    const uint32_t most = std::min(caps.max_workgroup_invocations / blocks, most_merge_columns(caps));
+    return std::bit_floor(std::clamp(parts / PARTS_AT_ONCE, 1u, std::max(most, 1u)));
 }
 
 // Dims of a key and its value, in those of heads of 128.
@@ -65,6 +77,10 @@ CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLa
 
 } // namespace
 
+bool states_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
+    return is_bindable(caps, states_of(problem, parts));
+}
+
 bool may_take_parts(const AttentionProblem &problem, const DeviceCaps &caps, std::string_view shader) {
     return why_off(caps, shader, kPathParts).empty() &&
            !is_off(caps, shaders::merge_parts, merge_paths_of(paths_of(problem)));
@@ -79,6 +95,11 @@ uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t 
     const uint64_t most = std::max(slots_of(problem) / kKeysOfGranule, 1u);
     const uint64_t wanted = problem.tile.parts == 0 ? rule : std::min<uint64_t>(problem.tile.parts, most);
     return static_cast<uint32_t>(std::max(wanted, fewest));
+}
+
+uint32_t parts_that_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts, uint32_t fewest) {
+    while (parts > fewest && !states_fit(problem, caps, parts)) parts = std::max(parts / 2, fewest);
+    return parts;
 }
 
 uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
@@ -102,11 +123,12 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
     const uint32_t tile = workgroups.keys_of_tile;
-    const uint32_t fewest = fewest_keys_of_part(problem, workgroups);
+    const uint32_t fewest_keys = fewest_keys_of_part(problem, workgroups);
     const auto tiles_of_part =
         static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
-    return parts_between(problem, tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest)),
-                         tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile)));
+    const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile));
+    const uint32_t rule = tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest_keys));
+    return parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
 }
 
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape) {
@@ -122,7 +144,8 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
     first.constants.FEATURES |= FEATURE_PARTS;
-    const uint32_t blocks = blocks_of_merge(problem), columns = columns_of_merge(problem, caps, blocks);
+    const uint32_t blocks = blocks_of_merge(problem);
+    const uint32_t columns = columns_of_merge(problem, caps, blocks, most_parts(problem, caps, shape));
     shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * columns),
                            {problem.q_len, problem.query_heads, problem.batch},

@@ -56,6 +56,12 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
 // Parts of each row's keys of about so many keys: none longer than what a dispatch may attend.
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups);
 
+// Whether the device can bind the states of so many parts.
+bool states_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts);
+
+// Fewer parts where the states of so many do not fit, but not fewer than are needed.
+uint32_t parts_that_fit(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts, uint32_t fewest);
+
 // As many parts as tuning found best or else the rule says, and as many as are needed.
 uint32_t parts_between(const AttentionProblem &problem, uint64_t rule, uint64_t fewest);
 

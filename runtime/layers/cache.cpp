@@ -37,6 +37,24 @@ std::unique_ptr<Buffer> make_buffer(Context &context, const vkattn_tensor &layou
     return buffer;
 }
 
+const PartScales &scales_of_part(const CacheSizes &sizes, vkattn_cache_part part) {
+    return part == VKATTN_CACHE_VALUES ? sizes.value_scales : sizes.key_scales;
+}
+
+// F32, of rows [X,H,L,D]: as many as share none.
+vkattn_tensor scales_layout(const PartScales &scales, const vkattn_tensor &rows) {
+    switch (scales.scaling) {
+    case VKATTN_SCALING_TENSOR:
+        return contiguous(VKATTN_TYPE_F32, {1, 1, 1, 1});
+    case VKATTN_SCALING_HEAD:
+        return contiguous(VKATTN_TYPE_F32, {1, rows.shape[1], 1, 1});
+    case VKATTN_SCALING_ROW:
+        return contiguous(VKATTN_TYPE_F32, {rows.shape[0], rows.shape[1], rows.shape[2], 1});
+    default:
+        return {};
+    }
+}
+
 uint64_t row_bytes(const View &part) { return bytes_of(part.tensor.type, part.tensor.shape[3]); }
 
 constexpr uint32_t kNoPage = 0xffffffffu; // -1 in a block table
@@ -105,12 +123,20 @@ Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), siz
     key_layout_ = layout_of(sizes, sizes.key_type, sizes.key_width, "key_type");
     value_layout_ = table_layout_ = {};
     if (sizes.value_width > 0) value_layout_ = layout_of(sizes, sizes.value_type, sizes.value_width, "value_type");
+    key_scales_layout_ = scales_layout(sizes.key_scales, key_layout_);
+    value_scales_layout_ = scales_layout(sizes.value_scales, value_layout_);
     lengths_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch});
     if (paged()) table_layout_ = contiguous(VKATTN_TYPE_I32, {sizes.batch, divide_up(sizes.capacity, sizes.page_len)});
-    for (const vkattn_tensor *layout : {&key_layout_, &value_layout_, &table_layout_})
+    for (const vkattn_tensor *layout :
+         {&key_layout_, &value_layout_, &key_scales_layout_, &value_scales_layout_, &table_layout_})
         require_bindable(context.caps(), *layout, "cache");
     keys_ = make_buffer(context, key_layout_, "vkattn cache keys");
     values_ = make_buffer(context, value_layout_, "vkattn cache values");
+    key_scales_ = make_buffer(context, key_scales_layout_, "vkattn cache key scales");
+    value_scales_ = make_buffer(context, value_scales_layout_, "vkattn cache value scales");
+    for (const auto &[numbers, buffer] :
+         {std::pair{&sizes.key_scales.numbers, &key_scales_}, {&sizes.value_scales.numbers, &value_scales_}})
+        if (!numbers->empty()) (*buffer)->write(0, numbers->data(), numbers->size() * sizeof(float));
     lengths_ = make_buffer(context, lengths_layout_, "vkattn cache lengths");
     table_ = make_buffer(context, table_layout_, "vkattn cache block table", kNoPage);
     host_lengths_.resize(sizes.batch);
@@ -119,7 +145,7 @@ Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), siz
 
 uint64_t Cache::bytes() const {
     uint64_t total = 0;
-    for (const auto *buffer : {&keys_, &values_, &lengths_, &table_})
+    for (const auto *buffer : {&keys_, &values_, &key_scales_, &value_scales_, &lengths_, &table_})
         if (*buffer != nullptr) total += (*buffer)->bytes();
     return total;
 }
@@ -130,6 +156,10 @@ View Cache::part(vkattn_cache_part part) const {
         return keys();
     case VKATTN_CACHE_VALUES:
         return values();
+    case VKATTN_CACHE_KEY_SCALES:
+        return view_of(key_scales_layout_, key_scales_);
+    case VKATTN_CACHE_VALUE_SCALES:
+        return view_of(value_scales_layout_, value_scales_);
     case VKATTN_CACHE_LENGTHS:
         return lengths();
     case VKATTN_CACHE_BLOCK_TABLE:
@@ -137,6 +167,24 @@ View Cache::part(vkattn_cache_part part) const {
     default:
         fail(VKATTN_ERROR_INVALID_ARGUMENT, "part: ", static_cast<int>(part), ", expected a vkattn_cache_part");
     }
+}
+
+View Cache::scales_of(vkattn_cache_part part) const {
+    return this->part(part == VKATTN_CACHE_VALUES ? VKATTN_CACHE_VALUE_SCALES : VKATTN_CACHE_KEY_SCALES);
+}
+
+bool Cache::makes_scales(vkattn_cache_part part) const {
+    return scales_of_part(sizes_, part).scaling == VKATTN_SCALING_ROW;
+}
+
+std::vector<View> Cache::parts_of_rows() const {
+    std::vector<View> parts;
+    for (const vkattn_cache_part part : {VKATTN_CACHE_KEYS, VKATTN_CACHE_VALUES}) {
+        if (!present(this->part(part))) continue;
+        parts.push_back(this->part(part));
+        if (makes_scales(part)) parts.push_back(scales_of(part));
+    }
+    return parts;
 }
 
 void Cache::require_sequence(uint32_t sequence, const char *name) const {
@@ -174,8 +222,7 @@ void Cache::make(Change change) {
 }
 
 void Cache::copy_pages(VkCommandBuffer commands, std::span<const PageTable::Copy> copies) const {
-    for (const View &part : {keys(), values()}) {
-        if (!present(part)) continue;
+    for (const View &part : parts_of_rows()) {
         const uint64_t bytes = part.tensor.shape[1] * part.tensor.shape[2] * row_bytes(part);
         std::vector<VkBufferCopy> regions;
         for (const PageTable::Copy &copy : copies) regions.push_back({copy.from * bytes, copy.to * bytes, bytes});
@@ -237,8 +284,9 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     require(&from.context_ == &context_, "from: a cache of another context, expected one of the same");
     const CacheSizes &a = from.sizes_, &b = sizes_;
     require(a.heads == b.heads && a.key_width == b.key_width && a.value_width == b.value_width &&
-                a.key_type == b.key_type && a.value_type == b.value_type && a.rotation == b.rotation,
-            "from: a cache of other heads, sizes, types or rotation, expected the same");
+                a.key_type == b.key_type && a.value_type == b.value_type && a.rotation == b.rotation &&
+                a.key_scales == b.key_scales && a.value_scales == b.value_scales,
+            "from: a cache of other heads, sizes, types or rotation, or with other scales, expected the same");
     const uint32_t rows = from.host_lengths_[from_sequence];
     require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
             b.capacity, " that this cache has room for");
@@ -251,9 +299,9 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
     const std::vector<uint32_t> to_pages(change.pages.pages(to_sequence).begin(),
                                          change.pages.pages(to_sequence).end());
     change.copy = [&](VkCommandBuffer commands) {
-        for (const vkattn_cache_part part : {VKATTN_CACHE_KEYS, VKATTN_CACHE_VALUES}) {
-            const View source = from.part(part), target = this->part(part);
-            if (!present(source) || rows == 0) continue;
+        const std::vector<View> sources = from.parts_of_rows(), targets = parts_of_rows();
+        for (size_t part = 0; part < sources.size() && rows > 0; ++part) {
+            const View &source = sources[part], &target = targets[part];
             const std::vector<VkBufferCopy> regions = row_copies(
                 {source, from.pages_.pages(from_sequence), from_sequence}, {target, to_pages, to_sequence}, rows);
             context_.vk().vkCmdCopyBuffer(commands, source.source.buffer, target.source.buffer,
@@ -295,6 +343,7 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
                         .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
                                   {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
     copied.hadamard = is_rotated(part); // once more, which takes it back
+    copied.source_scales = scales_of(part);
     copied.batch = 1;
     copied.positions = static_cast<uint32_t>(rows);
     if (paged()) {
@@ -303,9 +352,13 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
         copied.block_table.tensor.shape[0] = 1;
         copied.block_table.tensor.offset = sequence * table_layout_.strides[0];
     } else {
-        copied.source.tensor.shape[0] = 1;
-        copied.source.tensor.shape[2] = rows;
-        copied.source.tensor.offset = sequence * held.tensor.strides[0];
+        const auto take_sequence = [&](vkattn_tensor &tensor) {
+            tensor.shape[0] = 1;
+            tensor.shape[2] = rows;
+            tensor.offset = sequence * tensor.strides[0];
+        };
+        take_sequence(copied.source.tensor);
+        if (makes_scales(part)) take_sequence(copied.source_scales.tensor);
     }
     PlanBuilder builder(context_);
     add_kv_append(builder, copied);
@@ -377,7 +430,9 @@ void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_ap
                                     .block_table = cache.block_table(),
                                     .batch = positions.sequences,
                                     .positions = positions.longest,
-                                    .hadamard = cache.is_rotated(part)});
+                                    .hadamard = cache.is_rotated(part),
+                                    .cache_scales = cache.scales_of(part),
+                                    .makes_scales = cache.makes_scales(part)});
     add_count(builder, cache, positions, static_cast<uint32_t>(tokens.shape[2]));
 }
 

@@ -30,6 +30,9 @@ class Cache : public Growing {
     View lengths() const { return view_of(lengths_layout_, lengths_); } // I32 [B]
     View block_table() const { return view_of(table_layout_, table_); } // I32 [B, pages of the capacity], or absent
     View part(vkattn_cache_part part) const;                            // absent if there is none
+    View
+    scales_of(vkattn_cache_part part) const; // of KEYS or VALUES: F32 [X,H,L,1] or shared; absent if there are none
+    bool makes_scales(vkattn_cache_part part) const; // whether appends do, of the rows
     bool is_rotated(vkattn_cache_part part) const {
         return part == VKATTN_CACHE_VALUES ? sizes_.rotation.value : sizes_.rotation.key;
     }
@@ -69,13 +72,14 @@ class Cache : public Growing {
     void require_sequence(uint32_t sequence, const char *name = "sequence") const;
     void make(Change change);
     void reserve_pages(std::span<const uint32_t> lengths);
+    std::vector<View> parts_of_rows() const; // what each token and head has its own of
     void copy_pages(VkCommandBuffer commands, std::span<const PageTable::Copy> copies) const;
 
     Context &context_;
     Usage usage_{"cache"};
     CacheSizes sizes_;
-    vkattn_tensor key_layout_, value_layout_, lengths_layout_, table_layout_;
-    std::unique_ptr<Buffer> keys_, values_, lengths_, table_;
+    vkattn_tensor key_layout_, value_layout_, key_scales_layout_, value_scales_layout_, lengths_layout_, table_layout_;
+    std::unique_ptr<Buffer> keys_, values_, key_scales_, value_scales_, lengths_, table_;
     std::vector<uint32_t> host_lengths_;
     PageTable pages_;
 };

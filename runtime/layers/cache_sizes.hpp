@@ -2,7 +2,16 @@
 
 #include "runtime/problem/rotation.hpp"
 
+#include <vector>
+
 namespace vkattn {
+
+// The scales of a part of a cache; specified in vkattn/layers.h at vkattn_cache_scales.
+struct PartScales {
+    vkattn_scaling scaling = VKATTN_SCALING_NONE;
+    std::vector<float> numbers{}; // of TENSOR and HEAD
+    bool operator==(const PartScales &) const = default;
+};
 
 // The sizes of a cache; specified in vkattn.h at vkattn_cache_info.
 struct CacheSizes {
@@ -16,6 +25,7 @@ struct CacheSizes {
     uint32_t page_len; // tokens; 0: no pages
     uint32_t page_count;
     KvRotation rotation;
+    PartScales key_scales, value_scales;
 };
 
 } // namespace vkattn

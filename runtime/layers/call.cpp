@@ -91,7 +91,7 @@ View as_one_head(const View &tokens) {
                     {tensor.strides[0], 0, tensor.strides[1], tensor.strides[2]});
 }
 
-void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue) {
     epilogue.bias = layer.weight(name + ".bias");
     add_linear(builder, input, layer.weight(name + ".weight"), output, epilogue);
@@ -119,13 +119,21 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     lists.key_indices = core.key_indices.tensor;
     vkattn_kv_rotation rotation{};
     rotation.extension.kind = VKATTN_EXTENSION_KV_ROTATION;
+    View key_scales, value_scales;
     if (call.object != nullptr) {
         const KvRotation held = call.object->sizes().rotation;
         rotation.key = held.key ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
         rotation.value = held.value ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
+        key_scales = call.object->scales_of(VKATTN_CACHE_KEYS);
+        if (present(core.value)) value_scales = call.object->scales_of(VKATTN_CACHE_VALUES);
     }
-    if (present(core.key_indices)) rotation.extension.next = &lists;
+    vkattn_kv_scales scales{};
+    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
+    rotation.extension.next = &scales;
+    if (present(core.key_indices)) scales.extension.next = &lists;
     desc.next = &rotation;
+    scales.key_scales = key_scales.tensor;
+    scales.value_scales = value_scales.tensor;
     AttentionSources sources = attention_roles();
     set_visible(desc, sources, call, core.positions, core.block_table);
     sources[BINDING_QUERY] = core.query.source;
@@ -133,6 +141,8 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     sources[BINDING_VALUE] = present(core.value) ? core.value.source : core.key.source;
     sources[BINDING_OUTPUT] = core.output.source;
     sources[BINDING_KEY_INDICES] = core.key_indices.source;
+    sources[BINDING_KEY_SCALES] = key_scales.source;
+    sources[BINDING_VALUE_SCALES] = present(core.value) ? value_scales.source : key_scales.source;
     const bool paged = present(core.block_table);
     add_attention(builder, check_attention(desc, paged ? call.object->sizes().capacity : kLargestSize), sources);
 }
@@ -152,7 +162,12 @@ CacheTensors object_part(const Cache &cache, vkattn_cache_part part, const Cache
     require_size("size of a head", part == VKATTN_CACHE_KEYS ? sizes.key_width : sizes.value_width, tokens.width);
     require(present(positions.cu_seqlens) || tokens.new_len <= sizes.capacity, "cache: capacity ", sizes.capacity,
             ", expected at least the ", tokens.new_len, " tokens of query");
-    return {{}, cache.part(part), cache.block_table(), cache.is_rotated(part)};
+    return {{},
+            cache.part(part),
+            cache.block_table(),
+            cache.is_rotated(part),
+            cache.scales_of(part),
+            cache.makes_scales(part)};
 }
 
 } // namespace
@@ -251,7 +266,9 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
                       .cu_seqlens = positions.cu_seqlens,
                       .block_table = cache.block_table,
                       .rotation = rotation,
-                      .hadamard = cache.rotated};
+                      .hadamard = cache.rotated,
+                      .cache_scales = cache.scales,
+                      .makes_scales = cache.makes_scales};
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;

@@ -52,7 +52,7 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 }
 
 // name.weight, and name.bias if it was given.
-void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
+void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue = {});
 
 // Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed
@@ -102,6 +102,8 @@ struct CacheTensors {
     View present;     // absent: not asked for
     View block_table; // of a cache object in pages: present is [pages,H,page_len,D]
     bool rotated = false;
+    View scales{}; // vkattn_kv_scales of its rows, made by appends where makes_scales is true
+    bool makes_scales = false;
 };
 
 // The tokens of a cache: [heads, width] each; heads 0: a latent cache [B,P,width], seen as one head.

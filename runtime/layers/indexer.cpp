@@ -68,7 +68,18 @@ Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call
     weights_ = workspace_view(builder, {batch, len, indexer_.index_n_heads});
 }
 
-void Indexer::add_token_projections(const View &tokens) {
+std::vector<View> Indexer::token_weights() const {
+    std::vector<View> weights{layer_.weight(prefix_ + "wk.weight")};
+    if (chooses()) weights.push_back(layer_.weight(prefix_ + "weights_proj.weight"));
+    return weights;
+}
+
+std::vector<View> Indexer::query_weights() const {
+    if (!chooses()) return {};
+    return {layer_.weight(prefix_ + "wq_b.weight")};
+}
+
+void Indexer::add_token_projections(const ProductInput &tokens) {
     add_projection(builder_, layer_, prefix_ + "wk", tokens, key_);
     if (chooses()) add_projection(builder_, layer_, prefix_ + "weights_proj", tokens, weights_);
 }
@@ -78,7 +89,7 @@ void Indexer::add_key_norm() {
              layer_.weight(prefix_ + "k_norm.bias"), key_);
 }
 
-void Indexer::add_query_projection(const View &low_rank) {
+void Indexer::add_query_projection(const ProductInput &low_rank) {
     if (chooses()) add_projection(builder_, layer_, prefix_ + "wq_b", low_rank, query_.tokens);
 }
 
@@ -112,8 +123,13 @@ View Indexer::add_choice() {
     desc.key = keys_.tensor;
     desc.weights = weights_.tensor;
     desc.indices = lists.tensor;
+    vkattn_kv_scales scales{};
+    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
+    scales.key_scales = cache_.scales.tensor;
+    desc.next = &scales;
     sources.attention[BINDING_QUERY] = query_.heads.source;
     sources.attention[BINDING_KEY] = keys_.source;
+    sources.attention[BINDING_KEY_SCALES] = cache_.scales.source;
     add_index(builder_, desc, sources);
     return lists;
 }

@@ -26,9 +26,12 @@ class Indexer {
     Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
             const Positions &positions, uint64_t batch, uint64_t len);
 
-    void add_token_projections(const View &tokens); // [B,L,embed_dim]
+    void add_token_projections(const ProductInput &tokens); // [B,L,embed_dim]
     void add_key_norm();
-    void add_query_projection(const View &low_rank); // [B,L,q_lora_rank], normalised
+    void add_query_projection(const ProductInput &low_rank); // [B,L,q_lora_rank], normalised
+    // What those two multiply with.
+    std::vector<View> token_weights() const;
+    std::vector<View> query_weights() const;
     void add_rotation();
     void add_keys_to_cache();
     View add_choice(); // [B,1,L,index_topk] I32; absent: every query attends all of its keys

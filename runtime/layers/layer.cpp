@@ -11,6 +11,7 @@
 #include "runtime/layers/mla.hpp"
 #include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
+#include "runtime/problem/scales.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
@@ -281,10 +282,12 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 }
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
-    require_no_extensions(call.next, "call");
+    require_extensions(call.next, "call", {VKATTN_EXTENSION_INPUT_NORM});
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
+    require(call.next == nullptr || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
+            "norm: given, expected none but for MHA and MLA");
     kind_of(layer.config()).plan(builder, layer, call);
     Cache *cache = call.object;
     if (cache == nullptr) return;
@@ -300,8 +303,38 @@ CacheSizes cache_sizes(const vkattn_layer_config &config) {
     return kind.cache(config);
 }
 
+namespace {
+
+PartScales scales_of_part(vkattn_scaling scaling, const float *numbers, vkattn_type type, uint32_t heads,
+                          const char *part) {
+    require(scaling >= VKATTN_SCALING_NONE && scaling <= VKATTN_SCALING_ROW, part,
+            " scaling: ", static_cast<int>(scaling), ", expected a vkattn_scaling");
+    if (scaling == VKATTN_SCALING_NONE) return {};
+    require(is_scaled(type), part, " scaling: given beside ", type_name(type), ", expected ", type_names(is_scaled),
+            ", which have no scales of their own");
+    if (scaling == VKATTN_SCALING_ROW) return {scaling, {}};
+    const uint32_t count = scaling == VKATTN_SCALING_TENSOR ? 1 : heads;
+    require(numbers != nullptr, part, "_scales: NULL, expected ", count, " numbers");
+    for (uint32_t i = 0; i < count; ++i)
+        require(std::isfinite(numbers[i]) && numbers[i] > 0, part, "_scales: ", numbers[i],
+                ", expected finite numbers above 0");
+    return {scaling, {numbers, numbers + count}};
+}
+
+void set_scales(const void *next, CacheSizes &sizes) {
+    const vkattn_extension *extension = extension_of(next, VKATTN_EXTENSION_CACHE_SCALES);
+    if (extension == nullptr) return;
+    const auto *scales = reinterpret_cast<const vkattn_cache_scales *>(extension);
+    require(sizes.value_width > 0 || scales->value == VKATTN_SCALING_NONE,
+            "value scaling: given, expected none: this cache keeps the values as a part of the keys");
+    sizes.key_scales = scales_of_part(scales->key, scales->key_scales, sizes.key_type, sizes.heads, "key");
+    sizes.value_scales = scales_of_part(scales->value, scales->value_scales, sizes.value_type, sizes.heads, "value");
+}
+
+} // namespace
+
 CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context) {
-    require_extensions(info.next, "info", {VKATTN_EXTENSION_KV_ROTATION});
+    require_extensions(info.next, "info", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_CACHE_SCALES});
     CacheSizes sizes{};
     if (layer != nullptr) {
         require(&layer->context() == &context, "layer: of another context, expected one of this context");
@@ -318,6 +351,7 @@ CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const 
     sizes.page_len = info.page_len;
     sizes.page_count = info.page_count;
     sizes.rotation = rotation_of(info.next);
+    set_scales(info.next, sizes);
     return sizes;
 }
 

@@ -10,22 +10,22 @@ namespace {
 constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
 struct Inputs {
-    View query, key, value; // [B,L,embed_dim]
-    uint64_t batch() const { return query.tensor.shape[0]; }
-    uint64_t q_len() const { return query.tensor.shape[1]; }
-    uint64_t new_len() const { return key.tensor.shape[1]; }
+    ProductInput query, key, value; // [B,L,embed_dim]
+    uint64_t batch() const { return query.tokens.tensor.shape[0]; }
+    uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
+    uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
 };
 
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     if (present(tokens)) return {tokens, tokens, tokens};
-    Inputs inputs;
-    inputs.query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
+    const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
-    if (!present(call.key)) return {inputs.query, inputs.query, inputs.query};
-    inputs.key = role_view(checked_tokens(call.key, "key", inputs.batch(), kAnySize, width), VKATTN_ROLE_KEY);
-    inputs.value =
-        role_view(checked_tokens(call.value, "value", inputs.batch(), inputs.new_len(), width), VKATTN_ROLE_VALUE);
-    return inputs;
+    if (!present(call.key)) return {query, query, query};
+    const uint64_t batch = query.tensor.shape[0];
+    const View key = role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY);
+    const View value =
+        role_view(checked_tokens(call.value, "value", batch, key.tensor.shape[1], width), VKATTN_ROLE_VALUE);
+    return {query, key, value};
 }
 
 struct Projected {
@@ -54,6 +54,18 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
     add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
     add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
     return projected;
+}
+
+// The norm that the call asks for, of self attention.
+Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
+                  const Inputs &inputs) {
+    const InputNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
+    if (!present(norm.weight)) return inputs;
+    require(!present(call.key), "norm: given beside key and value, expected neither of them");
+    const View weights[] = {layer.weight(prefix + "q_proj.weight"), layer.weight(prefix + "k_proj.weight"),
+                            layer.weight(prefix + "v_proj.weight")};
+    const ProductInput tokens = normalise_for(builder, inputs.query.tokens, norm, weights);
+    return {tokens, tokens, tokens};
 }
 
 } // namespace
@@ -95,12 +107,13 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_layer_config &config = layer.config();
     const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
     require_paired_cache(call);
-    const Positions positions = checked_positions(call, inputs.query.tensor);
+    const Positions positions = checked_positions(call, inputs.query.tokens.tensor);
     const CacheTokens tokens{config.num_kv_heads, config.head_dim, inputs.new_len()};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const Projected projected = add_projections(builder, layer, inputs, parts.prefix);
+    const Projected projected =
+        add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs), parts.prefix);
     const Rotation rotation = layer.rotation();
     builder.barrier();
     if (present(rotation.frequencies)) add_rope(builder, projected.query, projected.query, rotation, positions);

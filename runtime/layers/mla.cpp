@@ -48,22 +48,35 @@ struct Projected {
     View latent; // [B,L,rank + rope]
 };
 
-Projected add_projections(const Mla &mla, const View &tokens, Indexer *indexer) {
+// Weights and those of the indexer, if there is one.
+std::vector<View> with_those_of(std::vector<View> weights, const std::vector<View> &of_indexer) {
+    weights.insert(weights.end(), of_indexer.begin(), of_indexer.end());
+    return weights;
+}
+
+Projected add_projections(const Mla &mla, const View &given, const InputNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
     const Heads query = workspace_heads(builder, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
     const View latent = workspace_view(builder, {mla.batch, mla.len, mla.rank() + mla.rope()});
+    const bool direct = mla.config().q_lora_rank == 0;
+    const std::vector<View> of_tokens = {mla.weight("wkv_a.weight"), mla.weight(direct ? "wq.weight" : "wq_a.weight")};
+    const ProductInput tokens =
+        normalise_for(builder, given, norm,
+                      with_those_of(of_tokens, indexer != nullptr ? indexer->token_weights() : std::vector<View>{}));
     add_projection(builder, mla.layer, mla.prefix + "wkv_a", tokens, latent);
     if (indexer != nullptr) indexer->add_token_projections(tokens);
-    if (mla.config().q_lora_rank == 0) {
+    if (direct) {
         add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
         builder.barrier();
     } else {
-        const View low_rank = workspace_view(builder, {mla.batch, mla.len, mla.config().q_lora_rank});
-        add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, low_rank);
+        const View projected = workspace_view(builder, {mla.batch, mla.len, mla.config().q_lora_rank});
+        add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, projected);
         builder.barrier();
-        add_rms_norm(mla, "q_norm.weight", low_rank);
         if (indexer != nullptr) indexer->add_key_norm();
-        builder.barrier();
+        const ProductInput low_rank =
+            normalise_for(builder, projected, {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)},
+                          with_those_of({mla.weight("wq_b.weight")},
+                                        indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
@@ -214,7 +227,7 @@ AttentionSizes mla_attention(const vkattn_layer_config &config) {
 }
 
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-             const View &tokens, const View &output, const View &residual) {
+             const View &tokens, const InputNorm &norm, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     const bool sparse = indexer_of(layer.config()) != nullptr;
     if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
@@ -227,7 +240,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     mla.block_table = cache.block_table;
     std::optional<Indexer> indexer;
     if (sparse) indexer.emplace(builder, layer, call, prefix, mla.positions, batch, len);
-    const Projected projected = add_projections(mla, tokens, indexer ? &*indexer : nullptr);
+    const Projected projected = add_projections(mla, tokens, norm, indexer ? &*indexer : nullptr);
     builder.barrier();
     const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.positions);
     if (indexer) indexer->add_keys_to_cache();
@@ -237,6 +250,8 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
+    require(absorb || !present(cache.scales),
+            "cache: with scales beside its keys, expected none in the naive form, which expands them");
     (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
     builder.barrier();
     LinearEpilogue epilogue;
@@ -249,7 +264,8 @@ void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const View tokens = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    add_mla(builder, layer, call, "", tokens, output, checked_residual(call, batch, len, width));
+    add_mla(builder, layer, call, "", tokens, checked_input_norm(call.next, width), output,
+            checked_residual(call, batch, len, width));
 }
 
 } // namespace vkattn

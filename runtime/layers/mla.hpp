@@ -15,9 +15,9 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config);
 void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix);
 AttentionSizes mla_attention(const vkattn_layer_config &config);
 
-// The whole layer on `tokens` [B,L,embed_dim] into output, plus residual if that view is present.
+// The whole layer on `tokens` [B,L,embed_dim], normalised if there is a norm, into output, plus residual if that view is present.
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-             const View &tokens, const View &output, const View &residual);
+             const View &tokens, const InputNorm &norm, const View &output, const View &residual);
 
 void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 

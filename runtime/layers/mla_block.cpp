@@ -1,7 +1,6 @@
 #include "runtime/layers/mla_block.hpp"
 
 #include "runtime/layers/mla.hpp"
-#include "runtime/ops/norm.hpp"
 #include "runtime/support/error.hpp"
 
 namespace vkattn {
@@ -34,19 +33,17 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
         role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.embed_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
-    const View normed = workspace_view(builder, {batch, len, config.embed_dim});
     const View attended = workspace_view(builder, {batch, len, config.embed_dim});
     const View hidden = workspace_view(builder, {batch, len, hidden_width(config)});
+    const auto norm = [&](const char *weight) { return InputNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
 
-    add_norm(builder, Norm::kRms, epsilon_or(config, kEpsilon), input, layer.weight("norm1.weight"), {}, normed);
-    builder.barrier();
-    add_mla(builder, layer, call, "attention.", normed, attended, input);
-    builder.barrier();
-    add_norm(builder, Norm::kRms, epsilon_or(config, kEpsilon), attended, layer.weight("norm2.weight"), {}, normed);
+    add_mla(builder, layer, call, "attention.", input, norm("norm1.weight"), attended, input);
     builder.barrier();
     LinearEpilogue gelu;
     gelu.activation = VKATTN_ACTIVATION_GELU;
-    add_projection(builder, layer, "mlp.fc1", normed, hidden, gelu);
+    const View fc1 = layer.weight("mlp.fc1.weight");
+    add_projection(builder, layer, "mlp.fc1", normalise_for(builder, attended, norm("norm2.weight"), {&fc1, 1}), hidden,
+                   gelu);
     builder.barrier();
     LinearEpilogue add;
     add.residual = attended;

@@ -19,7 +19,10 @@ AttentionSources attention_roles() {
 
 AttentionSources roles_of(const AttentionProblem &problem) {
     AttentionSources sources = attention_roles();
-    if (problem.value_in_key) sources[BINDING_VALUE] = sources[BINDING_KEY];
+    if (problem.value_in_key) {
+        sources[BINDING_VALUE] = sources[BINDING_KEY];
+        sources[BINDING_VALUE_SCALES] = sources[BINDING_KEY_SCALES];
+    }
     return sources;
 }
 

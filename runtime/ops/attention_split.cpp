@@ -41,7 +41,7 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
     const uint64_t first = uint64_t{head} * part.query_heads;
     for (const AttentionTensor &tensor : kAttentionTensors) {
         vkattn_tensor &sliced = part.*tensor.member;
-        if (is_of(tensor, {TensorLayout::kKeyRows, TensorLayout::kLists})) {
+        if (is_of(tensor, {TensorLayout::kKeyRows, TensorLayout::kLists, TensorLayout::kScales})) {
             slice(sliced, 1, head, 1);
         } else if (tensor.layout == TensorLayout::kHeads) {
             slice(sliced, 0, first, part.query_heads);

@@ -9,6 +9,7 @@
 #include "runtime/ops/select.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/problem/attention_tensors.hpp"
+#include "runtime/problem/scales.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -61,7 +62,13 @@ AttentionProblem attention_of(const vkattn_index_desc &desc) {
     attention.window_left = desc.window_left;
     attention.window_right = desc.window_right;
     attention.past_len = desc.past_len;
-    return check_attention(attention);
+    vkattn_kv_scales scales{};
+    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
+    if (const vkattn_kv_scales *given = scales_of(desc.next)) scales.key_scales = given->key_scales;
+    attention.next = &scales;
+    AttentionProblem problem = check_attention(attention);
+    problem.value_scales = {}; // V is not there
+    return problem;
 }
 
 void check_choices(const vkattn_index_desc &desc) {

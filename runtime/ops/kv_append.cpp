@@ -1,6 +1,7 @@
 #include "runtime/ops/kv_append.hpp"
 
 #include "runtime/problem/rotation.hpp"
+#include "runtime/problem/scales.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -16,6 +17,8 @@ struct KvAppend {
     uint32_t batch;     // sequences
     uint32_t positions; // tokens of a sequence, at most
     bool hadamard;
+    vkattn_tensor scales; // of cache
+    bool makes_scales;
 };
 
 void check_sequences(const vkattn_kv_append_desc &desc, KvAppend &append) {
@@ -45,6 +48,21 @@ void check_room(const KvAppend &append) {
     require_no_overlap(cache, "cache");
 }
 
+// Where rows are given scales, none of them may share one.
+void check_scales(const vkattn_kv_append_desc &desc, KvAppend &append) {
+    const vkattn_kv_scales *scales = scales_of(desc.next);
+    if (scales == nullptr) return;
+    append.makes_scales = scales->makes_scales != 0;
+    if (present(scales->key_scales)) append.scales = checked_scales(scales->key_scales, "key_scales", append.cache);
+    if (!append.makes_scales) return;
+    vkattn_tensor of_rows =
+        contiguous(VKATTN_TYPE_F32, {append.cache.shape[0], append.cache.shape[1], append.cache.shape[2], 1});
+    require(present(append.scales), "key_scales: absent, expected [", of_rows.shape[0], ",", of_rows.shape[1], ",",
+            of_rows.shape[2], ",1] with makes_scales");
+    require_shape(append.scales, "key_scales", of_rows);
+    require_no_overlap(append.scales, "key_scales");
+}
+
 KvAppend checked(const vkattn_kv_append_desc &desc) {
     KvAppend append{};
     append.source = checked_rank(desc.source, "source", 4);
@@ -58,6 +76,7 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
         checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {append.batch}));
     append.block_table = checked_block_table(desc.block_table, append.batch, append.cache, "cache");
     check_room(append);
+    check_scales(desc, append);
     return append;
 }
 
@@ -73,7 +92,9 @@ void plan_kv_append(PlanBuilder &builder, const vkattn_kv_append_desc &desc) {
                             .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
                             .batch = append.batch,
                             .positions = append.positions,
-                            .hadamard = append.hadamard});
+                            .hadamard = append.hadamard,
+                            .cache_scales = role_view(append.scales, VKATTN_ROLE_KEY_SCALES),
+                            .makes_scales = append.makes_scales});
 }
 
 } // namespace vkattn

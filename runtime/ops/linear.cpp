@@ -1,10 +1,14 @@
 #include "runtime/ops/linear.hpp"
 
+#include "runtime/ops/norm.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 
@@ -24,6 +28,8 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     problem.multiplier = operands.epilogue.multiplier.tensor;
     problem.residual = operands.epilogue.residual.tensor;
     problem.activation = operands.epilogue.activation;
+    problem.norm = operands.norm.weight.tensor;
+    problem.norm_epsilon = operands.norm.epsilon;
     return problem;
 }
 
@@ -52,7 +58,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
     const LinearEpilogue &epilogue = operands.epilogue;
     for (const View *view : {&operands.input, &operands.weight, &operands.output, &epilogue.bias, &epilogue.residual,
-                             &epilogue.multiplier})
+                             &epilogue.multiplier, &operands.norm.weight})
         allow_role(builder, *view);
     if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
     Context &context = builder.context();
@@ -74,6 +80,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
     bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
     bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
     bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
+    bind(builder, step, BINDING_LINEAR_NORM, operands.norm.weight);
     if (!choice.addressed) return;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);
@@ -104,9 +111,37 @@ LinearProblem problem_of(const LinearOperands &operands) {
     return problem_of(push, 1, operands);
 }
 
-void add_linear(PlanBuilder &builder, const View &input, const View &weight, const View &output,
+namespace {
+
+// Whether the kernel that serves a product of the tokens normalises them as well.
+bool normalises(PlanBuilder &builder, const View &tokens, const View &weight) {
+    const uint64_t *shape = tokens.tensor.shape;
+    const View output{contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], weight.tensor.shape[0]}), {}};
+    LinearProblem problem = problem_of(LinearOperands{tokens, weight, output, {}});
+    Context &context = builder.context();
+    const LinearChoice choice =
+        builder.is_measure() ? choose_untested(context, problem) : choose_tested(context, problem);
+    return choice.kernel->normalises;
+}
+
+} // namespace
+
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const InputNorm &norm,
+                           std::span<const View> weights) {
+    if (!present(norm.weight)) return tokens;
+    const auto fuses = [&](const View &weight) { return normalises(builder, tokens, weight); };
+    if (is_empty(tokens.tensor) || std::ranges::all_of(weights, fuses)) return {tokens, norm};
+    const uint64_t *shape = tokens.tensor.shape;
+    View normed{contiguous(tokens.tensor.type, {shape[0], shape[1], shape[2]}), {}}; // so that the same kernels serve
+    normed.source = builder.reserve_workspace(extent_bytes(normed.tensor));
+    add_norm(builder, Norm::kRms, norm.epsilon, tokens, norm.weight, {}, normed);
+    builder.barrier();
+    return normed;
+}
+
+void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue) {
-    const LinearOperands operands{input, weight, output, epilogue};
+    const LinearOperands operands{input.tokens, weight, output, epilogue, input.norm};
     add_product(builder, problem_of(operands), operands);
 }
 
@@ -159,8 +194,24 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     return operands;
 }
 
+InputNorm checked_input_norm(const void *next, uint64_t features) {
+    const auto *given = reinterpret_cast<const vkattn_input_norm *>(extension_of(next, VKATTN_EXTENSION_INPUT_NORM));
+    if (given == nullptr) return {};
+    require(present(given->weight), "norm weight: absent, expected [", features, "]");
+    require(std::isfinite(given->epsilon) && given->epsilon >= 0, "norm epsilon: ", given->epsilon,
+            ", expected a finite number, 0 or above");
+    return {role_view(checked_vector(given->weight, "norm weight", features), VKATTN_ROLE_NORM_WEIGHT),
+            given->epsilon != 0 ? given->epsilon : 1e-6f};
+}
+
 void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
-    const LinearOperands operands = check_linear(desc);
+    LinearOperands operands = check_linear(desc);
+    const InputNorm norm = checked_input_norm(desc.next, operands.input.tensor.shape[2]);
+    allow_role(builder, operands.input);
+    allow_role(builder, norm.weight);
+    const ProductInput input = normalise_for(builder, operands.input, norm, {&operands.weight, 1});
+    operands.input = input.tokens;
+    operands.norm = input.norm;
     builder.set_choice(VKATTN_KERNEL_AUTO, add_product(builder, problem_of(operands), operands));
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/kernels/linear.hpp"
 #include "runtime/plan/builder.hpp"
 
+#include <span>
 #include <string>
 
 namespace vkattn {
@@ -15,6 +16,25 @@ struct LinearEpilogue {
     View residual;   // the same
 };
 
+// RMSNorm of a product's input on its way: of each token x / sqrt(mean(x^2) + epsilon) * weight.
+struct InputNorm {
+    View weight{}; // [in] contiguous; absent: none
+    float epsilon = 0;
+};
+
+// Tokens [B,L,in] that products take, and how each of those normalises them.
+struct ProductInput {
+    ProductInput(const View &given, const InputNorm &of_products = {}) : tokens(given), norm(of_products) {}
+
+    View tokens;
+    InputNorm norm;
+};
+
+// Tokens for products with these weights. Where each takes so few rows that it normalises them itself, it will; else the tokens
+// are normalised here, into the workspace.
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const InputNorm &norm,
+                           std::span<const View> weights);
+
 // output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation.
 //
 // input [B,L,in], last stride 1; weight [out,in], any strides
@@ -23,6 +43,7 @@ struct LinearEpilogue {
 struct LinearOperands {
     View input, weight, output;
     LinearEpilogue epilogue;
+    InputNorm norm{}; // as normalise_for leaves it
 };
 
 LinearProblem problem_of(const LinearOperands &operands);
@@ -37,7 +58,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
 // Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands);
 
-void add_linear(PlanBuilder &builder, const View &input, const View &weight, const View &output,
+void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue = {});
 
 // A matrix of its own for each head: output[b,h,l,:] = weight[h] input[b,h,l,:] + bias[h].
@@ -47,6 +68,10 @@ void add_linear(PlanBuilder &builder, const View &input, const View &weight, con
 // into latents.
 void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
                               const View &output);
+
+// The norm that an extension in a chain asks for, of tokens with so many features; none where there is none. Fails with
+// VKATTN_ERROR_INVALID_ARGUMENT where it is wrong.
+InputNorm checked_input_norm(const void *next, uint64_t features);
 
 // The caller's product. Fails, naming the member, where it is none.
 LinearOperands check_linear(const vkattn_linear_desc &desc);

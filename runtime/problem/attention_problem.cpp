@@ -2,6 +2,7 @@
 
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/rotation.hpp"
+#include "runtime/problem/scales.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -172,6 +173,8 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
         return checked_blocks(given, tensor, desc, problem);
     case TensorLayout::kLists:
         return checked_lists(given, tensor, desc, problem);
+    case TensorLayout::kScales:
+        return checked_scales(given, tensor.name, tensor.binding == BINDING_KEY_SCALES ? problem.key : problem.value);
     case TensorLayout::kCaptured:
         return checked_captured(given, tensor);
     case TensorLayout::kKeys: {
@@ -281,7 +284,8 @@ AttentionProblem without_keys(const AttentionProblem &problem) {
         vkattn_tensor &made = result.*tensor.member;
         require(tensor.layout != TensorLayout::kScores || !present(made) || is_empty(made),
                 "attn_weights, qk_matmul_output: given, expected none of pages");
-        if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys, TensorLayout::kLists}))
+        if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys, TensorLayout::kLists,
+                           TensorLayout::kScales}))
             made = {};
     }
     result.key_lengths = result.cu_seqlens_k = result.block_table = {};
@@ -319,13 +323,18 @@ namespace {
 // With its extensions.
 GivenAttention given_attention(const vkattn_attention_desc &desc) {
     require_extensions(desc.next, "desc",
-                       {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT, VKATTN_EXTENSION_KV_ROTATION});
+                       {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT, VKATTN_EXTENSION_KV_ROTATION,
+                        VKATTN_EXTENSION_KV_SCALES});
     GivenAttention given{};
     static_cast<vkattn_attention_desc &>(given) = desc;
     if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_KEY_LIST)) {
         const auto *list = reinterpret_cast<const vkattn_key_list *>(extension);
         given.key_indices = list->key_indices;
         given.key_block_len = list->key_block_len;
+    }
+    if (const vkattn_kv_scales *scales = scales_of(desc.next)) {
+        given.key_scales = scales->key_scales;
+        given.value_scales = scales->value_scales;
     }
     if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_ATTENTION_VARIANT)) {
         const auto *functions = reinterpret_cast<const vkattn_attention_variant *>(extension);
@@ -369,6 +378,10 @@ AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32
     check_sequences(desc, most_positions, problem);
     check_sizes(problem);
     check_tensors(desc, problem);
+    if (problem.value_in_key) {
+        require(!present(problem.value_scales), "value_scales: given, expected none where V is in K's rows");
+        problem.value_scales = problem.key_scales;
+    }
     check_numbers(desc, problem);
     check_geometry(desc, problem);
     check_rotation(desc, problem);
@@ -390,7 +403,7 @@ AttentionClass class_of(const AttentionProblem &problem) {
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
-                           TensorLayout::kPages, TensorLayout::kLists}))
+                           TensorLayout::kPages, TensorLayout::kLists, TensorLayout::kScales}))
             problems.flags |= uint32_t{present(problem.*tensor.member)} << bit++;
     problems.log2_rows = log2_up(rows_that_share_keys(problem));
     problems.log2_keys = log2_up(slots_of(problem));

@@ -20,7 +20,8 @@ struct AttentionProblem {
     uint32_t v_head_dim;
     uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
 
-    // query, key, value ...: layouts Mask and Blocks as 4-D, strides of broadcast dimensions 0. With cu_seqlens_q,
+    // query, key, value ...: layouts Mask and Blocks as 4-D, strides of broadcast dimensions 0; where V is in K's rows,
+    // value_scales are key_scales, in the same memory. With cu_seqlens_q,
     // cu_seqlens_k or block_table, q_len and kv_len are those of the longest sequence
 #define VKATTN_MEMBER(binding, name, NAME, feature, Layout, type, Trial) vkattn_tensor name;
     ATTENTION_TENSORS(VKATTN_MEMBER)

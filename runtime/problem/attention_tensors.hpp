@@ -18,6 +18,7 @@ enum class TensorLayout {
     kBounds,    // [B+1]
     kPages,     // [B,N]
     kLists,     // [B,Hkv|1,Lq,N]
+    kScales,    // [B|1,Hkv|1,Lk|1,1]
     kCaptured,  // of any shape
 };
 
@@ -33,6 +34,7 @@ enum class TrialContents {
     kBoundsOfKeys,
     kPageNumbers,
     kBlocksInTurn, // of keys
+    kOnes,
 };
 
 // A caller's description with the members of its extensions.
@@ -40,6 +42,7 @@ struct GivenAttention : vkattn_attention_desc {
     vkattn_tensor key_indices;
     uint32_t key_block_len;
     vkattn_variant variant; // nullptr: none
+    vkattn_tensor key_scales, value_scales;
     vkattn_tensor captured_0, captured_1, captured_2, captured_3;
 };
 

@@ -35,6 +35,11 @@ uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint
     }
 }
 
+// Of the keys' memory there is one.
+bool is_of_key(const AttentionProblem &problem, const AttentionTensor &tensor) {
+    return problem.value_in_key && (tensor.binding == BINDING_VALUE || tensor.binding == BINDING_VALUE_SCALES);
+}
+
 // What is neither random numbers nor the output.
 void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor &tensor) {
     const vkattn_tensor &layout = problem.*tensor.member;
@@ -44,6 +49,9 @@ void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor
         const auto number = static_cast<int32_t>(number_of(problem, tensor.contents, i));
         std::memcpy(&bytes[(layout.offset + i) * sizeof number], &number, sizeof number);
     }
+    const float one = 1.0f;
+    for (size_t at = 0; tensor.contents == TrialContents::kOnes && at + sizeof one <= bytes.size(); at += sizeof one)
+        std::memcpy(&bytes[at], &one, sizeof one);
     buffer.write(0, bytes.data(), bytes.size());
 }
 
@@ -51,7 +59,7 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     TrialBuffers buffers;
     for (const AttentionTensor &tensor : kAttentionTensors) {
         const vkattn_tensor &layout = problem.*tensor.member;
-        if (!present(layout) || (tensor.binding == BINDING_VALUE && problem.value_in_key)) continue;
+        if (!present(layout) || is_of_key(problem, tensor)) continue;
         if (tensor.contents == TrialContents::kResults)
             buffers.add_output(context, layout);
         else if (tensor.contents == TrialContents::kNumbers)

@@ -99,7 +99,7 @@ AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths,
     }
     AttentionProblem problem = check_attention(desc);
     problem.tile.kernel = static_cast<uint32_t>(kernel.kernel);
-    if ((paths & kPathParts) != 0) problem.tile.parts = 2;
+    if ((paths & kPathParts) != 0) problem.tile.parts = 8; // so many that invocations of merge_parts share them
     return problem;
 }
 

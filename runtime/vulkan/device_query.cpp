@@ -21,6 +21,7 @@ constexpr const char *kWantedExtensions[] = {
     VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME,
     VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME,
     VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME,
+    VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME,
 };
 
 // The properties and features that facts are read from, chained only where the device knows the structure.

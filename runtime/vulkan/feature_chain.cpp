@@ -85,6 +85,10 @@ void take(DeviceFeatures &features, const VkPhysicalDeviceShaderBfloat16Features
     features.bfloat16_cooperative_matrix |= given.shaderBFloat16Type != 0 && given.shaderBFloat16CooperativeMatrix != 0;
 }
 
+void take(DeviceFeatures &features, const VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE &given) {
+    features.mixed_float_dot_product |= given.shaderMixedFloatDotProductFloat16AccFloat32 != 0;
+}
+
 // Structures of other types are passed by.
 void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
     switch (static_cast<int>(structure.sType)) {
@@ -116,6 +120,8 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         return take(features, as<VkPhysicalDeviceCooperativeMatrix2FeaturesNV>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR:
         return take(features, as<VkPhysicalDeviceShaderBfloat16FeaturesKHR>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE:
+        return take(features, as<VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE>(structure));
     default:
         return;
     }
@@ -180,6 +186,9 @@ DeviceFeatures read_device_features(const Functions &vk, VkPhysicalDevice physic
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
     bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
     link(head, bfloat16, has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME));
+    VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE mixed_dot{};
+    mixed_dot.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE;
+    link(head, mixed_dot, has_extension(extensions, VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME));
     vk.vkGetPhysicalDeviceFeatures2(physical_device, &head);
     return enabled_device_features(&head);
 }
@@ -221,6 +230,9 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     bfloat16_.shaderBFloat16Type = VK_TRUE;
     bfloat16_.shaderBFloat16CooperativeMatrix = VK_TRUE;
     link(bfloat16_, features.bfloat16_cooperative_matrix);
+    mixed_dot_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE;
+    mixed_dot_.shaderMixedFloatDotProductFloat16AccFloat32 = VK_TRUE;
+    link(mixed_dot_, features.mixed_float_dot_product);
 }
 
 } // namespace vkattn

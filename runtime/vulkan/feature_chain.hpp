@@ -45,6 +45,7 @@ class FeatureChain {
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_{};
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV matrix2_{};
     VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_{};
+    VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE mixed_dot_{};
 };
 
 } // namespace vkattn

@@ -15,6 +15,9 @@
 #ifndef VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME
 #define VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME "VK_KHR_shader_bfloat16"
 #endif
+#ifndef VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME
+#define VK_VALVE_SHADER_MIXED_FLOAT_DOT_PRODUCT_EXTENSION_NAME "VK_VALVE_shader_mixed_float_dot_product"
+#endif
 
 namespace vkattn {
 
@@ -27,6 +30,8 @@ inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEA
     static_cast<VkStructureType>(1000593000);
 inline constexpr auto VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV =
     static_cast<VkStructureType>(1000593001);
+inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE =
+    static_cast<VkStructureType>(1000673000);
 
 // A device may report others.
 enum VkComponentTypeKHR : int32_t {
@@ -90,6 +95,15 @@ struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
     VkBool32 shaderBFloat16Type;
     VkBool32 shaderBFloat16DotProduct;
     VkBool32 shaderBFloat16CooperativeMatrix;
+};
+
+struct VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE {
+    VkStructureType sType;
+    void *pNext;
+    VkBool32 shaderMixedFloatDotProductFloat16AccFloat32;
+    VkBool32 shaderMixedFloatDotProductFloat16AccFloat16;
+    VkBool32 shaderMixedFloatDotProductBFloat16Acc;
+    VkBool32 shaderMixedFloatDotProductFloat8AccFloat32;
 };
 
 using PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR = VkResult(VKAPI_PTR *)(VkPhysicalDevice, uint32_t *,

@@ -34,13 +34,15 @@ uint value_element(Row row, Slot slot) {
 
 // Dims `dim` (a multiple of 8) to `dim + 7`.
 mat2x4 load_key_vector(Row row, Slot slot, uint dim) {
-    return key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), key_element(row, slot), dim,
-                           HEAD_DIM, KEY_DIM_STRIDE);
+    mat2x4 vector = key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED),
+                                    key_element(row, slot), dim, HEAD_DIM, KEY_DIM_STRIDE);
+    return SCALES_KEYS ? key_scale(row, key_of_slot(row, slot)) * vector : vector;
 }
 
 mat2x4 load_value_vector(Row row, Slot slot, uint dim) {
-    return value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
-                             value_element(row, slot), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+    mat2x4 vector = value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
+                                      value_element(row, slot), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+    return SCALES_VALUES ? value_scale(row, key_of_slot(row, slot)) * vector : vector;
 }
 
 // The same as they are stored, of aligned rows of 16 bits.

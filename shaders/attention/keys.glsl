@@ -12,6 +12,9 @@ layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTabl
 // Each list ascending, entries that name nothing last: see shaders/layers/sort_lists.comp.
 layout(set = 0, binding = BINDING_KEY_INDICES, std430) readonly buffer KeyIndicesBuffer { uint key_indices[]; };
 
+layout(set = 0, binding = BINDING_KEY_SCALES, std430) readonly buffer KeyScalesBuffer { float scales_of_keys[]; };
+layout(set = 0, binding = BINDING_VALUE_SCALES, std430) readonly buffer ValueScalesBuffer { float scales_of_values[]; };
+
 // A place of the walk over a sequence's keys, or over a list of them: 0 .. all_slots() - 1. Slots and keys are not one type, so that neither stands
 // for the other.
 struct Slot {
@@ -112,11 +115,30 @@ int page_of_key(uint batch, uint key) {
 }
 
 // (outermost index, row) of K and V: a batch entry, or a page. Of a slot without a key, some row of the pool.
-uvec2 row_of_slot(Row row, Slot slot) {
-    uint batch = row.batch, key = key_of_slot(row, slot).number;
-    if (has(FEATURE_CU_SEQLENS_K)) return uvec2(0, min(packed_keys(batch).x + key, parameters.kv_total - 1));
-    if (PAGE_SIZE == 0) return uvec2(batch, key);
-    return uvec2(clamp(page_of_key(batch, key), 0, int(parameters.pool_pages) - 1), key % max(PAGE_SIZE, 1));
+uvec2 row_of_key(uint batch, Key key) {
+    if (has(FEATURE_CU_SEQLENS_K)) return uvec2(0, min(packed_keys(batch).x + key.number, parameters.kv_total - 1));
+    if (PAGE_SIZE == 0) return uvec2(batch, key.number);
+    return uvec2(clamp(page_of_key(batch, key.number), 0, int(parameters.pool_pages) - 1),
+                 key.number % max(PAGE_SIZE, 1));
+}
+
+uvec2 row_of_slot(Row row, Slot slot) { return row_of_key(row.batch, key_of_slot(row, slot)); }
+
+// What the elements of a key and its value are multiplied with.
+uint scale_element(Row row, Key key, uvec4 strides) {
+    uvec2 at = row_of_key(row.batch, key);
+    return at.x * strides[0] + row.kv_head * strides[1] + at.y * strides[2];
+}
+
+float key_scale(Row row, Key key) {
+    if (!SCALES_KEYS) return 1.0;
+    return scales_of_keys[base_bytes(BINDING_KEY_SCALES) / 4 + scale_element(row, key, parameters.key_scales_strides)];
+}
+
+float value_scale(Row row, Key key) {
+    if (!SCALES_VALUES) return 1.0;
+    return scales_of_values[base_bytes(BINDING_VALUE_SCALES) / 4 +
+                            scale_element(row, key, parameters.value_scales_strides)];
 }
 
 // Not 0: a slot may have no key.

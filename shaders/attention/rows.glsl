@@ -84,6 +84,20 @@ RowTile row_tile(uint index, const uint size) {
     return RowTile(workgroup().z, workgroup().y, first, min(first + size, end));
 }
 
+// The same of a grid whose neighbouring workgroups take the same rows of all KV heads, where the causal line makes rows differ in
+// length: workgroups that run at the same time then share the long rows and the short ones evenly.
+RowTile row_tile_of_grid(uint index, const uint size) {
+    uint kv_head = workgroup().y;
+    if (has(FEATURE_CAUSAL) && !LISTS_KEYS) {
+        uint number = index + (GROUP * parameters.q_len + size - 1) / size * kv_head;
+        index = number / parameters.kv_heads;
+        kv_head = number % parameters.kv_heads;
+    }
+    RowTile tile = row_tile(index, size);
+    tile.kv_head = kv_head;
+    return tile;
+}
+
 bool is_empty(RowTile tile) { return tile.first >= tile.end; }
 
 uint last_row(RowTile tile) { return max(tile.end, 1) - 1; }

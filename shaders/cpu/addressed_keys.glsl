@@ -29,6 +29,10 @@ uvec2 addressed_row(Row row, Slot slot) {
     return row_of_slot(row, slot);
 }
 
+// What copies hold is scaled already.
+float addressed_key_scale(Row row, Key key) { return STAGED != 0 ? 1.0 : key_scale(row, key); }
+float addressed_value_scale(Row row, Key key) { return STAGED != 0 ? 1.0 : value_scale(row, key); }
+
 uvec2 key_address(Row row, Slot slot) {
     uvec2 at = addressed_row(row, slot);
     return advance_address(addressed_keys(at.x, row.kv_head), at.y, KEY_ROW_BYTES);

@@ -5,7 +5,7 @@
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times parts, Hkv, B); an invocation owns a row and
 // takes STEP keys at a time. At the addresses: K and V, rows contiguous and aligned to four elements, quantised ones to
-// whole words, keys addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared
+// whole words, slots addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared
 // memory, barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in
 // flash.comp.
 #version 460
@@ -61,22 +61,36 @@ void read_ahead(const uint format, uvec2 address, const uint row_bytes, const ui
     }
 }
 
-void score_step(uvec2 address, uvec2 values) {
+// Of lists, where the key and the value of each slot of a step lie; else they lie side by side.
+uvec2 listed_keys_at[STEP], listed_values_at[STEP];
+
+void find_addresses(uvec2 keys, uvec2 values) {
+    [[unroll]] for (uint k = 0; k < STEP; ++k) if (LISTS_KEYS) {
+        listed_keys_at[k] = advance_address(keys, step_keys[k].number, KEY_ROW_BYTES);
+        listed_values_at[k] = advance_address(values, step_keys[k].number, VALUE_ROW_BYTES);
+    }
+}
+
+uint bytes_of_slot(const uint k, const uint row_bytes) { return LISTS_KEYS ? 0 : k * row_bytes; }
+
+// The addresses are those of the step's first slots.
+void score_step(uvec2 keys_at, uvec2 values_at, Row row) {
     float unscaled[STEP];  // sums of what is still to be scaled
     float query_sum = 0.0; // of the same dims, what their minimum is multiplied by
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = unscaled[k] = 0.0;
     [[unroll]] for (uint d = 0; d < BLOCKS; ++d) {
-        read_ahead(ADDRESSED_VALUE_FORMAT, values, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
+        read_ahead(ADDRESSED_VALUE_FORMAT, values_at, VALUE_ROW_BYTES, V_BLOCKS, d, BLOCKS);
         vec4 keys[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] =
-            load_uniform_block(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) keys[k] = load_uniform_block(
+            ADDRESSED_KEY_FORMAT, LISTS_KEYS ? listed_keys_at[k] : keys_at, bytes_of_slot(k, KEY_ROW_BYTES), d);
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 0; k < STEP; ++k) unscaled[k] =
             fma(q[d][c], keys[k][c], unscaled[k]);
         if (has_minimum(ADDRESSED_KEY_FORMAT)) query_sum += dot(q[d], vec4(1));
         const bool ends_scale = is_quantised(ADDRESSED_KEY_FORMAT) && (d + 1) % BLOCKS_OF_SCALE == 0;
         [[unroll]] for (uint k = 0; k < STEP; ++k) if (ends_scale) {
-            vec2 affine = load_uniform_affine(ADDRESSED_KEY_FORMAT, address, k * KEY_ROW_BYTES, d);
-            s[k] = fma(affine.x, unscaled[k], s[k]);
+            vec2 affine = load_uniform_affine(ADDRESSED_KEY_FORMAT, LISTS_KEYS ? listed_keys_at[k] : keys_at,
+                                              bytes_of_slot(k, KEY_ROW_BYTES), d);
+            s[k] = fma(affine.x * addressed_key_scale(row, step_keys[k]), unscaled[k], s[k]);
             if (has_minimum(ADDRESSED_KEY_FORMAT)) s[k] = fma(affine.y, query_sum, s[k]);
             unscaled[k] = 0.0;
         }
@@ -85,22 +99,23 @@ void score_step(uvec2 address, uvec2 values) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] += unscaled[k];
 }
 
-void sum_step(uvec2 address, uvec2 next_keys, float rescale) {
+void sum_step(uvec2 values_at, uvec2 next_keys, float rescale, Row row) {
     float weights[STEP];  // times the values' scales
     float minimums = 0.0; // of the values, weighted and added up
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) {
         if (d % BLOCKS_OF_SCALE == 0) {
             minimums = 0.0;
             [[unroll]] for (uint k = 0; k < STEP; ++k) {
-                vec2 affine = load_uniform_affine(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
-                weights[k] = s[k] * affine.x;
+                vec2 affine = load_uniform_affine(ADDRESSED_VALUE_FORMAT, LISTS_KEYS ? listed_values_at[k] : values_at,
+                                                  bytes_of_slot(k, VALUE_ROW_BYTES), d);
+                weights[k] = s[k] * affine.x * addressed_value_scale(row, step_keys[k]);
                 if (has_minimum(ADDRESSED_VALUE_FORMAT)) minimums = fma(s[k], affine.y, minimums);
             }
         }
         read_ahead(ADDRESSED_KEY_FORMAT, next_keys, KEY_ROW_BYTES, BLOCKS, d, V_BLOCKS);
         vec4 values[STEP];
-        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] =
-            load_uniform_block(ADDRESSED_VALUE_FORMAT, address, k * VALUE_ROW_BYTES, d);
+        [[unroll]] for (uint k = 0; k < STEP; ++k) values[k] = load_uniform_block(
+            ADDRESSED_VALUE_FORMAT, LISTS_KEYS ? listed_values_at[k] : values_at, bytes_of_slot(k, VALUE_ROW_BYTES), d);
         // the step's own sum first: a long context then adds few numbers to a large one
         vec4 sum = weights[0] * values[0];
         [[unroll]] for (uint c = 0; c < 4; ++c) [[unroll]] for (uint k = 1; k < STEP; ++k) sum[c] =
@@ -143,20 +158,25 @@ void attend_keys(KeyWalk walk, Row row) {
         KeyTile tile = tile_of_slots(walk, STEP);
         Slot first = Slot(min(tile.first.number, push.addressed_end - STEP));
         uint index = first.number - push.addressed_begin;
-        score_step(advance_address(keys, index, KEY_ROW_BYTES), advance_address(values, index, VALUE_ROW_BYTES));
-        transform_step(row, first);
+        find_keys(walk.rows, first);
+        find_addresses(keys, values);
+        uvec2 values_at = advance_address(values, index, VALUE_ROW_BYTES);
+        score_step(advance_address(keys, index, KEY_ROW_BYTES), values_at, row);
+        transform_step(row);
         hide_step(row, first, tile);
         float rescale = apply_softmax();
         pass_tile(walk, STEP);
         more = next_tile(walk, STEP);
         uint next = min(walk.slots.begin, push.addressed_end - STEP) - push.addressed_begin;
-        sum_step(advance_address(values, index, VALUE_ROW_BYTES), advance_address(keys, next, KEY_ROW_BYTES), rescale);
+        sum_step(values_at, advance_address(keys, next, KEY_ROW_BYTES), rescale, row);
     } while (more);
     sums[0].x += float(ahead & (push.last_key >> 31)); // 0, which the compiler does not know: it keeps the loads
 }
 
 void main() {
-    uint row_tiles = (GROUP * parameters.q_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+    const uint of_list = (GROUP + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+    uint row_tiles =
+        LISTS_KEYS ? of_list * parameters.q_len : (GROUP * parameters.q_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
     uint part = workgroup().x % parts();
     uint index = from_both_ends(workgroup().x / parts(), row_tiles);
     RowTile rows = row_tile(index, WORKGROUP_SIZE);

@@ -35,17 +35,19 @@ float dot_key(uvec2 address) {
 }
 
 void attend_key(Row row, KeyTile tile, inout SoftmaxState state) {
-    float score = score_key(dot_key(key_address(row, tile.first)), row, tile.first, tile);
+    float product = addressed_key_scale(row, key_of_slot(row, tile.first)) * dot_key(key_address(row, tile.first));
+    float score = score_key(product, row, tile.first, tile);
     if (score == HIDDEN) return; // its value is not looked at, whatever it is
     float maximum = max(state.maximum, score);
     float rescale = exp2(state.maximum - maximum);
     float weight = exp2(score - maximum);
     state = SoftmaxState(maximum, state.sum * rescale + weight);
     uvec2 address = value_address(row, tile.first);
+    float scaled_weight = weight * addressed_value_scale(row, key_of_slot(row, tile.first));
     [[dont_unroll]] for (uint first = 0; first < VALUE_BLOCKS; first += UNROLLED)
         [[unroll]] for (uint i = 0; i < UNROLLED; ++i) accumulator[first + i] =
             rescale * accumulator[first + i] +
-            weight * load_own_block(ADDRESSED_VALUE_FORMAT, address, min(first + i, VALUE_BLOCKS - 1));
+            scaled_weight * load_own_block(ADDRESSED_VALUE_FORMAT, address, min(first + i, VALUE_BLOCKS - 1));
 }
 
 // From the state that waits in scores, or from nothing.

@@ -132,8 +132,8 @@ float score_keys(Row row, Slot slot, uint query) {
         }                                                                                                              \
     }
     EACH_LANE(MULTIPLY_LANE)
-    float score = NO_HEADS;
-    [[unroll]] for (uint h = 0; h < GROUP; ++h) score = add_head(score, score_of_head(own[h], query, h));
+    float score = NO_HEADS, scale = key_scale(row, Key(slot.number));
+    [[unroll]] for (uint h = 0; h < GROUP; ++h) score = add_head(score, score_of_head(scale * own[h], query, h));
     return score;
 }
 

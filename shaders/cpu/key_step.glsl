@@ -8,9 +8,27 @@
 float s[STEP]; // scores of a step's keys, then their weights
 SoftmaxState state;
 
-void transform_step(Row row, Slot first) {
+// The keys of a step's slots, of all rows of the workgroup the same; of lists, whether there is one.
+Key step_keys[STEP];
+bool are_listed[STEP];
+
+void find_keys(RowTile rows, Slot first) {
+    [[unroll]] for (uint k = 0; k < STEP; ++k) {
+        step_keys[k] = Key(advance(first, k).number);
+        if (!LISTS_KEYS) continue;
+        uint key = listed_key(list_of_tile(rows), step_keys[k].number);
+        are_listed[k] = key < parameters.kv_len;
+        step_keys[k] = Key(min(key, parameters.kv_len - 1));
+    }
+}
+
+bool step_has_key(Row row, Slot first, const uint k) {
+    return LISTS_KEYS ? are_listed[k] : has_key(row, advance(first, k));
+}
+
+void transform_step(Row row) {
     if (!TRANSFORMS_SCORES) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, key_of_slot(row, advance(first, k)));
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = transform_score(s[k], row, step_keys[k]);
 }
 
 // A step that begins before its tile holds slots that an earlier step attended. No branch: masks read what exists,
@@ -18,7 +36,7 @@ void transform_step(Row row, Slot first) {
 void mask_step(Row row, Slot first, KeyTile tile) {
     [[unroll]] for (uint k = 0; k < STEP; ++k) {
         Slot slot = advance(first, k);
-        float score = has_key(row, slot) ? mask_score(s[k], row, key_of_slot(row, slot)) : HIDDEN;
+        float score = step_has_key(row, first, k) ? mask_score(s[k], row, step_keys[k]) : HIDDEN;
         s[k] = slot.number < tile.first.number || slot.number >= tile.end ? HIDDEN : score;
     }
 }
@@ -26,7 +44,7 @@ void mask_step(Row row, Slot first, KeyTile tile) {
 // Of keys that no mask hides, those that do not exist.
 void hide_missing_keys(Row row, Slot first) {
     if (LACKS_KEYS == 0) return;
-    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = has_key(row, advance(first, k)) ? s[k] : HIDDEN;
+    [[unroll]] for (uint k = 0; k < STEP; ++k) s[k] = step_has_key(row, first, k) ? s[k] : HIDDEN;
 }
 
 // tile: as if each slot had a key.

@@ -125,6 +125,16 @@ void put_fifth_bits(inout EncodedBlock block, uint at, EncodedNumbers encoded) {
     for (uint i = 0; i < 4; ++i) put_byte(block, at + i, bits >> (8 * i) & 255u);
 }
 
+// The largest number of a type of them, OCP's.
+float largest_float8(const uint format) { return kind_of_block(format) == E4M3 ? 448.0 : 57344.0; }
+
+// To the nearest whole number, the even one of two: some CPU drivers' roundEven takes the upper one.
+uint round_half_even(float x) {
+    uint whole = uint(x);
+    float rest = x - float(whole);
+    return rest > 0.5 || (rest == 0.5 && (whole & 1u) != 0u) ? whole + 1u : whole;
+}
+
 // A float of 8 bits, rounded to nearest even; what is beyond the largest one becomes that. least_exponent: of the numbers
 // that are not subnormal.
 uint float8_bits(float value, const uint fraction_bits, const int least_exponent, const float largest) {
@@ -133,7 +143,7 @@ uint float8_bits(float value, const uint fraction_bits, const int least_exponent
     float magnitude = min(abs(value), largest);
     int exponent = max(int(floatBitsToUint(magnitude) >> 23) - 127, least_exponent);
     precise float steps = magnitude * uintBitsToFloat(uint(127 + int(fraction_bits) - exponent) << 23);
-    return sign_bit | (uint(exponent - least_exponent) << fraction_bits) + uint(roundEven(steps));
+    return sign_bit | (uint(exponent - least_exponent) << fraction_bits) + round_half_even(steps);
 }
 
 EncodedBlock float8_encode(float values[QUANTISED_BLOCK], const uint fraction_bits, const int least_exponent,

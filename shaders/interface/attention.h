@@ -57,6 +57,7 @@ namespace vkattn::gpu {
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define UNFUSED_WORKGROUP_SIZE 64u
 #define BLOCK_MASK_WORKGROUP_SIZE 128u
+#define PARTS_AT_ONCE 4u /* of merge_parts: whose loads an invocation has in flight at the same time */
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
@@ -64,7 +65,10 @@ namespace vkattn::gpu {
  *
  * Of flash: ROWS, query rows of an invocation; COLUMNS, invocations that share a row; KEYS_OF_INVOCATION, keys of a tile
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
- * multiples of 8 and of 4; QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk at a time.
+ * multiples of 8 and of 4 (with dot products 8); QUERY_STAGED: the rows' queries lie whole in shared memory, and not a chunk
+ * at a time.
+ *
+ * Of merge_parts: COLUMNS, invocations that share a block of the output.
  *
  * Of decode, beside some of those: VALUE_IN_KEY: V is the first dims of K.
  *

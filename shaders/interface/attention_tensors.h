@@ -23,6 +23,8 @@
     X(3, output, OUTPUT, NO_FEATURE, QueryRows, NONE, Results)                                                         \
     X(5, attn_mask, ATTN_MASK, NO_FEATURE, Mask, NONE, NothingHidden)                                                  \
     X(17, block_mask, BLOCK_MASK, 24, Blocks, I32, NothingHidden)                                                      \
+    X(18, key_scales, KEY_SCALES, 41, Scales, F32, Ones)                                                               \
+    X(19, value_scales, VALUE_SCALES, 42, Scales, F32, Ones)                                                           \
     X(24, key_indices, KEY_INDICES, 40, Lists, I32, BlocksInTurn)
 
 /* In GLSL, modules of a variant alone know them. */

@@ -15,6 +15,8 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_BLOCK_TABLE 4
 #define BINDING_APPEND_LENGTHS 5
 #define BINDING_APPEND_FREQUENCIES 6
+#define BINDING_APPEND_SOURCE_SCALES 7
+#define BINDING_APPEND_CACHE_SCALES 8
 
 /* cu_seqlens: each packed row goes where its sequence is; or rows of every sequence are read, those behind its end as if
  * they were its own (which costs nothing, and leaves no gaps) */
@@ -33,8 +35,14 @@ namespace vkattn::gpu {
 #define ROTATED_HALVES 1u
 #define ROTATED_INTERLEAVED 2u
 
+/* scales of the cache's rows, vkattn_kv_scales: they are read, or made of the rows and written */
+#define CACHE_SCALES_NONE 0u
+#define CACHE_SCALES_READ 1u
+#define CACHE_SCALES_MADE 2u
+
 /* HADAMARD: elements of the blocks of the Walsh-Hadamard transform that rows go through on their way, after the rotary
  * embedding; 0: none
+ * SOURCE_SCALED: source has such scales
  * IN_BLOCKS: four neighbours at a time, from whole words to whole words */
 #define APPEND_CONSTANTS(X)                                                                                            \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
@@ -48,7 +56,9 @@ namespace vkattn::gpu {
     X(8, IN_BLOCKS, 0)                                                                                                 \
     X(9, HAS_LENGTHS, 0)                                                                                               \
     X(10, ROTATED, 0)                                                                                                  \
-    X(11, HADAMARD, 0)
+    X(11, HADAMARD, 0)                                                                                                 \
+    X(12, SOURCE_SCALED, 0)                                                                                            \
+    X(13, CACHE_SCALES, 0)
 
 struct AppendPush {
     uint first_group[3];
@@ -61,10 +71,12 @@ struct AppendPush {
     uint first;        /* token of the source that is the first to be copied */
     uint source_total; /* rows of a packed source */
     uint pool_pages;
-    uint table_pages; /* pages of a sequence in the block table */
-    uint beyond;      /* rows beyond a sequence's length that are copied too */
-    uint sequences;   /* of a packed source */
-    float scale;      /* of the transform */
+    uint table_pages;             /* pages of a sequence in the block table */
+    uint beyond;                  /* rows beyond a sequence's length that are copied too */
+    uint sequences;               /* of a packed source */
+    float scale;                  /* of the transform */
+    uint source_scale_strides[3]; /* batch, head, position */
+    uint cache_scale_strides[3];
 };
 
 #ifdef __cplusplus

@@ -14,8 +14,10 @@ namespace vkattn::gpu {
 #define BINDING_LINEAR_OUTPUT 3
 #define BINDING_LINEAR_RESIDUAL 4
 #define BINDING_LINEAR_MULTIPLIER 5
+#define BINDING_LINEAR_NORM 6
 
-#define LINEAR_TILE 32 /* rows and outputs of a workgroup's tile */
+#define LINEAR_TILE 32      /* rows and outputs of a workgroup's tile */
+#define LINEAR_DOTS_TILE 64 /* the same of linear_dots */
 #define LINEAR_WORKGROUP_SIZE 64
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
@@ -32,10 +34,13 @@ namespace vkattn::gpu {
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
  * invocation of linear_addresses, of all linear_vector; BLOCKS, of linear_addresses: of four features at a time. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
- * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied */
+ * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector: NORM_FORMAT, the
+ * input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
-#define ALIGNED_STEPS 4u /* of linear_coopmat: whole steps of features */
+#define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
+#define ALIGNED_NORM 8u     /* the norm's weights, in eights too */
+#define LINEAR_DOTS_STEP 32 /* of linear_dots */
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
@@ -57,7 +62,9 @@ namespace vkattn::gpu {
     X(17, BLOCKS, 1)                                                                                                   \
     X(18, ROW_TILES, 1)                                                                                                \
     X(19, MATRIX_STEP, 32)                                                                                             \
-    X(20, LOADS_AHEAD, 1)
+    X(20, LOADS_AHEAD, 1)                                                                                              \
+    X(21, NORM_FORMAT, 0)                                                                                              \
+    X(22, NORM_EPSILON, 0)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */

@@ -337,7 +337,7 @@ void finish_rows(uint part) {
 void main() {
     uint group = workgroup().x;
     uint part = group % parts();
-    rows = row_tile(group / parts(), TILE_ROWS);
+    rows = row_tile_of_grid(group / parts(), TILE_ROWS);
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, KEYS_OF_TILE, 1);
 

@@ -13,6 +13,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef DOT_PRODUCTS
+#extension GL_EXT_spirv_intrinsics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
 
 layout(local_size_x_id = 0) in;
 
@@ -24,7 +28,7 @@ layout(local_size_x_id = 0) in;
 #include "attention/states.glsl"
 #include "kernels/flash/tiles.glsl"
 
-const uint BLOCKS = VALUE_ELEMENTS * BLOCKS_OF_ELEMENT; // of four dims of the output, of an invocation and a row
+const uint BLOCKS = VALUE_ELEMENTS * BLOCKS_OF_VALUE; // of four dims of the output, of an invocation and a row
 
 float scores_of_rows[ROWS * KEYS_OF_INVOCATION];
 SoftmaxState row_states[ROWS]; // maxima are those of the whole rows, sums those of this column's keys
@@ -32,24 +36,14 @@ vec4 sums[ROWS * BLOCKS];
 
 // The first dim of a block.
 uint dim_of(uint block) {
-    return ((column() + block / BLOCKS_OF_ELEMENT * COLUMNS) * BLOCKS_OF_ELEMENT + block % BLOCKS_OF_ELEMENT) * 4;
+    return ((column() + block / BLOCKS_OF_VALUE * COLUMNS) * BLOCKS_OF_VALUE + block % BLOCKS_OF_VALUE) * 4;
 }
 
-void score_element(uint key_at, uint query_at) {
-    ELEMENT keys[KEYS_OF_INVOCATION], queries[ROWS];
-    [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) keys[k] = kv_tile[key_at + k * COLUMNS * KEY_PITCH];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) queries[r] = query_tile[query_at + r * ROW_GROUPS * QUERY_PITCH];
-    [[unroll]] for (uint block = 0; block < BLOCKS_OF_ELEMENT; ++block) {
-        vec4 k4[KEYS_OF_INVOCATION];
-        [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) k4[k] = block_of(KEY_FORMAT, keys[k], block);
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            vec4 q4 = block_of(QUERY_FORMAT, queries[r], block);
-            [[unroll]] for (uint i = 0; i < 4; ++i)
-                [[unroll]] for (uint k = 0, s = r * KEYS_OF_INVOCATION; k < KEYS_OF_INVOCATION; ++k, ++s)
-                    scores_of_rows[s] = fma(q4[i], k4[k][i], scores_of_rows[s]);
-        }
-    }
-}
+#ifdef DOT_PRODUCTS
+#include "kernels/flash/dot_products.glsl"
+#else
+#include "kernels/flash/products.glsl"
+#endif
 
 void score_chunk(uint chunk) {
     uint key = column() * KEY_PITCH, query = tile_row(0) * QUERY_PITCH + chunk % QUERY_CHUNKS * CHUNK_ELEMENTS;
@@ -71,17 +65,6 @@ void score_tile(KeyTile tile) {
     [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) scores_of_rows[i] = scale_score(scores_of_rows[i]);
 }
 
-// Where in weight_tile this column's key `k` of row `r` is: element and component.
-uvec2 weight_at(uint r, uint k) {
-    uint position = column() * KEYS_OF_INVOCATION + k;
-    return uvec2(weight_element(tile_row(0), position / 4) + r * ROW_GROUPS * WEIGHT_PITCH, position % 4);
-}
-
-void put_weight(const uint r, const uint k, float weight) {
-    uvec2 at = weight_at(r, k);
-    weight_tile[at.x][at.y] = weight;
-}
-
 // The slot of this column's key `k`.
 Slot own_slot(KeyTile tile, uint k) { return advance(advance(tile.first, column()), k * COLUMNS); }
 
@@ -89,15 +72,16 @@ Slot own_slot(KeyTile tile, uint k) { return advance(advance(tile.first, column(
 void finish_scores(KeyTile tile) {
     if (tile.all_visible && !TRANSFORMS_SCORES) return;
     const uint count = KEYS_OF_INVOCATION;
-    [[unroll]] for (uint i = 0; i < ROWS * count; ++i) put_weight(i / count, i % count, scores_of_rows[i]);
+    [[unroll]] for (uint i = 0; i < ROWS * count; ++i) put_number(i / count, i % count, scores_of_rows[i]);
     [[dont_unroll]] for (uint i = 0; i < ROWS * count; ++i) {
         uvec2 at = weight_at(i / count, i % count);
         Row row = row_of_tile(rows, tile_row(i / count));
-        weight_tile[at.x][at.y] = score_key(weight_tile[at.x][at.y], row, own_slot(tile, i % count), tile);
+        float score = FROM_WEIGHT(weight_tile[at.x][at.y]);
+        weight_tile[at.x][at.y] = TO_WEIGHT(score_key(score, row, own_slot(tile, i % count), tile));
     }
     [[unroll]] for (uint i = 0; i < ROWS * count; ++i) {
         uvec2 at = weight_at(i / count, i % count);
-        scores_of_rows[i] = weight_tile[at.x][at.y];
+        scores_of_rows[i] = FROM_WEIGHT(weight_tile[at.x][at.y]);
     }
 }
 
@@ -111,7 +95,7 @@ void show_columns(const float numbers[ROWS]) {
     barrier();
 }
 
-ELEMENT shown_columns(const uint r, uint i) { return kv_tile[tile_row(r) * (COLUMNS / COMPONENTS) + i]; }
+TILE_ELEMENT shown_columns(const uint r, uint i) { return kv_tile[tile_row(r) * (COLUMNS / COMPONENTS) + i]; }
 
 void find_maxima(out float maxima[ROWS]) {
     float largest[ROWS];
@@ -123,7 +107,7 @@ void find_maxima(out float maxima[ROWS]) {
     show_columns(largest);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) maxima[r] = row_states[r].maximum;
     [[dont_unroll]] for (uint i = 0; i < COLUMNS / COMPONENTS; ++i) [[unroll]] for (uint r = 0; r < ROWS; ++r)
-        maxima[r] = max(maxima[r], largest_of(FROM_COMPONENTS(shown_columns(r, i))));
+        maxima[r] = max(maxima[r], reference_of(largest_of(FROM_COMPONENTS(shown_columns(r, i)))));
 }
 
 // The softmax of the tile: scores become weights, for all columns to see; sums are rescaled.
@@ -134,9 +118,10 @@ void apply_softmax() {
         float rescale = exp2(row_states[r].maximum - maxima[r]), sum = 0.0;
         [[unroll]] for (uint k = 0; k < KEYS_OF_INVOCATION; ++k) {
             float weight = exp2(scores_of_rows[r * KEYS_OF_INVOCATION + k] - maxima[r]);
-            put_weight(r, k, weight);
+            scores_of_rows[r * KEYS_OF_INVOCATION + k] = weight;
             sum += weight;
         }
+        put_weights(r);
         row_states[r] = SoftmaxState(maxima[r], fma(row_states[r].sum, rescale, sum));
         [[unroll]] for (uint block = 0; block < BLOCKS; ++block) sums[r * BLOCKS + block] *= rescale;
     }
@@ -149,39 +134,8 @@ void drop_weights(KeyTile tile) {
         uint r = i / KEYS_OF_INVOCATION, k = i % KEYS_OF_INVOCATION;
         uvec2 at = weight_at(r, k);
         Row row = row_of_tile(rows, tile_row(r));
-        weight_tile[at.x][at.y] *= dropout_factor(row, key_of_slot(row, own_slot(tile, k)));
-    }
-}
-
-void sum_chunk(uint chunk) {
-    [[dont_unroll]] for (uint i = 0; i < KEYS_OF_CHUNK / 4; ++i) {
-        uint weight_at = small(weight_element(tile_row(0), chunk * (KEYS_OF_CHUNK / 4) + i));
-        uint value_at = small(4 * VALUE_PITCH * i + column());
-        vec4 weights[ROWS];
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) weights[r] = weight_tile[weight_at + r * ROW_GROUPS * WEIGHT_PITCH];
-        [[unroll]] for (uint k = 0; k < 4; ++k) [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
-            ELEMENT element = kv_tile[value_at + k * VALUE_PITCH + block / BLOCKS_OF_ELEMENT * COLUMNS];
-            vec4 value = block_of(VALUE_FORMAT, element, block % BLOCKS_OF_ELEMENT);
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r * BLOCKS + block] =
-                fma(vec4(weights[r][k]), value, sums[r * BLOCKS + block]);
-        }
-    }
-}
-
-// The same to the bit, where a row may not see a key: it adds nothing even if its value is not a number.
-void sum_seen_of_chunk(uint chunk) {
-    [[dont_unroll]] for (uint i = 0; i < KEYS_OF_CHUNK; ++i) {
-        uint weight_at = small(weight_element(tile_row(0), chunk * (KEYS_OF_CHUNK / 4) + i / 4));
-        uint value_at = small(VALUE_PITCH * i + column());
-        [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
-            ELEMENT element = kv_tile[value_at + block / BLOCKS_OF_ELEMENT * COLUMNS];
-            vec4 value = block_of(VALUE_FORMAT, element, block % BLOCKS_OF_ELEMENT);
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                float weight = weight_tile[weight_at + r * ROW_GROUPS * WEIGHT_PITCH][i % 4];
-                vec4 sum = sums[r * BLOCKS + block];
-                sums[r * BLOCKS + block] = weight > 0.0 ? fma(vec4(weight), value, sum) : sum;
-            }
-        }
+        float weight = FROM_WEIGHT(weight_tile[at.x][at.y]);
+        weight_tile[at.x][at.y] = TO_WEIGHT(weight * dropout_factor(row, key_of_slot(row, own_slot(tile, k))));
     }
 }
 
@@ -194,7 +148,7 @@ void attend_tile(KeyTile tile) {
         barrier(); // the weights are there, and kv_tile's last readers are done
         stage_values(tile, chunk);
         barrier();
-        if (tile.all_visible)
+        if (tile.all_visible || values_beyond_numbers == 0)
             sum_chunk(chunk);
         else
             sum_seen_of_chunk(chunk);
@@ -253,7 +207,7 @@ void finish_rows(uint part) {
         Row row = row_of_tile(rows, tile_row(r));
         float scale = finish_state(row_states[0], row, part, exists && column() == 0);
         [[dont_unroll]] for (uint block = 0; block < BLOCKS; ++block)
-            store_next(row, part, exists ? block : VALUE_ELEMENTS * BLOCKS_OF_ELEMENT * COLUMNS, scale);
+            store_next(row, part, exists ? block : VALUE_ELEMENTS * BLOCKS_OF_VALUE * COLUMNS, scale);
         [[unroll]] for (uint i = 1; i < ROWS; ++i) row_states[i - 1] = row_states[i];
     }
 }
@@ -261,10 +215,11 @@ void finish_rows(uint part) {
 void main() {
     uint group = workgroup().x;
     uint part = group % parts();
-    rows = row_tile(group / parts(), TILE_ROWS);
+    rows = row_tile_of_grid(group / parts(), TILE_ROWS);
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, KEYS, KEYS);
     start_rows(part);
+    if (lane() == 0) values_beyond_numbers = 0;
     if (QUERY_STAGED != 0) stage_query(0);
     [[dont_unroll]] for (; next_tile(walk, KEYS); pass_tile(walk, KEYS)) attend_tile(tile_of_walk(walk, KEYS));
     finish_rows(part);

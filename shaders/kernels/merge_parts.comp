@@ -15,8 +15,6 @@ layout(local_size_x_id = 0) in;
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 
-// Parts of an invocation whose loads are in flight at the same time.
-const uint BATCH = COLUMNS > 1 ? 4 : 8;
 const uint BLOCKS_AT_ONCE = WORKGROUP_SIZE / COLUMNS;
 
 shared vec2 run_states[COLUMNS > 1 ? WORKGROUP_SIZE : 1]; // maximum and sum
@@ -30,18 +28,18 @@ struct JoinedParts {
 
 // Past the end of a run the last part is loaded again, and not added.
 void join_batch(uint first, uint first_part, uint end, uint block, inout JoinedParts all) {
-    SoftmaxState states[BATCH];
-    vec4 blocks[BATCH];
-    [[unroll]] for (uint i = 0; i < BATCH; ++i) {
+    SoftmaxState states[PARTS_AT_ONCE];
+    vec4 blocks[PARTS_AT_ONCE];
+    [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) {
         uint element = first + min(first_part + i, end - 1) * STATE_SIZE;
         states[i] = load_state(element);
         blocks[i] = load_state_block(element, block);
     }
     float maximum = all.state.maximum;
-    [[unroll]] for (uint i = 0; i < BATCH; ++i) maximum = max(maximum, states[i].maximum);
+    [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) maximum = max(maximum, states[i].maximum);
     float rescale = exp2(all.state.maximum - maximum);
     all = JoinedParts(SoftmaxState(maximum, all.state.sum * rescale), all.block * rescale);
-    [[unroll]] for (uint i = 0; i < BATCH; ++i) if (first_part + i < end) {
+    [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) if (first_part + i < end) {
         float weight = exp2(states[i].maximum - maximum);
         all.state.sum += states[i].sum * weight;
         all.block += blocks[i] * weight;
@@ -53,7 +51,7 @@ JoinedParts join_run(uint first, uint block) {
     JoinedParts all = JoinedParts(softmax_empty(), vec4(0));
     uint size = (parts() + COLUMNS - 1) / COLUMNS, begin = gl_LocalInvocationID.x / BLOCKS_AT_ONCE * size;
     uint end = min(begin + size, parts());
-    [[dont_unroll]] for (uint part = begin; part < end; part += BATCH) join_batch(first, part, end, block, all);
+    [[dont_unroll]] for (uint part = begin; part < end; part += PARTS_AT_ONCE) join_batch(first, part, end, block, all);
     return all;
 }
 

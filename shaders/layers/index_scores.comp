@@ -37,12 +37,12 @@ void multiply(Row row, Slot slot, uint head, out float products[ROWS]) {
 }
 
 float score_key(Row row, Slot slot, uint query) {
-    float score = NO_HEADS;
+    float score = NO_HEADS, scale = key_scale(row, Key(slot.number));
     [[dont_unroll]] for (uint head = 0; head < GROUP; head += ROWS) {
         float products[ROWS];
         multiply(row, slot, head, products);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) if (head + r < GROUP) score =
-            add_head(score, score_of_head(products[r], query, head + r));
+            add_head(score, score_of_head(scale * products[r], query, head + r));
     }
     return score;
 }

@@ -6,7 +6,8 @@
 // past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
 // `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With ROTATED, rows are turned by
 // the rotary embedding of their position on the way; frequencies as in layers/rope.comp. With HADAMARD, blocks of so many
-// elements of a row are mixed as in layers/hadamard.comp, by each invocation for its own elements.
+// elements of a row are mixed as in layers/hadamard.comp, by each invocation for its own elements. Scales of rows are looked
+// up; where the cache's are made, each invocation goes through its whole row, and the first of them writes its scale.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation. PACKED_SEQUENCES: total and 1 in
 // place of L and B, so that the cost follows the tokens
@@ -46,15 +47,21 @@ layout(set = 0, binding = BINDING_APPEND_FREQUENCIES, std430) readonly buffer Fr
     uint frequency_words[];
 };
 
+layout(set = 0, binding = BINDING_APPEND_SOURCE_SCALES, std430) readonly buffer SourceScalesBuffer {
+    float source_scales[];
+};
+
 // A row on its way into the cache.
 struct AppendedRow {
     uint source; // the element of its first dim
     uint cache;
     uint position;
+    float source_scale;
+    uint cache_scale; // its element
 };
 
 float load_dim(AppendedRow row, uint dim) {
-    return source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+    return row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
 }
 
 // One element of the row as the rotary embedding turns it.
@@ -86,6 +93,8 @@ float load_element(AppendedRow row, uint dim) {
 }
 
 #ifdef QUANTISED_CACHE
+layout(set = 0, binding = BINDING_APPEND_CACHE_SCALES, std430) buffer CacheScalesBuffer { float cache_scales[]; };
+
 const uint ELEMENTS = QUANTISED_BLOCK; // of an invocation
 
 // Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
@@ -130,12 +139,47 @@ void load_mixed(AppendedRow row, uint dim, out float values[QUANTISED_BLOCK]) {
         }
 }
 
-void append_elements(AppendedRow row, uint dim) {
-    float values[QUANTISED_BLOCK];
+void load_block(AppendedRow row, uint dim, out float values[QUANTISED_BLOCK]) {
     if (HADAMARD != 0u)
         load_mixed(row, dim, values);
     else
         for (uint i = 0; i < QUANTISED_BLOCK; ++i) values[i] = load_unmixed(row, dim + i);
+}
+
+const float LEAST_SCALE = 1.17549435e-38; // whose inverse is finite
+
+// By which the row's largest finite element becomes the type's largest number.
+float make_scale(AppendedRow row) {
+    uint largest = 0u;
+    for (uint dim = 0; dim < HEAD_DIM; dim += QUANTISED_BLOCK) {
+        float values[QUANTISED_BLOCK];
+        load_block(row, dim, values);
+        for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+            uint magnitude = magnitude_bits(values[i]);
+            largest = magnitude < INFINITY_BITS ? max(largest, magnitude) : largest;
+        }
+    }
+    float scale = divide(uintBitsToFloat(largest), largest_float8(CACHE_FORMAT));
+    return scale < LEAST_SCALE ? 0.0 : scale;
+}
+
+// Divides a block by the scale of its row; by 0 nothing is left of it.
+void scale_block(AppendedRow row, uint dim, inout float values[QUANTISED_BLOCK]) {
+    if (CACHE_SCALES == CACHE_SCALES_NONE) return;
+    uint element = base_bytes(BINDING_APPEND_CACHE_SCALES) / 4 + row.cache_scale;
+    float scale = CACHE_SCALES == CACHE_SCALES_MADE ? make_scale(row) : cache_scales[element];
+    if (CACHE_SCALES == CACHE_SCALES_MADE && dim == 0) cache_scales[element] = scale;
+    float inverse = abs(scale) >= LEAST_SCALE ? divide(1.0, scale) : 0.0;
+    for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
+        precise float scaled = values[i] * inverse;
+        values[i] = scaled;
+    }
+}
+
+void append_elements(AppendedRow row, uint dim) {
+    float values[QUANTISED_BLOCK];
+    load_block(row, dim, values);
+    scale_block(row, dim, values);
     uint to = row.cache + dim * push.cache_strides[3];
     store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + block_of_element(CACHE_FORMAT, to),
                 encode_block(CACHE_FORMAT, values));
@@ -146,7 +190,7 @@ const uint ELEMENTS = IN_BLOCKS != 0u ? 4 : 2;
 void append_four(AppendedRow row, uint dim) {
     vec4 four;
     if (ROTATED == ROTATED_NONE && HADAMARD == 0u)
-        four = source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
+        four = row.source_scale * source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
     else
         for (uint i = 0; i < 4; ++i) four[i] = load_element(row, dim + i);
     cache_store2(CACHE_FORMAT, true, row.cache + dim, 1, four.xy);
@@ -217,5 +261,12 @@ void main() {
     row.source = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2];
     row.cache = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2];
     row.position = position;
+    row.source_scale = 1.0;
+    if (SOURCE_SCALED != 0u)
+        row.source_scale =
+            source_scales[base_bytes(BINDING_APPEND_SOURCE_SCALES) / 4 + source.x * push.source_scale_strides[0] +
+                          head * push.source_scale_strides[1] + source.y * push.source_scale_strides[2]];
+    row.cache_scale = place.x * push.cache_scale_strides[0] + head * push.cache_scale_strides[1] +
+                      place.y * push.cache_scale_strides[2];
     append_elements(row, dim);
 }

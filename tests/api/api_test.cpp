@@ -1,5 +1,5 @@
 // The C ABI around the operators: contexts, buffers, bindings, small functions, threads.
-#include "device.hpp"
+#include "limited_device.hpp"
 #include "tools/devices/device_traits.hpp"
 
 #include <doctest/doctest.h>
@@ -395,7 +395,8 @@ void tell_check(const vkattn::Check &) { ++checks_told; }
 } // namespace
 
 TEST_CASE_FIXTURE(DeviceTest, "checks are told to whatever can be called: constant objects, functions") {
-    const vkattn::Context &context = test_device().context();
+    const LimitedDevice device(kFewShaders);
+    const vkattn::Context &context = device.context();
     int told = 0;
     const auto tell = [&told](const vkattn::Check &check) { told += check.name.empty() ? 0 : 1; };
     context.self_test_each(tell);

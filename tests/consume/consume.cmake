@@ -1,5 +1,6 @@
 # What the projects that use vkattn from outside share. Scripts that include it are run with -D of: WORK, a folder of their
-# own; VKATTN_SOURCE; VKATTN_BUILD, a build of it; CONFIG, GENERATOR, C_COMPILER, CXX_COMPILER, C_FLAGS, CXX_FLAGS.
+# own; VKATTN_SOURCE; VKATTN_BUILD, a build of it; CONFIG, GENERATOR, C_COMPILER, CXX_COMPILER, C_FLAGS,
+# CXX_FLAGS; SHADERS, the folder of compiled ones, or nothing.
 
 function(run)
     execute_process(COMMAND ${ARGV} WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE result OUTPUT_VARIABLE output

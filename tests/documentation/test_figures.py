@@ -54,3 +54,8 @@ def test_perplexities_are_those_of_the_parts():
     drawn = [text.get_text() for axes in figure.axes for text in axes.texts + axes.get_yticklabels()]
     assert len(drawn) > 20
     assert [text for text in drawn if text not in picture] == [], "bench/kv_perplexity.py show draws it anew"
+
+
+def test_estimates_advise_by_the_perplexities_of_the_parts():
+    made = kv_perplexity.costs(*kv_perplexity.read(kv_perplexity.RESULTS))
+    assert kv_perplexity.COSTS.read_text(encoding="utf-8") == made, "bench/kv_perplexity.py show"

@@ -143,12 +143,14 @@ std::uint64_t up(std::uint64_t value, std::uint64_t step) { return (value + step
 
 std::uint64_t shared_bytes_of_tiles(const Shader &shader, const gpu::AttentionConstants &c) {
     const std::uint64_t rows = c.WORKGROUP_SIZE / c.COLUMNS * c.ROWS, keys = c.COLUMNS * c.KEYS_OF_INVOCATION;
-    const std::uint64_t dims = &shader == &shaders::flash_wide_halves ? 8 : 4;
+    const bool dots = &shader == &shaders::flash_dots;
+    const std::uint64_t dims = dots || &shader == &shaders::flash_wide_halves ? 8 : 4;
     const std::uint64_t bytes = &shader == &shaders::flash_halves ? 8 : 16;
     const std::uint64_t query_dims = c.QUERY_STAGED != 0 ? up(c.HEAD_DIM, c.DIMS_OF_CHUNK) : c.DIMS_OF_CHUNK;
     const std::uint64_t query = rows * (query_dims / dims + 1), key = keys * (c.DIMS_OF_CHUNK / dims + 1);
-    const std::uint64_t value = c.KEYS_OF_CHUNK * (up(c.V_HEAD_DIM, dims * c.COLUMNS) / dims + 1);
-    return bytes * (query + std::max({key, value, rows * c.COLUMNS * 4 / bytes})) + 4 * rows * keys;
+    const std::uint64_t value_dims = dots ? 4 : dims, value_rows = dots ? c.KEYS_OF_CHUNK / 2 : c.KEYS_OF_CHUNK;
+    const std::uint64_t value = value_rows * (up(c.V_HEAD_DIM, value_dims * c.COLUMNS) / value_dims + 1);
+    return bytes * (query + std::max({key, value, rows * c.COLUMNS * 4 / bytes})) + 4 * rows * keys + 4;
 }
 
 std::uint64_t shared_bytes_of_matrices(const gpu::AttentionConstants &c) {

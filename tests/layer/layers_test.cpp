@@ -2,6 +2,8 @@
 #include "compare.hpp"
 #include "device.hpp"
 #include "layer_cases.hpp"
+#include "messages.hpp"
+#include "norms.hpp"
 
 #include <doctest/doctest.h>
 
@@ -144,6 +146,37 @@ TEST_CASE_FIXTURE(DeviceTest, "mla naive and mla absorb agree, biases included")
             check_equal("absorb", absorb, naive, nmse_bound({VKATTN_TYPE_F32}));
         }
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a layer normalises its input as a norm before it does, few tokens and many") {
+    std::size_t served = 0;
+    for (const LayerCase &c : cached_layers(true)) {
+        if (c.config.kind != VKATTN_LAYER_MHA && c.config.kind != VKATTN_LAYER_MLA) continue;
+        CAPTURE(c.name);
+        const vkattn::Layer layer = make_layer(c);
+        for (const std::uint64_t len : {1, 19}) {
+            CAPTURE(len);
+            std::mt19937 random(35);
+            const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, len, c.config.embed_dim}, random);
+            const HostTensor weight = normal_tensor(VKATTN_TYPE_F32, {c.config.embed_dim}, random);
+            const std::vector<double> rows = normalised(input.values(), weight.values(), {}, VKATTN_NORM_RMS, 1e-6);
+            const HostTensor normed =
+                tensor_of(VKATTN_TYPE_F32, input.shape(), std::vector<float>(rows.begin(), rows.end()));
+            check_equal("output", prefill(layer, input, weight), prefill(layer, normed), nmse_bound({VKATTN_TYPE_F32}));
+            ++served;
+        }
+    }
+    CHECK(served >= 6);
+    const HostTensor input(VKATTN_TYPE_F32, {1, 2, 48}), weight(VKATTN_TYPE_F32, {47});
+    const vkattn::Layer layer = make_layer(mla_case(VKATTN_MLA_ABSORB, 0, false));
+    check_refused([&] { (void)prefill(layer, input, weight); }, "norm weight: shape [47], expected [48] contiguous");
+    for (const LayerCase &c : cached_layers(true))
+        if (c.config.kind == VKATTN_LAYER_COMPRESSED_KV)
+            check_refused(
+                [&] {
+                    (void)prefill(make_layer(c), HostTensor(VKATTN_TYPE_F32, {1, 2, c.config.embed_dim}), weight);
+                },
+                "norm: given, expected none but for MHA and MLA");
 }
 
 TEST_CASE_FIXTURE(DeviceTest,

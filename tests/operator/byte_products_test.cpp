@@ -1,7 +1,8 @@
-// Decode by dot products of bytes, on any device that takes them, whether or not it accelerates them.
+// Decode by dot products of bytes, on any device that takes them, whether or not it accelerates them; on others the same by f32.
 #include "compare.hpp"
 #include "limited_device.hpp"
-#include "skips.hpp"
+
+#include "vkattn_shaders/table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -42,16 +43,14 @@ std::vector<float> output_of(const AttentionProblem &problem, bool byte_products
     return device.run(problem, describe(problem, results, VKATTN_KERNEL_DECODE), results.output);
 }
 
-bool skips_byte_products() {
-    const bool lacks = test_device().context().facts().integer_dot_product == 0;
-    if (lacks) skip("no integer dot products");
-    return lacks;
+bool has_byte_products() {
+    return vkattn::is_built(vkattn::shaders::decode_bytes) && test_device().context().facts().integer_dot_product != 0;
 }
 
-// The output, which is not that of products of f32 to the bit.
+// The output; of bytes it is not that of products of f32 to the bit.
 std::vector<float> check(const AttentionProblem &problem) {
     std::vector<float> output = output_of(problem, true);
-    CHECK(output != output_of(problem, false));
+    CHECK((output != output_of(problem, false)) == has_byte_products());
     const std::vector<double> expected = reference_attention(problem).output;
     const Shape &query = problem.query.shape();
     const Comparison comparison = compare("output", {query[0], query[1], query[2], problem.value.shape()[3]}, expected,
@@ -62,10 +61,9 @@ std::vector<float> check(const AttentionProblem &problem) {
 
 } // namespace
 
-TEST_SUITE_BEGIN("attention");
+TEST_SUITE_BEGIN("attention.numbers");
 
 TEST_CASE_FIXTURE(DeviceTest, "K of q8_0 as bytes: the contract of f16 holds") {
-    if (skips_byte_products()) return;
     for (const Case &c :
          {Case{},
           Case{.value = VKATTN_TYPE_F16, .heads = 10, .kv_heads = 2, .q_len = 3, .head_dim = 64, .v_head_dim = 40},
@@ -78,7 +76,6 @@ TEST_CASE_FIXTURE(DeviceTest, "K of q8_0 as bytes: the contract of f16 holds") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "K of q8_0 as bytes: zeros, outliers, and what is no number") {
-    if (skips_byte_products()) return;
     AttentionProblem problem = problem_of({});
     const std::uint64_t dims = 128;
     for (std::uint64_t i = 0; i < dims; ++i) problem.query.set(i, 0.0f); // head 0

@@ -1,4 +1,5 @@
 // The choice of keys by their scores: against float64 over dense, packed and paged keys.
+#include "attention_draws.hpp"
 #include "sequence_cases.hpp"
 
 #include <doctest/doctest.h>
@@ -95,6 +96,7 @@ struct DenseCase {
     std::uint64_t heads, q_len, kv_len, head_dim;
     vkattn_type query = VKATTN_TYPE_F32, key = VKATTN_TYPE_F32;
     bool weighted = true;
+    bool scaled = false; // keys, each by a number of its own
 };
 
 void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
@@ -104,6 +106,9 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
     HostTensor key = normal_tensor(c.key, {2, 1, c.kv_len, c.head_dim}, random);
     HostTensor weights = normal_tensor(VKATTN_TYPE_F32, {2, c.q_len, c.heads}, random);
     HostTensor indices(VKATTN_TYPE_I32, {2, 1, c.q_len, o.top_k});
+    HostTensor scales = random_scales(key.shape(), 7, random);
+    const vkattn_kv_scales extension{{VKATTN_EXTENSION_KV_SCALES, nullptr}, scales.view(), {}, 0};
+    std::vector<double> keys = key.values();
     vkattn_index_desc desc = describe(o);
     desc.query = query.view();
     desc.key = key.view();
@@ -111,6 +116,11 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
     std::vector<Region> regions = {{VKATTN_ROLE_QUERY, &query, Access::kRead},
                                    {VKATTN_ROLE_KEY, &key, Access::kRead},
                                    {VKATTN_ROLE_INDICES, &indices, Access::kWrite}};
+    if (c.scaled) {
+        desc.next = &extension;
+        regions.push_back({VKATTN_ROLE_KEY_SCALES, &scales, Access::kRead});
+        for (std::uint64_t i = 0; i < keys.size(); ++i) keys[i] *= static_cast<double>(scales.get(i / c.head_dim));
+    }
     if (c.weighted) {
         desc.weights = weights.view();
         regions.push_back({VKATTN_ROLE_WEIGHT, &weights, Access::kRead});
@@ -122,7 +132,7 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
                       c.kv_len,
                       c.head_dim,
                       part(query.values(), b, c.heads * c.q_len * c.head_dim),
-                      part(key.values(), b, c.kv_len * c.head_dim),
+                      part(keys, b, c.kv_len * c.head_dim),
                       {}};
         if (c.weighted) s.weights = part(weights.values(), b, c.q_len * c.heads);
         for (std::uint64_t i = 0; i < c.q_len; ++i)
@@ -174,6 +184,10 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys by the scores of few heads, of ever
                     {.top_k = 20, .causal = true}, seed);
         ++seed;
     }
+    for (const std::uint64_t heads : {2, 7}) // by addresses, and not
+        check_dense(
+            {.heads = heads, .q_len = 2, .kv_len = 341, .head_dim = 64, .key = VKATTN_TYPE_F8_E4M3, .scaled = true},
+            {.top_k = 20, .causal = true}, seed++);
     check_dense({.heads = 3, .q_len = 2, .kv_len = 531, .head_dim = 128, .key = VKATTN_TYPE_Q8_0},
                 {.top_k = 5,
                  .key_block_len = 8,

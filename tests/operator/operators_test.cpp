@@ -2,6 +2,7 @@
 // rows.
 #include "compare.hpp"
 #include "limited_device.hpp"
+#include "norms.hpp"
 
 #include <doctest/doctest.h>
 
@@ -44,6 +45,9 @@ double activated(vkattn_activation activation, double x) {
 struct LinearProblem {
     HostTensor input, weight, bias, multiplier, residual;
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
+    HostTensor norm; // of the input
+    float norm_epsilon = 0.0f;
+    mutable vkattn_input_norm extension{}; // that its description points to
 };
 
 LinearProblem linear_problem(vkattn_type type, std::uint64_t len, std::uint64_t in, std::uint64_t out) {
@@ -65,7 +69,11 @@ void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_t
 
 std::vector<double> reference(const LinearProblem &p) {
     const std::uint64_t out = p.weight.shape()[0], in = p.weight.shape()[1];
-    const std::vector<double> x = p.input.values(), w = p.weight.values();
+    std::vector<double> x = p.input.values();
+    if (p.norm.present())
+        x = normalised(std::move(x), p.norm.values(), {}, VKATTN_NORM_RMS,
+                       p.norm_epsilon == 0.0f ? 1e-6 : static_cast<double>(p.norm_epsilon));
+    const std::vector<double> w = p.weight.values();
     std::vector<double> result(x.size() / in * out);
     for (std::uint64_t i = 0; i < result.size(); ++i) {
         double sum = p.bias.present() ? static_cast<double>(p.bias.get(i % out)) : 0.0;
@@ -86,6 +94,9 @@ vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
     desc.residual = p.residual.view();
     desc.output = output.view();
     desc.activation = p.activation;
+    if (!p.norm.present()) return desc;
+    p.extension = {{VKATTN_EXTENSION_INPUT_NORM, nullptr}, p.norm.view(), p.norm_epsilon};
+    desc.next = &p.extension;
     return desc;
 }
 
@@ -100,6 +111,7 @@ std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &
     if (p.bias.present()) regions.push_back({VKATTN_ROLE_BIAS, &p.bias, Access::kRead});
     if (p.multiplier.present()) regions.push_back({VKATTN_ROLE_MULTIPLIER, &p.multiplier, Access::kRead});
     if (p.residual.present()) regions.push_back({VKATTN_ROLE_RESIDUAL, &p.residual, Access::kRead});
+    if (p.norm.present()) regions.push_back({VKATTN_ROLE_NORM_WEIGHT, &p.norm, Access::kRead});
     device.run(plan, regions);
     const Comparison result =
         compare("output", output.shape(), reference(p), output.floats(), nmse_bound({output_type}));
@@ -198,6 +210,35 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier an
         }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear of a normalised input, by itself where rows are few") {
+    std::mt19937 random(23);
+    std::size_t fused = 0;
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16})
+        for (const std::uint64_t in : {96, 37})
+            for (const std::uint64_t len : {1, 5, 40}) {
+                LinearProblem problem = linear_problem(type, len, in, 30);
+                problem.norm = normal_tensor(in == 37 ? VKATTN_TYPE_F32 : type, {in}, random);
+                problem.norm_epsilon = len == 5 ? 0.5f : 0.0f;
+                if (len == 1) add_epilogue(problem, VKATTN_ACTIVATION_SILU, type);
+                check_linear(problem, type);
+                const HostTensor output(type, {2, len, 30});
+                const vkattn::Plan plan = test_device().context().linear_plan(describe(problem, output));
+                const bool vector = std::string(plan.report().reason).starts_with("linear_vector");
+                CHECK(plan.report().dispatches == (vector ? 1 : 2));
+                fused += vector ? 1u : 0u;
+            }
+    for (const vkattn_type weight : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_K, VKATTN_TYPE_Q6_K})
+        for (const std::uint64_t len : {1, 3}) {
+            LinearProblem problem = linear_problem(VKATTN_TYPE_F32, len, 512, 20);
+            problem.weight = normal_tensor(weight, {20, 512}, random, 0.05f);
+            problem.norm = normal_tensor(VKATTN_TYPE_F32, {512}, random);
+            check_linear(problem, VKATTN_TYPE_F32);
+        }
+    if (!can_run(test_device().facts(), VKATTN_KERNEL_ADDRESSES))
+        CHECK(fused >=
+              (can_run(test_device().facts(), VKATTN_KERNEL_COOPMAT) ? 8 : 12)); // else linear_addresses serves most
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved choice" * doctest::test_suite("tuning")) {
     struct Layer {
         const char *traits;
@@ -291,17 +332,8 @@ TEST_CASE_FIXTURE(DeviceTest, "norms in every type") {
                                                      {VKATTN_ROLE_BIAS, &bias, Access::kRead},
                                                      {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
                 test_device().run(test_device().context().norm_plan(desc), regions);
-                std::vector<double> expected = input.values();
-                for (std::uint64_t row = 0; row < 6; ++row) {
-                    double *x = &expected[row * width];
-                    const auto size = static_cast<double>(width);
-                    double mean = 0, squares = 0;
-                    for (std::uint64_t i = 0; i < width; ++i) mean += kind == VKATTN_NORM_LAYER ? x[i] / size : 0;
-                    for (std::uint64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean) / size;
-                    for (std::uint64_t i = 0; i < width; ++i)
-                        x[i] = (x[i] - mean) / std::sqrt(squares + 0.25) * static_cast<double>(weight.get(i)) +
-                               static_cast<double>(bias.get(i));
-                }
+                const std::vector<double> expected =
+                    normalised(input.values(), weight.values(), bias.values(), kind, 0.25);
                 const Comparison result =
                     compare("output", output.shape(), expected, output.floats(), nmse_bound({type}));
                 CHECK_MESSAGE(result.passed, result.report);
@@ -424,6 +456,14 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
           }) == "input: shape [65536,65536,8], 4294967296 tokens, expected at most 2^29");
     CHECK(refused([](auto &d) { d.activation = static_cast<vkattn_activation>(9); }) ==
           "activation: 9, expected a vkattn_activation");
+    vkattn_input_norm input_norm{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, {}, 0.0f};
+    const auto norm_refused = [&] { return refused([&](auto &d) { d.next = &input_norm; }); };
+    CHECK(norm_refused() == "norm weight: absent, expected [8]");
+    input_norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {7});
+    CHECK(norm_refused() == "norm weight: shape [7], expected [8] contiguous");
+    input_norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {8});
+    input_norm.epsilon = -1.0f;
+    CHECK(norm_refused() == "norm epsilon: -1, expected a finite number, 0 or above");
 
     vkattn_norm_desc norm{};
     CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("weight: shape"));

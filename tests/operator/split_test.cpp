@@ -70,6 +70,25 @@ TEST_CASE_FIXTURE(DeviceTest, "where no part is small enough, the tensor and the
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a context that is split leaves no more states than the device can bind") {
+    std::mt19937 random(103);
+    AttentionProblem problem; // whose states take 557,056 bytes in the 16 parts that bounded loops ask for
+    problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 128, 1, 64}, random);
+    problem.key = normal_tensor(VKATTN_TYPE_Q8_0, {1, 1, 4096, 64}, random);
+    problem.value = first_columns(problem.key, 64);
+    problem.value_in_key = true;
+    const AttentionReference reference = reference_attention(problem);
+    const LimitedDevice device("max_storage_buffer_range=300000");
+    AttentionResults results;
+    results.output = HostTensor(VKATTN_TYPE_F32, {1, 128, 1, 64});
+    const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+    const vkattn::Plan plan = device.context().attention_plan(desc);
+    CHECK(std::string(plan.report().reason).find("parts, for tensors above") == std::string::npos);
+    const Comparison comparison = compare("output", results.output.shape(), reference.output,
+                                          device.run(problem, desc, results.output), nmse_bound({VKATTN_TYPE_Q8_0}));
+    CHECK_MESSAGE(comparison.passed, comparison.report);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "work above what a dispatch may do is shared by several, with the same answer") {
     std::mt19937 random(102);
     AttentionProblem problem;

@@ -224,7 +224,7 @@ TEST_SUITE_BEGIN("device_zoo");
 TEST_CASE("shared memory is counted as a module declares it") {
     const vkattn::gpu::AttentionConstants constants{}; // 32 invocations: four rows, 32 keys, whole heads of 64 dims
     CHECK(shared_memory_bytes(vkattn::shaders::flash.code, words_of(constants)) ==
-          17 * (4 * 16 + 32 * 16) + 4 * 32 * 4);
+          17 * (4 * 16 + 32 * 16) + 4 * 32 * 4 + 4); // the last says whether values are numbers
     CHECK(shared_memory_bytes(vkattn::shaders::merge_parts.code, words_of(constants)) == 32 * (8 + 16));
     CHECK(shared_memory_bytes(vkattn::shaders::linear.code, {}) == 2 * 32 * 9 * 16);
 }

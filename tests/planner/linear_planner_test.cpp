@@ -17,6 +17,7 @@ namespace {
 vkattn::DeviceCaps any_device(Random &random) {
     vkattn::DeviceCaps caps{};
     caps.features.shader_float16 = true;
+    caps.features.mixed_float_dot_product = random.one_in(2);
     caps.shader_float16 = 1;
     caps.min_subgroup_size = caps.max_subgroup_size = caps.subgroup_size = random.any({4u, 8u, 16u, 32u, 64u});
     caps.max_workgroup_invocations = random.any({128u, 256u, 1024u});
@@ -53,7 +54,7 @@ vkattn::LinearProblem any_problem(Random &random) {
     problem.push.output_strides[3] = 1;
     problem.input.type = problem.weight.type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16});
     problem.output.type = VKATTN_TYPE_F32;
-    problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 0xffffffffu});
+    problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 6u, 0xffffffffu});
     problem.tile.matrix_shape = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
     for (std::uint32_t &knob : problem.tile.knobs) knob = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
     return problem;
@@ -69,6 +70,7 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearTiles) return {y * LINEAR_TILE, x * LINEAR_TILE};
+    if (choice.kernel == &vkattn::kLinearDots) return {y * LINEAR_DOTS_TILE, x * LINEAR_DOTS_TILE};
     return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
             x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
 }

@@ -75,6 +75,8 @@ TEST_CASE("what tests have ruled out is passed over, and the reason says so") {
     DeviceCaps caps = plain_device();
     CHECK(choose_attention(small_problem(), caps).kernel == &kFlash);
     caps.verdicts["flash"] = {0, kPathF32, "self-test: flash, f32: wrong numbers"};
+    CHECK(choose_attention(small_problem(), caps).kernel == &kFlash); // by flash_split, which stages f32, too
+    caps.verdicts["flash_split"] = {0, kPathF32, "self-test: flash_split, f32: wrong numbers"};
     const AttentionChoice choice = choose_attention(small_problem(), caps);
     CHECK(choice.kernel == &kUnfused); // decode takes the same shader for so many rows
     CHECK(choice.reason.find("; not flash: self-test: flash, f32: wrong numbers") != std::string::npos);

@@ -85,17 +85,19 @@ TEST_CASE("a path of decode that is off is taken by its next shader, and no othe
 }
 
 TEST_CASE("K of q8_0 is multiplied as bytes where that is accelerated, but not with queries of f32") {
+    const bool built = is_built(shaders::decode_bytes);
+    const std::string bytes = built ? "decode_bytes" : "decode", in_subgroups = bytes + "_subgroups";
     for (const char *name : {"amd-navi21", "amd-navi31", "amd-gfx1201"}) {
         INFO(name);
         DeviceCaps caps = zoo_device(name);
-        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_bytes_subgroups");
-        CHECK(shader_on(caps, bf16, q8, kDecodeSizes) == "decode_bytes_subgroups");
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == in_subgroups);
+        CHECK(shader_on(caps, bf16, q8, kDecodeSizes) == in_subgroups);
         CHECK(shader_on(caps, f32, q8, kDecodeSizes) == "decode_subgroups");
         CHECK(shader_on(caps, f16, VKATTN_TYPE_Q5_0, kDecodeSizes) == "decode_subgroups");
-        rule_out(caps, "decode_bytes_subgroups", path_of(q8));
-        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_bytes");
-        rule_out(caps, "decode_bytes", path_of(q8));
-        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
+        rule_out(caps, in_subgroups.c_str(), path_of(q8));
+        CHECK(shader_on(caps, f16, q8, kDecodeSizes) == bytes);
+        rule_out(caps, bytes.c_str(), path_of(q8));
+        if (built) CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
         caps.verdicts.clear();
         caps.features.integer_dot_product = false;
         CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
@@ -106,7 +108,7 @@ TEST_CASE("K of q8_0 is multiplied as bytes where that is accelerated, but not w
     CHECK(shader_on(caps, f16, q8, few_keys) == "decode_subgroups");
     rule_out(caps, "decode_subgroups", path_of(q8));
     rule_out(caps, "decode", path_of(q8));
-    CHECK(shader_on(caps, f16, q8, few_keys) == "decode_bytes_subgroups");
+    if (built) CHECK(shader_on(caps, f16, q8, few_keys) == in_subgroups);
 }
 
 TEST_CASE("pages that are off leave dense keys alone") {
@@ -128,7 +130,9 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     CHECK(shader_on(caps, bf16, bf16, kPrefillSizes) == "flash_halves");
     rule_out(caps, "flash", kPathF16);
     CHECK(shader_on(caps, f16, f16, kPrefillSizes) == "flash_wide_halves");
-    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // flash alone takes q8_0, and f16 is off there
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "flash_split");
+    rule_out(caps, "flash_split", kPathF16);
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "qk_scores"); // those two alone take q8_0, and f16 is off there
     rule_out(caps, "qk_scores", path_of(q8));
     try {
         choose_attention(problem_of(f16, q8, kPrefillSizes), caps);
@@ -136,10 +140,21 @@ TEST_CASE("flash stages in f32 where its halves are off, and unfused serves wher
     } catch (const Error &error) {
         CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
         const std::string message = error.what();
-        for (const char *shader : {"flash", "qk_scores"})
+        for (const char *shader : {"flash_split", "qk_scores"})
             CHECK_MESSAGE(message.find("self-test: " + std::string(shader) + ": wrong numbers") != std::string::npos,
                           message);
     }
+}
+
+TEST_CASE("flash multiplies f16 in pairs where the device does and the self-test agrees") {
+    DeviceCaps caps = zoo_device("amd-navi21");
+    caps.features.mixed_float_dot_product = true;
+    const bool built = is_built(shaders::flash_dots);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == (built ? "flash_dots" : "flash_halves"));
+    CHECK(shader_on(caps, bf16, bf16, kPrefillSizes) == "flash_halves");
+    CHECK(shader_on(caps, f16, q8, kPrefillSizes) == "flash_split");
+    rule_out(caps, "flash_dots", kPathF16);
+    CHECK(shader_on(caps, f16, f16, kPrefillSizes) == (built ? "flash" : "flash_halves"));
 }
 
 TEST_CASE("where merge_parts is off, keys are not split") {

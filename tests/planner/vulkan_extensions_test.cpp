@@ -91,4 +91,18 @@ TEST_CASE("VK_KHR_shader_bfloat16 is declared as in Vulkan's headers") {
 #endif
 }
 
+TEST_CASE("VK_VALVE_shader_mixed_float_dot_product is declared as in Vulkan's headers") {
+#ifdef VK_VALVE_shader_mixed_float_dot_product
+    SAME_VALUE(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE);
+    SAME_SIZE(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE);
+    SAME_MEMBER(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE, pNext);
+    SAME_MEMBER(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE, shaderMixedFloatDotProductFloat16AccFloat32);
+    SAME_MEMBER(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE, shaderMixedFloatDotProductFloat16AccFloat16);
+    SAME_MEMBER(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE, shaderMixedFloatDotProductBFloat16Acc);
+    SAME_MEMBER(VkPhysicalDeviceShaderMixedFloatDotProductFeaturesVALVE, shaderMixedFloatDotProductFloat8AccFloat32);
+#else
+    vkattn_test::skip("Vulkan's headers are without VK_VALVE_shader_mixed_float_dot_product");
+#endif
+}
+
 TEST_SUITE_END();

@@ -88,6 +88,12 @@ AttentionDraw draw_attention(unsigned seed) {
     d.functions = seed % 8 == 3; // of what is compiled, and of every few problems: the text takes a while itself
     d.keys_rotated = !d.value_in_key && random.one_in(8);
     d.values_rotated = !d.value_in_key && !d.functions && random.one_in(8);
+    const auto scales = [&](vkattn_type type) {
+        const bool has_none = type != VKATTN_TYPE_F8_E4M3 && type != VKATTN_TYPE_F8_E5M2;
+        return has_none ? 0 : static_cast<unsigned>(random.up_to(9) - 1);
+    };
+    d.key_scales = scales(d.key);
+    d.value_scales = d.value_in_key ? 0 : scales(d.value);
     return d;
 }
 
@@ -146,6 +152,16 @@ HostTensor random_key_lists(Shape shape, std::uint64_t blocks, std::mt19937 &ran
     return lists;
 }
 
+HostTensor random_scales(const Shape &rows, unsigned bits, std::mt19937 &random) {
+    Shape shape = {1, 1, 1, 1};
+    for (std::size_t dim = 0; dim < 3; ++dim)
+        if ((bits >> dim & 1) != 0) shape[dim] = rows[dim];
+    HostTensor scales(VKATTN_TYPE_F32, shape);
+    std::lognormal_distribution<float> any(0.0f, 0.7f);
+    for (std::uint64_t i = 0; i < scales.elements(); ++i) scales.set(i, any(random));
+    return scales;
+}
+
 AttentionProblem problem_of(const AttentionDraw &d) {
     std::mt19937 random(d.seed);
     const std::uint64_t heads = d.kv_heads * d.group;
@@ -184,6 +200,8 @@ AttentionProblem problem_of(const AttentionDraw &d) {
     p.score_stage = d.stage;
     p.keys_rotated = d.keys_rotated;
     p.values_rotated = d.values_rotated;
+    if (d.key_scales != 0) p.key_scales = random_scales(p.key.shape(), d.key_scales - 1, random);
+    if (d.value_scales != 0) p.value_scales = random_scales(p.value.shape(), d.value_scales - 1, random);
     if (d.list_len == 0) return p;
     p.key_block_len = static_cast<std::uint32_t>(d.key_block_len);
     p.key_indices = random_key_lists({d.batch, d.list_heads, d.q_len, d.list_len},
@@ -201,6 +219,8 @@ std::string text(const AttentionDraw &d) {
     add(d.functions, "functions");
     add(d.keys_rotated, "K rotated");
     add(d.values_rotated, "V rotated");
+    add(d.key_scales != 0, "scales of K " + std::to_string(d.key_scales));
+    add(d.value_scales != 0, "scales of V " + std::to_string(d.value_scales));
     add(d.positions_first, "[B,L,H,D]");
     add(d.causal, "causal");
     add(d.bottom_right, "bottom right");

@@ -31,11 +31,15 @@ struct AttentionDraw {
     vkattn_score_stage stage = VKATTN_SCORES_SCALED;
     bool functions = false; // of a variant; problem_of leaves them out
     bool keys_rotated = false, values_rotated = false;
+    unsigned key_scales = 0, value_scales = 0; // 0: none, else bits + 1: a scale for each batch entry, head, row
     bool operator==(const AttentionDraw &) const = default;
 };
 
 // Lists of random blocks of keys [batch,heads,q_len,N]: some twice, some of no keys, some hostile.
 HostTensor random_key_lists(Shape shape, std::uint64_t blocks, std::mt19937 &random);
+
+// Positive scales of rows [B,H,L,D], [B|1,H|1,L|1,1] by the bits that say which dimensions do not share one.
+HostTensor random_scales(const Shape &rows, unsigned bits, std::mt19937 &random);
 
 // What the number is drawn to.
 AttentionDraw draw_attention(unsigned seed);

@@ -88,4 +88,9 @@ Comparison compare(const char *what, const Shape &shape, std::span<const double>
     return result;
 }
 
+double nmse(std::span<const float> actual, std::span<const float> expected) {
+    const std::vector<double> exact(expected.begin(), expected.end());
+    return compare("rows", {actual.size()}, exact, actual, 1.0).nmse;
+}
+
 } // namespace vkattn_test

@@ -26,4 +26,7 @@ struct Comparison {
 Comparison compare(const char *what, const Shape &shape, std::span<const double> expected,
                    std::span<const float> actual, double bound, double least = 0.0);
 
+// The error of numbers whose right values are floats.
+double nmse(std::span<const float> actual, std::span<const float> expected);
+
 } // namespace vkattn_test

@@ -233,6 +233,11 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
             {VKATTN_EXTENSION_KV_ROTATION, desc.next}, kind(problem.keys_rotated), kind(problem.values_rotated)};
         desc.next = &problem.rotation;
     }
+    if (problem.key_scales.present() || problem.value_scales.present()) {
+        problem.scales = {
+            {VKATTN_EXTENSION_KV_SCALES, desc.next}, problem.key_scales.view(), problem.value_scales.view(), 0};
+        desc.next = &problem.scales;
+    }
     if (!problem.key_indices.present()) return desc;
     problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, desc.next}, problem.key_indices.view(), problem.key_block_len};
     desc.next = &problem.key_list;
@@ -251,6 +256,8 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
     add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_INDICES, problem.key_indices, Access::kRead);
+    add(VKATTN_ROLE_KEY_SCALES, problem.key_scales, Access::kRead);
+    add(VKATTN_ROLE_VALUE_SCALES, problem.value_scales, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, problem.key_lengths, Access::kRead);
     add(VKATTN_ROLE_PAST_LENGTHS, problem.past_lengths, Access::kRead);

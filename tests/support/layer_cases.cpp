@@ -316,25 +316,48 @@ vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::u
     return test_device().context().cache(info);
 }
 
+void fill(const vkattn::Cache &cache, HostTensor keys, HostTensor values) {
+    vkattn_cache_append_desc desc{};
+    desc.cache = cache.get();
+    desc.key = keys.view();
+    desc.value = values.view();
+    const std::array regions{Region{VKATTN_ROLE_KEY, &keys, Access::kRead},
+                             Region{VKATTN_ROLE_VALUE, &values, Access::kRead}};
+    test_device().run(test_device().context().cache_append_plan(desc), regions);
+}
+
+std::vector<float> read(const vkattn::Cache &cache, vkattn_cache_part part, std::uint32_t sequence,
+                        std::uint64_t count) {
+    std::vector<float> values(count);
+    cache.read(part, sequence, values);
+    return values;
+}
+
 namespace {
 
-HostTensor run(const vkattn::Layer &layer, vkattn_cache cache, HostTensor input, std::uint32_t mask_flags) {
+HostTensor run(const vkattn::Layer &layer, vkattn_cache cache, HostTensor input, std::uint32_t mask_flags,
+               HostTensor norm = {}) {
     HostTensor output(VKATTN_TYPE_F32, input.shape());
     vkattn_layer_call call{};
     call.query = input.view();
     call.output = output.view();
     call.mask_flags = mask_flags;
     call.cache = cache;
-    const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
-                             Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    const vkattn_input_norm extension{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, norm.view(), 0.0f};
+    std::vector<Region> regions{{VKATTN_ROLE_QUERY, &input, Access::kRead},
+                                {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    if (norm.present()) {
+        call.next = &extension;
+        regions.push_back({VKATTN_ROLE_NORM_WEIGHT, &norm, Access::kRead});
+    }
     test_device().run(layer.plan(call), regions);
     return output;
 }
 
 } // namespace
 
-HostTensor prefill(const vkattn::Layer &layer, HostTensor input) {
-    return run(layer, nullptr, std::move(input), VKATTN_MASK_CAUSAL);
+HostTensor prefill(const vkattn::Layer &layer, HostTensor input, HostTensor norm) {
+    return run(layer, nullptr, std::move(input), VKATTN_MASK_CAUSAL, std::move(norm));
 }
 
 HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input, std::uint32_t mask_flags) {

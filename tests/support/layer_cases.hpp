@@ -59,11 +59,19 @@ vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::u
 HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input,
                   std::uint32_t mask_flags = VKATTN_MASK_CAUSAL);
 
+// Appends keys and values [B,H,L,D], without the layer.
+void fill(const vkattn::Cache &cache, HostTensor keys, HostTensor values);
+
+// What a sequence's part holds: so many numbers, [H,L,D].
+std::vector<float> read(const vkattn::Cache &cache, vkattn_cache_part part, std::uint32_t sequence,
+                        std::uint64_t count);
+
 // Tokens first .. first + len - 1 of [B,L,N].
 HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t len);
 
-// The layer's output for a causal sequence, without a cache.
-HostTensor prefill(const vkattn::Layer &layer, HostTensor input);
+// The layer's output for a causal sequence, without a cache. norm: weights by which the layer normalises its input; absent: it
+// does not.
+HostTensor prefill(const vkattn::Layer &layer, HostTensor input, HostTensor norm = {});
 
 void check_equal(const char *what, const HostTensor &actual, const HostTensor &expected, double bound);
 

@@ -27,15 +27,31 @@ struct Row {
     std::vector<double> scores;
 };
 
+// Elements of rows [B,H,L,D] times their scales, [B|1,H|1,L|1,1] or none.
+std::vector<double> scaled(const HostTensor &rows, const HostTensor &scales) {
+    std::vector<double> values = rows.values();
+    if (!scales.present()) return values;
+    const Shape &shape = rows.shape(), &of = scales.shape();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t row = i / shape[3] % shape[2], head = i / shape[3] / shape[2] % shape[1];
+        const std::size_t batch = i / shape[3] / shape[2] / shape[1];
+        const std::size_t at = (batch % of[0] * of[1] + head % of[1]) * of[2] + row % of[2];
+        values[i] *= static_cast<double>(scales.get(at));
+    }
+    return values;
+}
+
 DenseProblem dense(const AttentionProblem &p) {
     const AttentionSizes sizes = sizes_of(p);
     const std::size_t key_block = hadamard_block(sizes.head_dim);
     const std::size_t value_block = p.value_in_key ? key_block : hadamard_block(sizes.v_head_dim);
     const bool values_rotated = p.value_in_key ? p.keys_rotated : p.values_rotated;
+    const std::vector<double> key = scaled(p.key, p.key_scales);
+    const std::vector<double> value = scaled(p.value, p.value_in_key ? p.key_scales : p.value_scales);
     return {.sizes = sizes,
             .query = p.query.values(),
-            .key = p.keys_rotated ? hadamard_rotated(p.key.values(), key_block) : p.key.values(),
-            .value = values_rotated ? hadamard_rotated(p.value.values(), value_block) : p.value.values(),
+            .key = p.keys_rotated ? hadamard_rotated(key, key_block) : key,
+            .value = values_rotated ? hadamard_rotated(value, value_block) : value,
             .attn_mask = p.attn_mask.values(),
             .block_mask = p.block_mask.values(),
             .key_indices = p.key_indices.values(),

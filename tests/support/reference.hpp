@@ -27,6 +27,8 @@ struct AttentionProblem {
     mutable vkattn_key_list key_list{};                // that its description points to
     bool keys_rotated = false, values_rotated = false; // as vkattn_kv_rotation says; V in K is rotated as K is
     mutable vkattn_kv_rotation rotation{};             // that its description points to
+    HostTensor key_scales, value_scales;               // [B|1,Hkv|1,Lk|1,1]; V in K has those of K
+    mutable vkattn_kv_scales scales{};                 // that its description points to
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;

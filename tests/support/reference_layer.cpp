@@ -1,3 +1,4 @@
+#include "norms.hpp"
 #include "reference.hpp"
 
 #include <algorithm>
@@ -43,29 +44,18 @@ Values sum(Values a, const Values &b) {
     return a;
 }
 
-// (x - mean) / sqrt(variance + epsilon) * weight + bias, or without the mean and the bias, over rows of the weight's
-// size.
-Values norm(const LayerProblem &p, const std::string &name, Values x, bool rms, double epsilon) {
-    const Values weight = p.weights.at(name + ".weight").values();
+Values norm(const LayerProblem &p, const std::string &name, Values x, vkattn_norm_kind kind, double epsilon) {
     const auto bias = p.weights.find(name + ".bias");
-    const Values shift = bias != p.weights.end() ? bias->second.values() : Values(weight.size(), 0.0);
-    const auto width = static_cast<double>(weight.size());
-    for (std::size_t first = 0; first < x.size(); first += weight.size()) {
-        double mean = 0.0, square = 0.0;
-        for (std::size_t i = 0; !rms && i < weight.size(); ++i) mean += x[first + i] / width;
-        for (std::size_t i = 0; i < weight.size(); ++i) square += (x[first + i] - mean) * (x[first + i] - mean) / width;
-        for (std::size_t i = 0; i < weight.size(); ++i)
-            x[first + i] = (x[first + i] - mean) / std::sqrt(square + epsilon) * weight[i] + shift[i];
-    }
-    return x;
+    return normalised(std::move(x), p.weights.at(name + ".weight").values(),
+                      bias != p.weights.end() ? bias->second.values() : Values(), kind, epsilon);
 }
 
 Values rms_norm(const LayerProblem &p, const std::string &name, Values x) {
-    return norm(p, name, std::move(x), true, 1e-6);
+    return norm(p, name, std::move(x), VKATTN_NORM_RMS, 1e-6);
 }
 
 Values layer_norm(const LayerProblem &p, const std::string &name, Values x) {
-    return norm(p, name, std::move(x), false, 1e-5);
+    return norm(p, name, std::move(x), VKATTN_NORM_LAYER, 1e-5);
 }
 
 Values activated(vkattn_activation activation, Values x) {
@@ -306,7 +296,7 @@ struct Run {
         const std::size_t heads = indexer->index_n_heads, size = indexer->index_head_dim, kv_len = past_len + len;
         Heads query = split_heads(linear(p, prefix + "wq_b", low_rank), batch, len, heads);
         rope(turned, query.values, size, 0, turned.qk_rope_head_dim, len, past_len);
-        Values fresh = norm(p, prefix + "k_norm", linear(p, prefix + "wk", tokens), false, 1e-6);
+        Values fresh = norm(p, prefix + "k_norm", linear(p, prefix + "wk", tokens), VKATTN_NORM_LAYER, 1e-6);
         rope(turned, fresh, size, 0, turned.qk_rope_head_dim, len, past_len);
         result.present_value = concat(p.past_value, fresh, batch);
         const Heads key{result.present_value, 1, kv_len, size};

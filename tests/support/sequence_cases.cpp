@@ -1,5 +1,6 @@
 #include "sequence_cases.hpp"
 
+#include "attention_draws.hpp"
 #include "block_states.hpp"
 #include "compare.hpp"
 
@@ -74,6 +75,10 @@ std::vector<Sequence> make_sequences(const SequencesCase &c, std::mt19937 &rando
         p.window_left = c.window_left;
         p.window_right = c.window_right;
         if (c.alibi) p.alibi_slopes = slopes;
+        if (c.scales) {
+            p.key_scales = random_scales(p.key.shape(), 7, random);
+            p.value_scales = random_scales(p.value.shape(), 7, random);
+        }
         sequences.push_back({p, lengths});
     }
     return sequences;
@@ -91,6 +96,10 @@ void fill_keys(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt
                                                          : longest(c, &SequenceLengths::keys);
     batch.key = HostTensor(c.key_type, {entries, c.kv_heads, rows, c.head_dim}); // NaN where no row is copied to
     batch.value = HostTensor(c.value_type, {entries, c.kv_heads, rows, c.v_head_dim});
+    if (c.scales) {
+        batch.key_scales = HostTensor(VKATTN_TYPE_F32, {entries, c.kv_heads, rows, 1});
+        batch.value_scales = batch.key_scales;
+    }
     if (c.keys == Keys::kPacked) batch.cu_seqlens_k = cu_seqlens(c, &SequenceLengths::keys);
     if (c.keys != Keys::kPacked) batch.key_lengths = HostTensor(VKATTN_TYPE_I32, {c.lengths.size()});
     if (c.keys == Keys::kPaged) batch.block_table = HostTensor(VKATTN_TYPE_I32, {c.lengths.size(), table_pages});
@@ -109,6 +118,9 @@ void fill_keys(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt
                 const std::uint64_t to = (place.entry * c.kv_heads + h) * rows + place.row;
                 copy_row(sequences[b].problem.key, h * keys + key, batch.key, to);
                 copy_row(sequences[b].problem.value, h * keys + key, batch.value, to);
+                if (!c.scales) continue;
+                copy_row(sequences[b].problem.key_scales, h * keys + key, batch.key_scales, to);
+                copy_row(sequences[b].problem.value_scales, h * keys + key, batch.value_scales, to);
             }
         }
         first += keys;
@@ -183,6 +195,9 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.causal_alignment = c.alignment;
     desc.kernel = kernel;
     desc.next = batch.variant.get();
+    if (!batch.key_scales.present()) return desc;
+    batch.scales = {{VKATTN_EXTENSION_KV_SCALES, desc.next}, batch.key_scales.view(), batch.value_scales.view(), 0};
+    desc.next = &batch.scales;
     return desc;
 }
 
@@ -200,6 +215,8 @@ std::vector<Region> regions_of(SequencesBatch &batch) {
     add(VKATTN_ROLE_BLOCK_TABLE, batch.block_table);
     add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
+    add(VKATTN_ROLE_KEY_SCALES, batch.key_scales);
+    add(VKATTN_ROLE_VALUE_SCALES, batch.value_scales);
     add(VKATTN_ROLE_ALIBI_SLOPES, batch.slopes);
     for (std::size_t i = 0; i < batch.captured.size(); ++i)
         add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i), batch.captured[i]);

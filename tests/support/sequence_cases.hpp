@@ -28,6 +28,7 @@ struct SequencesCase {
     std::int32_t window_left = -1, window_right = -1;
     vkattn_causal_alignment alignment = VKATTN_CAUSAL_TOP_LEFT;
     bool alibi = false;
+    bool scales = false;    // of each row of K and V, whose types are floats of 8 bits
     bool blocks = false;    // a block mask of its own for each sequence and head
     bool functions = false; // of a variant, which the batch is given after it is made
     bool operator==(const SequencesCase &) const = default;
@@ -41,10 +42,12 @@ struct Sequence {
 
 // A batch in memory, and what says where its sequences lie. K and V are NaN where no row is copied to.
 struct SequencesBatch {
-    HostTensor query, key, value, cu_seqlens_q, cu_seqlens_k, block_table, block_mask, key_lengths, slopes;
+    HostTensor query, key, value, key_scales, value_scales, cu_seqlens_q, cu_seqlens_k, block_table, block_mask,
+        key_lengths, slopes;
     HostTensor output, log_sum_exp;
     std::shared_ptr<const vkattn_attention_variant> variant; // and what it reads
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
+    mutable vkattn_kv_scales scales{}; // that its description points to
 };
 
 // The reference of each sequence, laid out as the batch's output and log_sum_exp.

@@ -1,6 +1,7 @@
 // The estimate of the command line: against the reference cases' own tensors, and what it prints; no device is needed.
 #include "lines.hpp"
 #include "tools/cases/case_file.hpp"
+#include "tools/estimate/cache_choice.hpp"
 #include "tools/estimate/model.hpp"
 #include "tools/estimate/report.hpp"
 #include "tools/io/input_error.hpp"
@@ -119,6 +120,26 @@ std::string verdict_text(const std::vector<Estimate> &estimates) {
     std::string text;
     for (const std::string &sentence : verdict(estimates)) text += sentence + "\n";
     return text;
+}
+
+std::vector<Estimate> named_estimates(const std::vector<std::string> &names, const vkattn_estimate_info &use,
+                                      std::uint32_t d_model = 4096) {
+    std::vector<EstimateModel> models;
+    for (const std::string &name : names) models.push_back(named_model(name, d_model, 32));
+    return estimate_all(models, use);
+}
+
+std::string advice_text(const std::vector<Estimate> &estimates) {
+    std::string text;
+    for (const std::string &sentence : cache_advice(estimates)) text += sentence + "\n";
+    return text;
+}
+
+const CacheChoice &choice_in(const std::vector<CacheChoice> &choices, vkattn_type key, vkattn_type value,
+                             bool rotated) {
+    return *std::ranges::find_if(choices, [&](const CacheChoice &choice) {
+        return choice.cost.key_type == key && choice.cost.value_type == value && choice.cost.rotated == rotated;
+    });
 }
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
@@ -310,6 +331,70 @@ TEST_CASE("the verdict admits that nothing fits") {
     CHECK(contains(text, "None serves a sequence of 32k tokens."));
 }
 
+TEST_CASE("types of K and V are compared by bytes and by what they cost") {
+    vkattn_estimate_info use{};
+    use.context_len = 32768;
+    const std::vector<Estimate> estimates = named_estimates({"gqa-8"}, use);
+    const std::vector<CacheChoice> choices = cache_choices(estimates.front());
+    REQUIRE(choices.size() > 10);
+    CHECK(choices.front().cost.key_type == VKATTN_TYPE_F16);
+    CHECK(choices.front().bytes == estimates.front().result.cache_bytes);
+    for (const CacheChoice &choice : choices) {
+        std::uint64_t bytes = 0;
+        for (const vkattn_type type : {choice.cost.key_type, choice.cost.value_type}) {
+            use.cache_type = type;
+            bytes += named_estimates({"gqa-8"}, use).front().result.cache_bytes / 2;
+        }
+        CHECK(choice.bytes == bytes);
+        CHECK(choice.bytes <= choices.front().bytes);
+        CHECK_FALSE(choice.fits);
+    }
+    const CacheChoice &plain = choice_in(choices, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q4_0, false);
+    const CacheChoice &rotated = choice_in(choices, VKATTN_TYPE_Q4_0, VKATTN_TYPE_Q4_0, true);
+    CHECK(rotated.bytes == plain.bytes);
+    CHECK(rotated.cost.percent < plain.cost.percent);
+    std::ostringstream text;
+    print_table(text, estimates);
+    CHECK(contains(text.str(), "with them rotated (SmolLM2-135M"));
+    CHECK(contains(text.str(), "\nq8_0 "));
+    CHECK(contains(text.str(), "\nq8_0, iq4_nl "));
+}
+
+TEST_CASE("the cheapest type that fits a memory is advised") {
+    vkattn_estimate_info use{};
+    use.context_len = 32768;
+    use.memory_bytes = 210ULL << 20U; // 80 MiB of weights, 128 of f16
+    CHECK_FALSE(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8"));
+    use.memory_bytes = 160ULL << 20U;
+    CHECK(contains(advice_text(named_estimates({"gqa-8"}, use)),
+                   "gqa-8 fits with K and V in q8_0, whose cache is 68 MiB rather than 128 MiB: no cost"));
+    use.memory_bytes = 120ULL << 20U;
+    CHECK(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8 fits with rotated K and V in iq4_nl"));
+    use.memory_bytes = 100ULL << 20U;
+    CHECK(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8 fits with no type of K and V"));
+    use.memory_bytes = 60ULL << 20U; // less than the weights
+    CHECK_FALSE(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8"));
+}
+
+TEST_CASE("a type that takes as much and costs less is advised") {
+    vkattn_estimate_info use{};
+    use.context_len = 1024;
+    use.cache_type = VKATTN_TYPE_Q4_0;
+    CHECK(contains(advice_text(named_estimates({"gqa-8"}, use)), "rotated K and V in iq4_nl take as much"));
+    use.cache_type = VKATTN_TYPE_Q8_0;
+    CHECK_FALSE(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8"));
+}
+
+TEST_CASE("what a type costs is said of keys and values, not of latents, and of sizes of heads that a type takes") {
+    vkattn_estimate_info use{};
+    use.context_len = 1024;
+    CHECK(cache_choices(named_estimates({"mla"}, use).front()).empty());
+    CHECK(advice_text(named_estimates({"mla", "latent_query"}, use)).empty());
+    const std::vector<CacheChoice> choices = cache_choices(named_estimates({"gqa-8"}, use, 32 * 72).front());
+    REQUIRE(choices.size() == 1); // a head of 72 values is no whole number of blocks
+    CHECK(choices.front().cost.key_type == VKATTN_TYPE_F16);
+}
+
 TEST_CASE("JSON and CSV hold the exact figures") {
     const std::vector<Estimate> estimates = usual_estimates(2ULL << 30U, 32768);
     std::ostringstream json_text;
@@ -320,6 +405,10 @@ TEST_CASE("JSON and CSV hold the exact figures") {
     CHECK(json["estimates"][0]["cache_bytes"] == 536870912);
     CHECK(json["estimates"][3]["max_sequences"] == 123);
     CHECK(json["verdict"].size() >= 2);
+    CHECK(json["estimates"][0]["cache_types"].size() > 10);
+    CHECK(json["estimates"][0]["cache_types"][0]["cache_bytes"] == 536870912);
+    CHECK(json["estimates"][4]["cache_types"].empty()); // of mla
+    CHECK(contains(json["advice"][0].get<std::string>(), "Of the bytes of f16, K and V in q8_0 take 53 %"));
     std::ostringstream csv_text;
     print_csv(csv_text, estimates);
     const std::vector<std::string> lines = lines_of(csv_text.str());

@@ -68,6 +68,13 @@ void add_random(InputSet &set, const Context &context, const RandomValues &rando
         random.fill(buffer, dtype, vkattn_tensor_bytes(&layout));
 }
 
+void add_ones(InputSet &set, const Context &context, vkattn_role role, const vkattn_tensor &layout) {
+    const std::uint64_t bytes = vkattn_tensor_bytes(&layout);
+    if (bytes == 0) return;
+    const std::vector<float> ones(bytes / sizeof(float), 1.0f);
+    set.add(context, role, bytes).write(std::as_bytes(std::span(ones)));
+}
+
 // Q, K and V, and where they lie.
 InputSet make_operands(const Context &context, const ShapedProblem &problem, const RandomValues &random,
                        unsigned seed) {
@@ -77,6 +84,9 @@ InputSet make_operands(const Context &context, const ShapedProblem &problem, con
     if (problem.desc.value.type != VKATTN_TYPE_NONE)
         add_random(set, context, random, VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
     if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
+    if (problem.scales == nullptr) return set;
+    add_ones(set, context, VKATTN_ROLE_KEY_SCALES, problem.scales->key_scales);
+    add_ones(set, context, VKATTN_ROLE_VALUE_SCALES, problem.scales->value_scales);
     return set;
 }
 

@@ -94,6 +94,14 @@ Variant variant_of(const Context &context, const std::string &file) {
     return file.ends_with(".spv") ? context.variant(std::as_bytes(std::span(content))) : make_variant(context, content);
 }
 
+// Scales of so many rows [entries,heads,rows,D], as many as the word says do not share one.
+vkattn_tensor scales_of(const std::string &word, const vkattn_tensor &rows) {
+    if (word == "tensor") return tensor(VKATTN_TYPE_F32, {1, 1, 1, 1});
+    if (word == "head") return tensor(VKATTN_TYPE_F32, {1, rows.shape[1], 1, 1});
+    if (word == "row") return tensor(VKATTN_TYPE_F32, {rows.shape[0], rows.shape[1], rows.shape[2], 1});
+    throw InputError("--kv-scales " + word, "no such scales, expected none, tensor, head or row");
+}
+
 void add_functions(ShapedProblem &problem, const Context &context, const std::string &file) {
     problem.variant = std::make_shared<const Variant>(variant_of(context, file));
     vkattn_attention_variant functions = problem.variant->with();
@@ -143,6 +151,12 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
             {VKATTN_EXTENSION_KV_ROTATION, desc.next}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_HADAMARD});
         desc.next = problem.rotation.get();
     }
+    if (shape.kv_scales != "none") {
+        vkattn_kv_scales scales{{VKATTN_EXTENSION_KV_SCALES, desc.next}, scales_of(shape.kv_scales, desc.key), {}, 0};
+        if (!shape.value_in_key) scales.value_scales = scales_of(shape.kv_scales, desc.value);
+        problem.scales = std::make_shared<vkattn_kv_scales>(scales);
+        desc.next = problem.scales.get();
+    }
     if (!shape.variant.empty()) add_functions(problem, context, shape.variant);
     desc.kernel = kernel;
     return problem;
@@ -163,6 +177,7 @@ ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
     const vkattn_attention_desc &attention = index.attention.desc;
     index.desc.query = attention.query;
     index.desc.key = attention.key;
+    index.desc.next = index.attention.scales.get();
     index.desc.block_table = attention.block_table;
     index.desc.mask_flags = attention.mask_flags;
     index.desc.causal_alignment = attention.causal_alignment;
@@ -191,6 +206,7 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
         text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
     if (shape.key_list != 0) text += ", lists of " + std::to_string(shape.key_list) + " keys";
     if (shape.rotated) text += ", K and V rotated";
+    if (shape.kv_scales != "none") text += ", scales of each " + shape.kv_scales;
     if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";
     if (!shape.variant.empty()) text += ", functions of " + shape.variant;
     return text + (shape.causal ? ", causal" : "");

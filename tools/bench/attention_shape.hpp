@@ -30,6 +30,7 @@ struct AttentionShape {
     std::uint32_t key_list = 0;        // keys that each query's list names; 0: there are no lists
     std::uint32_t index = 0;           // keys that are chosen for each query, in place of attention; 0: attention
     bool rotated = false;              // K and V are stored so
+    std::string kv_scales = "none";    // of K and V: none, tensor, head, row
     std::string variant{};             // a file with functions of a variant, GLSL; "": none
 };
 
@@ -58,6 +59,7 @@ struct ShapedProblem {
     vkattn_attention_desc desc{};
     std::shared_ptr<const vkattn_key_list> key_list; // that desc points to
     std::shared_ptr<const vkattn_kv_rotation> rotation;
+    std::shared_ptr<const vkattn_kv_scales> scales;
     std::shared_ptr<const Variant> variant;
     std::shared_ptr<const vkattn_attention_variant> functions; // of it, that desc points to
     NamedType query_type{};

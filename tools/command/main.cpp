@@ -205,6 +205,10 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
     add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
     command.add_option("--kv-rotation", options.kv_rotation, "How K and V are stored: none, hadamard")
         ->capture_default_str();
+    command
+        .add_option("--kv-scales", shape.kv_scales,
+                    "Scales of K and V of type f8_e4m3 or f8_e5m2: none, tensor, head (of each), row (of each)")
+        ->capture_default_str();
     add_size(command, "--index", shape.index,
              "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
     add_file(command, "--variant", shape.variant,

@@ -1,5 +1,6 @@
 #include "tools/estimate/report.hpp"
 
+#include "tools/estimate/cache_choice.hpp"
 #include "tools/io/csv.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/tensors/stored_types.hpp"
@@ -20,7 +21,6 @@ constexpr std::uint64_t kUnbounded = std::numeric_limits<std::uint64_t>::max();
 constexpr std::array<const char *, VKATTN_LAYER_KIND_COUNT> kKindNames{
     "mha", "latent_mha", "latent_query", "mla", "compressed_kv", "encoder_layer", "mla_block"};
 
-std::string bytes_text(std::uint64_t bytes) { return format_value(static_cast<double>(bytes), Unit::kBytes); }
 std::string tokens_text(std::uint64_t tokens) { return format_value(static_cast<double>(tokens), Unit::kTokens); }
 std::string flops_text(double flops) { return format_value(flops, Unit::kCount); }
 std::string bound_text(std::uint64_t value) { return value == kUnbounded ? "no limit" : format_grouped(value); }
@@ -88,14 +88,14 @@ std::string fitting_sentence(std::span<const Estimate> estimates) {
 
 std::string misfit_sentence(const Estimate &estimate) {
     const vkattn_estimate_result &result = estimate.result;
-    std::string text = estimate.model.name + " does not fit: it needs " + bytes_text(estimate.bytes_needed());
+    std::string text = estimate.model.name + " does not fit: it needs " + format_bytes(estimate.bytes_needed());
     if (result.weight_bytes > estimate.info.memory_bytes)
-        return text + ", its weights alone " + bytes_text(result.weight_bytes) + ".";
-    return text + " (weights " + bytes_text(result.weight_bytes) + ", cache " + bytes_text(result.cache_bytes) +
+        return text + ", its weights alone " + format_bytes(result.weight_bytes) + ".";
+    return text + " (weights " + format_bytes(result.weight_bytes) + ", cache " + format_bytes(result.cache_bytes) +
            "); its longest context is " + format_grouped(result.max_context_len) + " tokens.";
 }
 
-std::string cache_of_a_token(const Estimate &estimate) { return bytes_text(estimate.result.cache_bytes_per_token); }
+std::string cache_of_a_token(const Estimate &estimate) { return format_bytes(estimate.result.cache_bytes_per_token); }
 
 // Why the winner wins: a small cache as a rule, small weights where another has the smaller cache.
 std::string reason(const Estimate &best, std::span<const Estimate *const> rivals) {
@@ -108,10 +108,11 @@ std::string reason(const Estimate &best, std::span<const Estimate *const> rivals
         text += ", " + format_value(ratio, Unit::kPlain) + " times less than the " + cache_of_a_token(most) + " of " +
                 most.model.name;
     }
-    text += ", and its weights leave " + bytes_text(best.info.memory_bytes - best.result.weight_bytes) + " for caches";
+    text +=
+        ", and its weights leave " + format_bytes(best.info.memory_bytes - best.result.weight_bytes) + " for caches";
     if (per_token(&least) < per_token(&best))
         text += "; " + least.model.name + " caches less (" + cache_of_a_token(least) +
-                " a token), but its weights take " + bytes_text(least.result.weight_bytes);
+                " a token), but its weights take " + format_bytes(least.result.weight_bytes);
     return text;
 }
 
@@ -145,6 +146,21 @@ struct Row {
     std::vector<std::string> cells;
 };
 
+void print_rows(std::ostream &out, std::span<const Row> rows) {
+    std::size_t title_width = 0;
+    std::vector<std::size_t> widths(rows.front().cells.size(), 0);
+    for (const Row &row : rows) {
+        title_width = std::max(title_width, row.title.size());
+        for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row.cells[i].size());
+    }
+    for (const Row &row : rows) {
+        out << row.title << std::string(title_width - row.title.size(), ' ');
+        for (std::size_t i = 0; i < widths.size(); ++i)
+            out << "  " << std::string(widths[i] - row.cells[i].size(), ' ') << row.cells[i];
+        out << '\n';
+    }
+}
+
 class Table {
   public:
     explicit Table(std::span<const Estimate> estimates) : estimates_(estimates) {}
@@ -161,20 +177,7 @@ class Table {
         add(title, [&](const Estimate &estimate) { return estimate.has_cache() ? cell(estimate) : std::string("-"); });
     }
 
-    void print(std::ostream &out) const {
-        std::size_t title_width = 0;
-        std::vector<std::size_t> widths(estimates_.size(), 0);
-        for (const Row &row : rows_) {
-            title_width = std::max(title_width, row.title.size());
-            for (std::size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], row.cells[i].size());
-        }
-        for (const Row &row : rows_) {
-            out << row.title << std::string(title_width - row.title.size(), ' ');
-            for (std::size_t i = 0; i < widths.size(); ++i)
-                out << "  " << std::string(widths[i] - row.cells[i].size(), ' ') << row.cells[i];
-            out << '\n';
-        }
-    }
+    void print(std::ostream &out) const { print_rows(out, rows_); }
 
   private:
     std::span<const Estimate> estimates_;
@@ -187,9 +190,9 @@ void add_sizes(Table &table, std::span<const Estimate> estimates) {
               [](const Estimate &e) { return type_name(e.info.weight_type) + ", " + type_name(e.info.cache_type); });
     table.add("parameters" + counted(estimates),
               [](const Estimate &e) { return format_value(static_cast<double>(e.result.parameters), Unit::kCount); });
-    table.add("weights" + counted(estimates), [](const Estimate &e) { return bytes_text(e.result.weight_bytes); });
+    table.add("weights" + counted(estimates), [](const Estimate &e) { return format_bytes(e.result.weight_bytes); });
     table.add_of_decoders("cache, one token", [](const Estimate &e) { return cache_of_a_token(e); });
-    table.add_of_decoders("cache, whole batch", [](const Estimate &e) { return bytes_text(e.result.cache_bytes); });
+    table.add_of_decoders("cache, whole batch", [](const Estimate &e) { return format_bytes(e.result.cache_bytes); });
 }
 
 void add_work(Table &table) {
@@ -199,13 +202,13 @@ void add_work(Table &table) {
                           [](const Estimate &e) { return flops_text(e.result.decode_projection_flops); });
     table.add_of_decoders("step, attention",
                           [](const Estimate &e) { return flops_text(e.result.decode_attention_flops); });
-    table.add_of_decoders("step, bytes moved", [](const Estimate &e) { return bytes_text(e.result.decode_bytes); });
+    table.add_of_decoders("step, bytes moved", [](const Estimate &e) { return format_bytes(e.result.decode_bytes); });
     table.add_of_decoders("step, FLOP/byte",
                           [](const Estimate &e) { return format_value(e.result.decode_intensity, Unit::kPlain); });
 }
 
 void add_workspaces(Table &table) {
-    const auto text = [](const std::optional<std::uint64_t> &bytes) { return bytes ? bytes_text(*bytes) : "-"; };
+    const auto text = [](const std::optional<std::uint64_t> &bytes) { return bytes ? format_bytes(*bytes) : "-"; };
     table.add("prefill, workspace", [&](const Estimate &e) { return text(e.prefill_workspace); });
     table.add("step, workspace", [&](const Estimate &e) { return text(e.step_workspace); });
 }
@@ -223,7 +226,7 @@ void add_reach(Table &table) {
 std::string use_text(const vkattn_estimate_info &info) {
     std::string text = "context " + tokens_text(info.context_len) + ", prefill " + tokens_text(info.prefill_len) +
                        (info.causal != 0 ? " causal" : "") + ", batch " + std::to_string(info.batch);
-    if (info.memory_bytes != 0) text += ", memory " + bytes_text(info.memory_bytes);
+    if (info.memory_bytes != 0) text += ", memory " + format_bytes(info.memory_bytes);
     return text;
 }
 
@@ -241,6 +244,44 @@ void print_notes(std::ostream &out, std::span<const Estimate> estimates) {
                     : " is counted in its naive form; absorbed (--mla-form) it steps cheaper and prefills dearer.\n");
     for (const Estimate &estimate : estimates)
         for (const std::string &note : estimate.model.notes) out << clean_line(note) << ".\n";
+}
+
+void print_cache_types(std::ostream &out, std::span<const Estimate> estimates) {
+    std::vector<Row> rows;
+    for (const std::vector<std::string> &words : cache_table(estimates)) {
+        Row row{clean_line(words.front()), {}};
+        for (std::size_t i = 1; i < words.size(); ++i) row.cells.push_back(clean_line(words[i]));
+        rows.push_back(std::move(row));
+    }
+    if (rows.empty()) return;
+    out << "Cache of the whole batch by the type of K and V, beside how much more perplexity than in f16 a model had\n"
+           "with them in that type, and with them rotated ("
+        << measured_on() << "):\n\n";
+    print_rows(out, rows);
+    out << '\n';
+    for (const std::string &sentence : cache_advice(estimates)) out << clean_line(sentence) << '\n';
+    out << "Other models and sizes of heads differ, and of latents it was not measured: `vkattn-lm perplexity` "
+           "measures "
+           "yours.\n\n";
+}
+
+OrderedJson cache_types_json(const Estimate &estimate) {
+    OrderedJson types = OrderedJson::array();
+    for (const CacheChoice &choice : cache_choices(estimate)) {
+        OrderedJson type{{"key_type", type_name(choice.cost.key_type)},
+                         {"value_type", type_name(choice.cost.value_type)},
+                         {"rotated", choice.cost.rotated},
+                         {"perplexity_percent", choice.cost.percent},
+                         {"perplexity_percent_error", choice.cost.error},
+                         {"cache_bytes_per_token", choice.bytes_per_token},
+                         {"cache_bytes", choice.bytes}};
+        if (estimate.info.memory_bytes != 0) {
+            type["fits"] = choice.fits;
+            type["max_context_len"] = choice.max_context_len;
+        }
+        types.push_back(std::move(type));
+    }
+    return types;
 }
 
 OrderedJson bound_json(std::uint64_t value) { return value == kUnbounded ? OrderedJson(nullptr) : OrderedJson(value); }
@@ -293,7 +334,7 @@ std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const 
 
 std::vector<std::string> verdict(std::span<const Estimate> estimates) {
     const vkattn_estimate_info &info = estimates.front().info;
-    std::vector<std::string> sentences{"In " + bytes_text(info.memory_bytes) + " for weights and cache, without " +
+    std::vector<std::string> sentences{"In " + format_bytes(info.memory_bytes) + " for weights and cache, without " +
                                        left_out(estimates, {"workspaces"}) + ", with " + std::to_string(info.batch) +
                                        (info.batch == 1 ? " sequence of " : " sequences of ") +
                                        tokens_text(info.context_len) + " tokens: " + fitting_sentence(estimates)};
@@ -319,6 +360,7 @@ void print_table(std::ostream &out, std::span<const Estimate> estimates) {
     if (has_memory(estimates)) add_reach(table);
     table.print(out);
     out << '\n';
+    print_cache_types(out, estimates);
     print_notes(out, estimates);
     if (!has_memory(estimates)) return;
     out << '\n';
@@ -330,10 +372,13 @@ void print_json(std::ostream &out, std::span<const Estimate> estimates) {
     OrderedJson notes = OrderedJson::array();
     for (const Estimate &estimate : estimates) {
         report["estimates"].push_back(to_json(estimate));
+        report["estimates"].back()["cache_types"] = cache_types_json(estimate);
         for (const std::string &note : estimate.model.notes) notes.push_back(note);
     }
     report["notes"] = notes;
     if (has_memory(estimates)) report["verdict"] = verdict(estimates);
+    report["perplexity_measured_on"] = measured_on();
+    report["advice"] = cache_advice(estimates);
     out << report.dump(2, ' ', false, OrderedJson::error_handler_t::replace) << '\n';
 }
 

@@ -109,6 +109,8 @@ std::string format_value(double value, Unit unit) {
     return std::abs(value) < 1.0 ? print("%.3g", value, "") : three_digits(value, "");
 }
 
+std::string format_bytes(std::uint64_t bytes) { return format_value(static_cast<double>(bytes), Unit::kBytes); }
+
 std::string format_grouped(std::uint64_t value) {
     std::string digits = std::to_string(value);
     for (std::size_t position = digits.size(); position > 3; position -= 3) digits.insert(position - 3, ",");

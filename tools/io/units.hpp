@@ -24,6 +24,8 @@ enum class Unit {
 // Writes a value in three digits, or exactly where those are enough.
 std::string format_value(double value, Unit unit);
 
+std::string format_bytes(std::uint64_t bytes); // as kBytes
+
 // Writes all digits, in groups of three: "35,120".
 std::string format_grouped(std::uint64_t value);
 

@@ -106,9 +106,9 @@ void stage_scales(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
         Slot slot = slot_to_load(tile, advance(tile.first, i % KEYS_OF_TILE));
         uint dim = chunk * DIMS_OF_CHUNK + i / KEYS_OF_TILE * BLOCK_DIMS;
-        vec2 affine =
-            is_past_head(dim) ? vec2(0) : key_affine(KEY_FORMAT, key_element(row_of_tile(rows, 0), slot) + dim);
-        key_scales[i / 4][i % 4] = affine.x;
+        Row row = row_of_tile(rows, 0);
+        vec2 affine = is_past_head(dim) ? vec2(0) : key_affine(KEY_FORMAT, key_element(row, slot) + dim);
+        key_scales[i / 4][i % 4] = affine.x * key_scale(row, key_of_slot(row, slot));
         if (KEY_HAS_MINIMUM != 0) key_scales[SCALES_OF_CHUNK + i / 4][i % 4] = affine.y;
     }
 }

@@ -22,6 +22,20 @@ const uint ELEMENT_DIMS = 4;
 const uint ELEMENTS_OF_VECTOR = 8 / ELEMENT_DIMS;
 const uint BLOCKS_OF_ELEMENT = ELEMENT_DIMS / 4;
 
+// Of V; and numbers of a row's keys, which are f32 or pairs of f16.
+#ifdef DOT_PRODUCTS
+const uint VALUE_DIMS = 4, VALUE_KEYS = 2;
+#define WEIGHT_ELEMENT uvec4
+#define TO_WEIGHT(x) floatBitsToUint(x)
+#define FROM_WEIGHT(component) uintBitsToFloat(component)
+#else
+const uint VALUE_DIMS = ELEMENT_DIMS, VALUE_KEYS = 1;
+#define WEIGHT_ELEMENT vec4
+#define TO_WEIGHT(x) (x)
+#define FROM_WEIGHT(component) (component)
+#endif
+const uint BLOCKS_OF_VALUE = VALUE_DIMS / 4;
+
 // Eight dims on their way into shared memory.
 #if defined(STAGED_HALVES) || defined(STAGED_WIDE_HALVES)
 #define VECTOR uvec4
@@ -84,7 +98,28 @@ vec4 block_of_vector(const uint format, uvec4 vector, const uint block) {
 vec4 block_of_vector(const uint format, mat2x4 vector, const uint block) { return vector[block]; }
 #endif
 
-// An element that holds other numbers for a while.
+// A tile in shared memory. Where SPLIT_ELEMENTS is defined, elements of 16 bytes lie there in halves, all first ones before all
+// second ones: compilers that read 8 bytes at a time would find each half of neighbouring elements in every other bank.
+#if defined(SPLIT_ELEMENTS) && defined(STAGED_WIDE_HALVES)
+#define TILE_ELEMENT uvec2
+#elif defined(SPLIT_ELEMENTS)
+#define TILE_ELEMENT vec2
+#else
+#define TILE_ELEMENT ELEMENT
+#endif
+#ifdef SPLIT_ELEMENTS
+const uint SPLITS = 2;
+#define GET(tile, at) ELEMENT(tile[at], tile[(at) + tile##_size])
+#define PUT_ELEMENT(tile, at, element)                                                                                 \
+    tile[at] = (element).xy;                                                                                           \
+    tile[(at) + tile##_size] = (element).zw;
+#else
+const uint SPLITS = 1;
+#define GET(tile, at) tile[at]
+#define PUT_ELEMENT(tile, at, element) tile[at] = element;
+#endif
+
+// A tile that holds other numbers for a while.
 #if defined(STAGED_HALVES) || defined(STAGED_WIDE_HALVES)
 #define TO_COMPONENT(x) floatBitsToUint(x)
 #define FROM_COMPONENTS(element) uintBitsToFloat(element)
@@ -92,7 +127,7 @@ vec4 block_of_vector(const uint format, mat2x4 vector, const uint block) { retur
 #define TO_COMPONENT(x) (x)
 #define FROM_COMPONENTS(element) (element)
 #endif
-#ifdef STAGED_HALVES
+#if defined(STAGED_HALVES) || defined(SPLIT_ELEMENTS)
 const uint COMPONENTS = 2;
 float largest_of(vec2 v) { return max(v.x, v.y); }
 float sum_of(vec2 v) { return v.x + v.y; }
@@ -104,15 +139,15 @@ float sum_of(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 // Stores a vector as elements of a tile that are `apart`.
 #ifdef STAGED_WIDE_HALVES
-#define PUT_APART(tile, at, apart, vector) tile[at] = vector;
+#define PUT_APART(tile, at, apart, vector) PUT_ELEMENT(tile, at, vector)
 #elif defined(STAGED_HALVES)
 #define PUT_APART(tile, at, apart, vector)                                                                             \
     tile[at] = vector.xy;                                                                                              \
     tile[(at) + (apart)] = vector.zw;
 #else
 #define PUT_APART(tile, at, apart, vector)                                                                             \
-    tile[at] = vector[0];                                                                                              \
-    tile[(at) + (apart)] = vector[1];
+    PUT_ELEMENT(tile, at, vector[0])                                                                                   \
+    PUT_ELEMENT(tile, (at) + (apart), vector[1])
 #endif
 #define PUT(tile, at, vector) PUT_APART(tile, at, 1, vector)
 

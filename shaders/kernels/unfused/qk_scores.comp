@@ -29,6 +29,7 @@ void main() {
     if (slot.number >= all_slots()) return;
     uint query_heads = parameters.kv_heads * GROUP;
     Row row = row_of_head(workgroup().z / query_heads, workgroup().z % query_heads, workgroup().y);
+    float scale = parameters.scale_log2 * key_scale(row, key_of_slot(row, slot));
     scores[base_bytes(BINDING_SCORES) / 4 + row_index(row) * all_slots() + slot.number] =
-        parameters.scale_log2 * query_dot_key(query_element(row), key_element(row, slot));
+        scale * query_dot_key(query_element(row), key_element(row, slot));
 }

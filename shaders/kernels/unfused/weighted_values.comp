@@ -18,7 +18,7 @@ vec2 weighted_pair(Row row, uint weights, Slot slot, uint dim, bool second) {
     float weight = scores[weights + slot.number];
     if (weight == 0.0) return vec2(0);
     uint element = value_element(row, slot) + dim * VALUE_DIM_STRIDE;
-    return weight *
+    return weight * value_scale(row, key_of_slot(row, slot)) *
            vec2(value_load(VALUE_FORMAT, element), second ? value_load(VALUE_FORMAT, element + VALUE_DIM_STRIDE) : 0.0);
 }
 

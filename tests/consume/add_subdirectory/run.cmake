@@ -2,7 +2,7 @@
 # not need a Vulkan loader to be loaded.
 include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
 build("${CMAKE_CURRENT_LIST_DIR}" "-DVKATTN_SOURCE=${VKATTN_SOURCE}" ${LAUNCHER}
-    -DCMAKE_BUILD_TYPE=None) # nothing of what is looked at needs an optimiser
+    "-DVKATTN_COMPILED_SHADERS=${SHADERS}" -DCMAKE_BUILD_TYPE=None) # nothing of what is looked at needs an optimiser
 expect_output("1 -2 3 0.25" "${WORK}/build/consumer")
 file(GLOB library "${WORK}/build/vkattn/libvkattn.so.*.*.*")
 run(nm --dynamic --defined-only --extern-only --format=just-symbols "${library}")

@@ -16,6 +16,7 @@ run(${CMAKE_COMMAND} -E env --unset=VKATTN_LIBRARY --unset=PYTHONPATH CC=${C_COM
     CMAKE_C_COMPILER_LAUNCHER=${launcher} CMAKE_CXX_COMPILER_LAUNCHER=${launcher}
     ${python} -m pip wheel --no-cache-dir --no-deps --wheel-dir wheels "--config-settings=build-dir=${WORK}/build"
     --config-settings=cmake.build-type=None # nothing of what is looked at needs an optimiser
+    "--config-settings=cmake.define.VKATTN_COMPILED_SHADERS=${SHADERS}"
     "${VKATTN_SOURCE}")
 file(GLOB wheels RELATIVE "${WORK}/wheels" "${WORK}/wheels/*")
 if(NOT wheels MATCHES "^vkattn-[0-9.]+-py3-none-[a-z]+_[a-z0-9_]+\\.whl$")
