@@ -55,6 +55,12 @@ std::optional<Types> types_of(CodePaths paths) {
     return Types{floats[0], stored.front(), stored.back()};
 }
 
+// The type of K that is all a shader takes.
+CodePaths type_of_key(const Shader &shader) {
+    const bool bytes = &shader == &shaders::decode_bytes || &shader == &shaders::decode_bytes_subgroups;
+    return bytes ? path_of(VKATTN_TYPE_Q8_0) : 0;
+}
+
 struct Sizes {
     uint64_t heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
 };
@@ -185,6 +191,7 @@ bool is_of_lists(const TestedShader &shader) {
 }
 
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+    paths |= type_of_key(*shader.object);
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, caps);
     for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
         if (has_blocks(paths) && head_dim % QUANTISED_BLOCK != 0) continue;
