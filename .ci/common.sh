@@ -6,8 +6,9 @@ export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
 
-# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and in Debian testing under
-# validation. Of kernels: in Debian testing, and executed on AMD's GPUs; many on SwiftShader and on simulated devices, too.
+# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and what calls a driver for more than
+# its messages in Debian testing under validation. Of kernels: executed on AMD's GPUs or in Debian testing, most of them both; many on
+# SwiftShader and on simulated devices, too.
 # shellcheck disable=SC2034
 of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
 # shellcheck disable=SC2034
@@ -19,6 +20,8 @@ without_testing() { # without_testing WHAT: Debian testing cannot be installed, 
 }
 
 use_driver() { export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1; }
+
+some_cases() { printf '%s\n' tests/data/*.safetensors | awk 'NR % 5 == 1'; } # every fifth of the reference cases, where all take long
 
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 

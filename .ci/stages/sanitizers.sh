@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Without validation: Debian testing's stage has it. What a C compiler links has not the sanitizers' C++ part. Not optimised: that
+# Without validation, which other stages have. What a C compiler links has not the sanitizers' C++ part. Not optimised: that
 # takes half the time to compile, and most of a test's time is the driver's.
 flags="-O0 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined"
 export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1
