@@ -57,6 +57,7 @@ const Pipeline &merge_pipeline(Context &context, const gpu::AttentionConstants &
 
 TEST_SUITE_BEGIN("pipelines");
 
+// But once: a short context that would leave half of a device idle is attended in tiles of fewer rows.
 TEST_CASE("a growing context compiles nothing new") {
     Context context(test_context());
     plan_decode(context, 512);
@@ -66,7 +67,7 @@ TEST_CASE("a growing context compiles nothing new") {
         INFO("kv_len ", kv_len);
         plan_decode(context, kv_len - 249);
         plan_decode(context, kv_len);
-        CHECK(context.pipelines().count() == compiled);
+        CHECK(context.pipelines().count() <= compiled + (context.caps().traits.parallel_workgroups > 256 ? 1 : 0));
     }
 }
 
