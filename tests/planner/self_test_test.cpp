@@ -226,11 +226,6 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     CHECK(reason.starts_with("self-test: coopmat"));
     CHECK(reason.find(", 16x16x16, f16: wrong numbers") != std::string::npos);
 
-    for (const vkattn::Check &check : device.context().self_test()) {
-        const std::string name = check.name;
-        CHECK((check.passed == 0) == (name.starts_with("coopmat") && name.find(", 16x16x16, ") != std::string::npos));
-    }
-
     ContextRequest request((common + "1" + two_shapes).c_str());
     const std::vector<std::uint8_t> saved = device.context().save();
     request.info.saved_data = saved.data();
