@@ -211,10 +211,6 @@ const Shader &shader_ahead(const AttentionProblem &problem) {
     return problem.query.type == VKATTN_TYPE_BF16 ? shaders::coopmat_ahead_bf16 : shaders::coopmat_ahead;
 }
 
-bool loads_ahead(const Shader &shader) {
-    return &shader == &shaders::coopmat_ahead || &shader == &shaders::coopmat_ahead_bf16;
-}
-
 // Of K and V of the query's type, by devices that convert sums into factors. A variant's functions are compiled into the
 // other shaders alone.
 bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -359,7 +355,7 @@ std::string describe(const AttentionShape &shape) {
     const Shader *shader = shape.dispatches[0].shader;
     return text(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ",
                 c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.DIM_SUBGROUPS, " x ", c.DIM_SUBGROUPS, " subgroups, ",
-                c.KEYS_OF_TILE, " keys", loads_ahead(*shader) ? ", loaded ahead" : "");
+                c.KEYS_OF_TILE, " keys", converts_sums(*shader) ? ", loaded ahead" : "");
 }
 
 constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};

@@ -24,11 +24,6 @@ bool rounds_sums(const Shader &shader) {
     return is_one_of(shader, {&shaders::coopmat, &shaders::coopmat_rolled, &shaders::coopmat_bf16});
 }
 
-// Whether a matrix of weights becomes a factor as it is.
-bool converts_sums(const Shader &shader) {
-    return is_one_of(shader, {&shaders::coopmat_ahead, &shaders::coopmat_ahead_bf16});
-}
-
 // Whole vectors of eight elements lie along the columns of a product, too.
 bool suits(const vkattn_matrix_shape &shape, const Shader &shader) {
     return shape.n >= 8 && (!converts_sums(shader) || shape.n == shape.k);
@@ -45,6 +40,10 @@ bool any_has_sums(const DeviceCaps &caps, const MatrixUse &use) {
 }
 
 } // namespace
+
+bool converts_sums(const Shader &shader) {
+    return is_one_of(shader, {&shaders::coopmat_ahead, &shaders::coopmat_ahead_bf16});
+}
 
 const char *obstacle_of_matrices(const DeviceCaps &caps) {
     const DeviceFeatures &used = caps.features;
