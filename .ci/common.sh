@@ -4,14 +4,15 @@ jobs=$(getconf _NPROCESSORS_ONLN)
 swiftshader=/usr/lib/chromium/vk_swiftshader_icd.json
 export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror CCACHE_SLOPPINESS=pch_defines,time_macros
 
-# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and in Debian testing under
-# validation. Of kernels: in Debian testing, and executed on AMD's GPUs; many on SwiftShader and on simulated devices, too.
+# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and what calls a driver for more than
+# its messages in Debian testing under validation. Of kernels: executed on AMD's GPUs or in Debian testing, most of them both; many on
+# SwiftShader and on simulated devices, too.
 # shellcheck disable=SC2034
-of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|dropout|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|rotation|saved_state|submit|variants'
+of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
 # shellcheck disable=SC2034
-of_kernels='attention\.layouts|attention\.numbers|cases|index|key_lists|kv_append|layers|merge|operators|scales|split|top_k'
+of_kernels='attention\.layouts|attention\.numbers|index|key_lists|kv_append|layers|merge|operators|rotation|scales|self_test|split|top_k'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
@@ -20,11 +21,15 @@ without_testing() { # without_testing WHAT: Debian testing cannot be installed, 
 
 use_driver() { export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1; }
 
+some_cases() { printf '%s\n' tests/data/*.safetensors | awk 'NR % 8 == 1'; } # every eighth of the reference cases, where all take long
+
 sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 
 # The builds that several stages use: the first one compiles, the others find nothing left to do.
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-in_testing="-DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
+# Builds of which nothing that others compile is a part.
+precompiled_headers="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/precompiled_headers.cmake"
+in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
     local target=$1 arguments=$2
     shift 2
@@ -35,7 +40,7 @@ compile_on_debian() { VKATTN_BUILD_DIR=build-ci compile "$1" "$on_debian" env; }
 compile_in_testing() { VKATTN_BUILD_DIR=build-modern compile "$1" "$in_testing" scripts/modern-root run; }
 # For builds by other compilers: the shaders of build-ci rather than the same once more.
 # shellcheck disable=SC2034
-compiled_shaders="-DVKATTN_COMPILED_SHADERS=$PWD/build-ci/generated"
+by_other_compilers="$precompiled_headers -DVKATTN_COMPILED_SHADERS=$PWD/build-ci/generated -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None"
 compile_shaders() { compile_on_debian vkattn_tools; }
 compile_emulated() {
     VKATTN_BUILD_DIR=build-emulated compile "$1" "$on_debian -DVKATTN_EMULATED_SUBGROUPS=ON -DVKATTN_BUILD_SAMPLES=OFF" env

@@ -48,9 +48,10 @@ def case_file(shape, folder=None):
 
 
 @functools.cache
-def command(*root):
+def command(*root, program=None):
     """Measures FLASH_ATTN_EXT on the first Vulkan device; --test-file FILE or -p PATTERN says what of it. root: how to run a
-    command where ggml is, if it is elsewhere."""
-    files = subprocess.run([*root, "dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()
-    program = next(file for file in files if file.endswith("/test-backend-ops"))
+    command where ggml is, if it is elsewhere. program: test-backend-ops; None: that of Debian's llama.cpp-tests."""
+    if program is None:
+        files = subprocess.run([*root, "dpkg", "-L", "llama.cpp-tests"], check=True, capture_output=True, text=True).stdout.split()
+        program = next(file for file in files if file.endswith("/test-backend-ops"))
     return [program, "perf", "-o", "FLASH_ATTN_EXT", "-b", "Vulkan0"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What bench/gpu runs: tests first, then shapes one after the other, each timed by vkattn's timestamps and PyTorch's events."""
+"""What bench/gpu runs: tests first, then shapes one after the other, each timed by vkattn's timestamps, PyTorch's events and
+ggml's own benchmark."""
 import argparse
 import datetime
 import os
@@ -9,11 +10,11 @@ import statistics
 import subprocess
 import sys
 
+import ggml_attention
 from shapes import LinearShape, Shape, time_vkattn
 
 BUILD = pathlib.Path(os.environ["VKATTN_BUILD_DIR"])
 VKATTN = BUILD / "tools/vkattn"
-SECONDS = 0.5  # of a shape's timed runs, on either side
 TESTS = "attention.*,masks.alone,masks.hidden,kv_append,sequences,merge,split,operators,layer,layers,caches,self_test"
 MOST_BYTES = 2 << 30  # of a tensor
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
@@ -70,23 +71,23 @@ def load_torch():
     return torch if torch.cuda.is_available() else None
 
 
-def time_torch(torch, shape):
+def time_torch(torch, shape, seconds):
     """(milliseconds, backend) of the fastest of PyTorch's; None: it has none for the shape."""
-    return (time_torch_linear if isinstance(shape, LinearShape) else time_torch_attention)(torch, shape)
+    return (time_torch_linear if isinstance(shape, LinearShape) else time_torch_attention)(torch, shape, seconds)
 
 
 def kinds_of(torch):
     return {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
-def time_torch_linear(torch, shape):
+def time_torch_linear(torch, shape, seconds):
     kind = kinds_of(torch)[shape.kind]
     tokens = torch.randn(shape.rows, shape.in_features, device="cuda", dtype=kind)
     weight = torch.randn(shape.out_features, shape.in_features, device="cuda", dtype=kind)
-    return median_of_events(torch, lambda: torch.nn.functional.linear(tokens, weight)), "linear"
+    return median_of_events(torch, seconds, lambda: torch.nn.functional.linear(tokens, weight)), "linear"
 
 
-def time_torch_attention(torch, shape):
+def time_torch_attention(torch, shape, seconds):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     kinds = kinds_of(torch)
     if shape.kv_type not in kinds:
@@ -100,7 +101,7 @@ def time_torch_attention(torch, shape):
             continue
         try:
             with sdpa_kernel(getattr(SDPBackend, name)):
-                milliseconds = median_of_events(torch, lambda: torch.nn.functional.scaled_dot_product_attention(
+                milliseconds = median_of_events(torch, seconds, lambda: torch.nn.functional.scaled_dot_product_attention(
                     *tensors, is_causal=shape.causal, enable_gqa=shape.heads != shape.kv_heads))
         except (AttributeError, RuntimeError):  # a backend that does not take the shape
             torch.cuda.empty_cache()
@@ -110,10 +111,10 @@ def time_torch_attention(torch, shape):
     return best
 
 
-def median_of_events(torch, run):
+def median_of_events(torch, seconds, run):
     samples, spent = [], 0.0
     run()
-    while len(samples) < 5 or (spent < 1e3 * SECONDS and len(samples) < 100):
+    while len(samples) < 5 or (spent < 1e3 * seconds and len(samples) < 100):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         run()
@@ -124,13 +125,32 @@ def median_of_events(torch, run):
     return statistics.median(samples)
 
 
-def row(shape, result, peaks, torchs):
+def ggml_command(program):
+    """How to run test-backend-ops: the program, or Debian's; None: there is none."""
+    try:
+        return ggml_attention.command(program=program)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def time_ggml(command, shape):
+    """Milliseconds of ggml's Vulkan backend; None: it has none for the shape."""
+    if isinstance(shape, LinearShape) or shape.kv_type not in ggml_attention.TYPES:
+        return None
+    with ggml_attention.case_file(shape) as cases:
+        result = subprocess.run([*command, "--test-file", cases], capture_output=True, text=True)
+    microseconds = re.search(r"([0-9.]+) us/run", result.stdout)
+    return float(microseconds.group(1)) / 1e3 if microseconds else None
+
+
+def row(shape, result, peaks, torchs, ggml):
     reached = max(result["gflops"] / max(peaks["peak_matrix_gflops"], peaks["peak_gflops"]),
                   result["gbytes_per_s"] / peaks["peak_gbytes_per_s"])
     ratio = f"{torchs[0]:.3f} | {torchs[1].removesuffix('_ATTENTION').lower()} | {torchs[0] / result['median_ms']:.2f}" if torchs else "– | – | –"
+    ggml_ratio = f"{ggml:.3f} | {ggml / result['median_ms']:.2f}" if ggml else "– | –"
     kind = shape.kind if isinstance(shape, LinearShape) else shape.kv_type
     return (f"| {shape.name} | {kind} | {result['kernel']} | {result['median_ms']:.3f} | {result['gflops'] / 1e3:.1f} | "
-            f"{result['gbytes_per_s']:.0f} | {100 * reached:.0f} % | {ratio} |")
+            f"{result['gbytes_per_s']:.0f} | {100 * reached:.0f} % | {ratio} | {ggml_ratio} |")
 
 
 def main():
@@ -138,9 +158,12 @@ def main():
     parser.add_argument("--shapes", default="", help="only shapes whose names match this regular expression")
     parser.add_argument("--device", default="", help="index or part of the name; default: the best one")
     parser.add_argument("--no-check", action="store_true", help="leave out the tests")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a shape's timed runs, of vkattn and PyTorch each; default 0.5")
+    parser.add_argument("--ggml", help="ggml's test-backend-ops with its Vulkan backend; default: that of Debian's llama.cpp-tests")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="write the table here too, line by line")
     arguments = parser.parse_args()
     torch = load_torch()
+    ggml = ggml_command(arguments.ggml)
     output = arguments.output.open("w") if arguments.output else None
 
     def say(line):
@@ -156,7 +179,7 @@ def main():
         if not re.search(arguments.shapes, shape.name):
             continue
         try:
-            result = time_vkattn(VKATTN, shape, "--seconds", SECONDS, *options, *([] if peaks else ["--roofline"]))
+            result = time_vkattn(VKATTN, shape, "--seconds", arguments.seconds, *options, *([] if peaks else ["--roofline"]))
         except subprocess.CalledProcessError as error:
             print(f"{shape.name}: {error.stderr.strip()}", file=sys.stderr)
             continue
@@ -166,9 +189,10 @@ def main():
                 f"{torch.__version__ if torch else 'without a GPU'}.")
             say(f"Roofline: {result['peak_gflops'] / 1e3:.1f} TFLOP/s, {result['peak_matrix_gflops'] / 1e3:.1f} on matrix units, "
                 f"{result['peak_gbytes_per_s']:.0f} GB/s, measured (of the first shape's run).\n")
-            say("| shape | K, V or weight | kernel | ms | TFLOP/s | GB/s | of roofline | PyTorch ms | its backend | over PyTorch |")
-            say("|---|---|---|---|---|---|---|---|---|---|")
-        say(row(shape, result, peaks, time_torch(torch, shape) if torch else None))
+            say("| shape | K, V or weight | kernel | ms | TFLOP/s | GB/s | of roofline | PyTorch ms | its backend | "
+                "over PyTorch | ggml Vulkan ms | over ggml |")
+            say("|" + 12 * "---|")
+        say(row(shape, result, peaks, time_torch(torch, shape, arguments.seconds) if torch else None, time_ggml(ggml, shape) if ggml else None))
 
 
 if __name__ == "__main__":

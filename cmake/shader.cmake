@@ -30,12 +30,16 @@ function(vkattn_cpu_driver_shader name source)
     endif()
 endfunction()
 
-# ROLLED: the CPU drivers that emulate would compile loops over matrices too long.
+# ROLLED: the CPU drivers that emulate would compile loops over matrices too long. Conversions of matrices are not emulated.
 function(vkattn_subgroup_shader name source)
     cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS;CALLS")
     vkattn_table_line(${name} ${source} true ${ARGN})
     if(NOT VKATTN_EMULATED_SUBGROUPS)
         vkattn_compiled_shader(${name} ${source} ${ARGN})
+        return()
+    endif()
+    if(GL_NV_cooperative_matrix2 IN_LIST arg_EXTENSIONS)
+        vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "VKATTN_EMULATED_SUBGROUPS is on")
         return()
     endif()
     vkattn_compiled_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS CALLS ${arg_CALLS})

@@ -7,7 +7,7 @@ if ! scripts/gpu-lab install; then
     return
 fi
 compile_in_testing vkattn_tests
-VKATTN_VALIDATION=0 scripts/gpu-lab check intel-bmg nvidia-ampere intel-dg2 apple-m1 adreno-740 amd-vega10 amd-navi21 amd-navi31 ||
+VKATTN_VALIDATION=0 scripts/gpu-lab check intel-bmg nvidia-ampere intel-dg2 apple-m1 adreno-740 amd-vega10 amd-navi31 ||
     status=$?
 for gpu in nvidia-ampere intel-tgl apple-m1 amd-navi31; do
     echo "plans-$gpu VKATTN_SWEEP_PROBLEMS=4 scripts/gpu-lab run $gpu build-modern/tests/vkattn_tests --test-suite=portability,shaders"

@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# Windows programs on Wine, whose Vulkan is this system's. What links the Vulkan loader is not there: mingw-w64 has no library
-# to link it by. Left out: what takes long, and sees nothing of Windows; concurrency is what it has of threads.
+# Windows programs on Wine, whose Vulkan is this system's: the command and a sample. What links the Vulkan loader is not there:
+# mingw-w64 has no library to link it by. The programs of tests on Wine: scripts/long-tests.
 compile_shaders
-scripts/cross-compile mingw-w64 "$compiled_shaders" -DVKATTN_WERROR=ON -DVKATTN_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None
+# shellcheck disable=SC2086
+scripts/cross-compile mingw-w64 $by_other_compilers -DVKATTN_BUILD_TESTS=OFF
 export VKATTN_VALIDATION=0 # Windows' loader would find no layers
 programs=build-mingw-w64
 scripts/wine $programs/tools/vkattn.exe check tests/data/*.safetensors
-xvfb-run --auto-servernum ctest --test-dir $programs --output-on-failure --no-tests=error -j"$jobs" \
-    -R '^(api|api\.arguments|concurrency|saved_state|files_and_arithmetic|command|consume_.*|sample_.*)$' -E '^sample_many_threads$'
+scripts/wine $programs/samples/hello_attention.exe
+VKATTN_PROGRAM=$programs/tools/vkattn.exe VKATTN_EMULATOR=$PWD/scripts/wine xvfb-run --auto-servernum \
+    python3 -B -m pytest -q -p no:cacheprovider tests/tools/command_test.py

@@ -43,6 +43,8 @@ struct MatrixLayout {
     uint32_t row_subgroups, dim_subgroups, keys;
     uint32_t chunk_dims; // of K, where it does not come whole: at most
     uint32_t query_dims; // that registers hold: at most
+    // Of a tile whose next one is loaded ahead, where K and V pass whole and sums can be converted; 0: none is.
+    uint32_t keys_ahead = 0;
 };
 // coopmat's, for heads of so many dims; of linear_coopmat the subgroups alone, which are those of the smallest heads.
 MatrixLayout matrix_layout(const DeviceCaps &caps, const vkattn_matrix_shape &shape, uint32_t dims);

@@ -26,6 +26,8 @@ struct MatrixTile {
     uint32_t chunk_keys = 0; // of V in shared memory at a time
     bool takes_turns = false;
     bool query_in_registers = false;
+    bool ahead = false; // of the shader that loads the next one meanwhile
+    bool keeps_weights = false;
 };
 
 // Places in KernelTile::knobs.
@@ -78,14 +80,15 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
     const auto pitch = [](uint64_t elements) { return elements / kVectorElements + 1; };
     const uint64_t rows = rows_of(tile), rows_of_subgroup = uint64_t{tile.row_matrices} * tile.shape.m;
     const uint64_t keys = tile.keys * pitch(tile.chunk_dims);
-    const uint64_t values = value_dims(tile, problem) * pitch(tile.chunk_keys);
+    const uint64_t values =
+        tile.ahead ? tile.keys * pitch(value_dims(tile, problem)) : value_dims(tile, problem) * pitch(tile.chunk_keys);
     const uint64_t both = tile.takes_turns ? std::max(keys, values) : keys + values;
     const uint64_t query = tile.query_in_registers ? 0 : rows * pitch(round_up(problem.head_dim, tile.chunk_dims));
     const uint64_t strip = rows_of_subgroup * (tile.shape.n / 4 + 1);
     const uint64_t strips = strip * subgroups_of(tile);
     const bool shares = tile.dim_subgroups > 1, over_keys = strips <= (tile.takes_turns ? both : keys);
-    const uint64_t weights =
-        tile.row_subgroups * std::max(rows_of_subgroup * pitch(tile.keys), shares ? uint64_t{0} : strip);
+    const uint64_t weights = tile.row_subgroups * std::max(tile.keeps_weights ? 0 : rows_of_subgroup * pitch(tile.keys),
+                                                           shares ? uint64_t{0} : strip);
     const uint64_t vectors = both + query + weights + (shares && !over_keys ? strips : 0);
     const uint64_t blocks = std::max(tile.chunk_dims / QUANTISED_BLOCK, 1u);
     const uint64_t scales =
@@ -196,6 +199,52 @@ void apply_tuning(MatrixTile &tile, const KernelTile &tuned) {
     if (tuned_keys != 0) tile.keys = std::min(tuned_keys, kMostKeys);
 }
 
+// Whether a tile of K, and one of V, is staged without a loop, as LOADS_AHEAD has it: whole items of eight dims each.
+bool stages_all_at_once(const MatrixTile &tile, const AttentionProblem &problem) {
+    const uint32_t blocks = round_up(value_dims(tile, problem) / kVectorElements, 4u);
+    const uint32_t invocations = subgroups_of(tile) * tile.subgroup_size;
+    return tiles(tile.keys * (tile.chunk_dims / kVectorElements), invocations) <= kMostLoads &&
+           2 * tiles(blocks * tile.keys / 2, invocations) <= kMostLoads;
+}
+
+const Shader &shader_ahead(const AttentionProblem &problem) {
+    return problem.query.type == VKATTN_TYPE_BF16 ? shaders::coopmat_ahead_bf16 : shaders::coopmat_ahead;
+}
+
+// Of K and V of the query's type, by devices that convert sums into factors. A variant's functions are compiled into the
+// other shaders alone.
+bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return is_built(shader_ahead(problem)) && caps.api_version >= VK_API_VERSION_1_3 && // of its SPIR-V
+           caps.features.cooperative_matrix_reductions && caps.traits.unroll_matrices != 0 &&
+           problem.variant == nullptr && problem.key.type == problem.query.type &&
+           problem.value.type == problem.query.type && rows_are_aligned(problem.key) &&
+           rows_are_aligned(problem.value) &&
+           matrix_obstacle(caps, {&shader_ahead(problem), problem.query.type, paths_of(problem)}).empty();
+}
+
+// K and V whole, beside each other, in the shared memory there is. No row subgroups: they find no room there.
+MatrixTile tile_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
+    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader_ahead(problem));
+    const MatrixLayout rule = matrix_layout(caps, shape, std::max(problem.head_dim, problem.v_head_dim));
+    MatrixTile tile = tile_by_rule(rule, shape);
+    if (rule.keys_ahead == 0) return {};
+    tile.ahead = true;
+    tile.keys = rule.keys_ahead;
+    const auto &knobs = problem.tile.knobs;
+    if (knobs[kDimSubgroupsKnob] + knobs[kRowSubgroupsKnob] == 0) share_few_rows(tile, problem);
+    apply_tuning(tile, problem.tile);
+    tile.keys = round_up(tile.keys, unit_of_keys(tile));
+    tile.chunk_dims = key_dims(tile, problem);
+    tile.chunk_keys = tile.keys;
+    tile.keeps_weights = tile.dim_subgroups == 1 && problem.dropout_p == 0.0f;
+    tile.query_in_registers = problem.head_dim <= rule.query_dims && can_keep_query_in_registers(tile, problem);
+    const uint32_t subgroups = subgroups_of(tile);
+    const bool has_room = subgroups * tile.subgroup_size <= caps.max_workgroup_invocations &&
+                          (caps.max_workgroup_subgroups == 0 || subgroups <= caps.max_workgroup_subgroups) &&
+                          shared_bytes(tile, problem) <= caps.max_shared_memory_bytes;
+    return has_room && stages_all_at_once(tile, problem) ? tile : MatrixTile{};
+}
+
 // What the table says of the class of the device, or a rule where it is none of the table's; what tuning found of it goes
 // before. Then as many rows as the problem has, and chunks that fit into shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
@@ -231,7 +280,7 @@ const Shader &shader_of(const AttentionProblem &problem, const DeviceCaps &caps)
     return caps.traits.unroll_matrices == 0 ? shaders::coopmat_rolled : shaders::coopmat;
 }
 
-std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
+std::string obstacle_of_types(const AttentionProblem &problem, const DeviceCaps &caps) {
     const vkattn_type factors = problem.query.type;
     if (factors != VKATTN_TYPE_F16 && factors != VKATTN_TYPE_BF16)
         return text("query is ", type_name(factors), ", expected f16 or bf16");
@@ -239,8 +288,7 @@ std::string obstacle(const AttentionProblem &problem, const DeviceCaps &caps) {
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors),
                     factors == VKATTN_TYPE_F16 ? " or a quantised type as query is f16" : " as query");
-    if (const char *lists = obstacle_of_lists(problem, caps); *lists != '\0') return lists;
-    return matrix_obstacle(caps, {&shader_of(problem, caps), factors, paths_of(problem)});
+    return obstacle_of_lists(problem, caps);
 }
 
 // Whether the rows fill matrices well enough.
@@ -264,11 +312,11 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
     return constants;
 }
 
-AttentionShape shape_of(const MatrixTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
+AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const AttentionProblem &problem,
+                        const DeviceCaps &caps) {
     const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows_of(tile)), 1);
     AttentionShape shape{};
     shape.keys_per_dispatch = slots_of(problem);
-    const Shader &shader = shader_of(problem, caps);
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
                                        {.count = uint64_t{row_tiles} * problem.kv_heads * problem.batch,
@@ -282,22 +330,32 @@ AttentionShape shape_of(const MatrixTile &tile, const AttentionProblem &problem,
 }
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
-    AttentionAnswer answer{pays(problem, caps) ? Rank::kMatrices : Rank::kMatricesDoNotPay, obstacle(problem, caps)};
+    AttentionAnswer answer{pays(problem, caps) ? Rank::kMatrices : Rank::kMatricesDoNotPay,
+                           obstacle_of_types(problem, caps)};
     if (!answer.obstacle.empty()) return answer;
-    const MatrixTile tile = matrix_tile(problem, caps, shader_of(problem, caps));
+    if (may_load_ahead(problem, caps))
+        if (const MatrixTile tile = tile_ahead(problem, caps); tile.row_subgroups != 0) {
+            answer.shape = shape_of(tile, shader_ahead(problem), problem, caps);
+            return answer;
+        }
+    const Shader &shader = shader_of(problem, caps);
+    answer.obstacle = matrix_obstacle(caps, {&shader, problem.query.type, paths_of(problem)});
+    if (!answer.obstacle.empty()) return answer;
+    const MatrixTile tile = matrix_tile(problem, caps, shader);
     if (tile.row_subgroups == 0)
         answer.obstacle = text("head sizes ", problem.head_dim, " and ", problem.v_head_dim,
                                " need more shared memory than ", caps.max_shared_memory_bytes, " bytes");
     else
-        answer.shape = shape_of(tile, problem, caps);
+        answer.shape = shape_of(tile, shader, problem, caps);
     return answer;
 }
 
 std::string describe(const AttentionShape &shape) {
     const gpu::AttentionConstants &c = shape.dispatches[0].constants;
+    const Shader *shader = shape.dispatches[0].shader;
     return text(c.MATRIX_M, "x", c.MATRIX_N, "x", c.MATRIX_K, " matrices, ",
                 c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.DIM_SUBGROUPS, " x ", c.DIM_SUBGROUPS, " subgroups, ",
-                c.KEYS_OF_TILE, " keys");
+                c.KEYS_OF_TILE, " keys", converts_sums(*shader) ? ", loaded ahead" : "");
 }
 
 constexpr uint32_t kRows[] = {1, 2, 4, 8}, kKeys[] = {8, 16, 32, 64, 128}, kSubgroups[] = {1, 2, 4};
@@ -305,11 +363,11 @@ constexpr Knob kKnobs[] = {{"rows", kRows},                // subgroups along th
                            {"keys", kKeys},                // of a tile
                            {"dim_subgroups", kSubgroups}}; // that share their query rows
 
-constexpr const Shader *kShaders[] = {&shaders::coopmat, &shaders::coopmat_rolled, &shaders::coopmat_bf16};
+constexpr const Shader *kShaders[] = {&shaders::coopmat, &shaders::coopmat_rolled, &shaders::coopmat_bf16,
+                                      &shaders::coopmat_ahead, &shaders::coopmat_ahead_bf16};
 
 } // namespace
 
-// VK_NV_cooperative_matrix2 is worth 0 to 2 % of what the loop over keys issues (bench/results/gpu-lab): no kernel of its own.
 const AttentionKernel kCoopmat = {.kernel = VKATTN_KERNEL_COOPMAT,
                                   .name = "coopmat",
                                   .shaders = kShaders,

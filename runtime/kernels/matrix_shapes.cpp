@@ -2,9 +2,11 @@
 
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <span>
 
 namespace vkattn {
@@ -13,17 +15,35 @@ namespace {
 constexpr VkSubgroupFeatureFlags kSubgroupNeeded =
     VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
 
-// Whole vectors of eight elements lie along the columns of a product, too.
-bool suits(const vkattn_matrix_shape &shape) { return shape.n >= 8; }
+bool is_one_of(const Shader &shader, std::initializer_list<const Shader *> shaders) {
+    return std::ranges::find(shaders, &shader) != shaders.end();
+}
 
-// Whether some shape for the type has sums of 16 bits, too, which weights become.
-bool any_rounded(const DeviceCaps &caps, vkattn_type type) {
+// Whether weights become sums of 16 bits, which a shape may have or not.
+bool rounds_sums(const Shader &shader) {
+    return is_one_of(shader, {&shaders::coopmat, &shaders::coopmat_rolled, &shaders::coopmat_bf16});
+}
+
+// Whole vectors of eight elements lie along the columns of a product, too.
+bool suits(const vkattn_matrix_shape &shape, const Shader &shader) {
+    return shape.n >= 8 && (!converts_sums(shader) || shape.n == shape.k);
+}
+
+bool has_sums(const DeviceCaps &caps, const Shader &shader, uint32_t index) {
+    return !rounds_sums(shader) || (caps.rounded_shapes >> index & 1) != 0;
+}
+
+bool any_has_sums(const DeviceCaps &caps, const MatrixUse &use) {
     for (uint32_t index = 0; index < caps.matrix_shape_count; ++index)
-        if (caps.matrix_shapes[index].type == type && (caps.rounded_shapes >> index & 1) != 0) return true;
+        if (caps.matrix_shapes[index].type == use.type && has_sums(caps, *use.shader, index)) return true;
     return false;
 }
 
 } // namespace
+
+bool converts_sums(const Shader &shader) {
+    return is_one_of(shader, {&shaders::coopmat_ahead, &shaders::coopmat_ahead_bf16});
+}
 
 const char *obstacle_of_matrices(const DeviceCaps &caps) {
     const DeviceFeatures &used = caps.features;
@@ -44,7 +64,7 @@ const char *obstacle_of_matrices(const DeviceCaps &caps) {
 bool is_usable_shape(const DeviceCaps &caps, const MatrixUse &use, uint32_t index) {
     if (index >= caps.matrix_shape_count || caps.matrix_shapes[index].type != use.type) return false;
     const vkattn_matrix_shape &shape = caps.matrix_shapes[index];
-    return (caps.rounded_shapes >> index & 1) != 0 && suits(shape) &&
+    return has_sums(caps, *use.shader, index) && suits(shape, *use.shader) &&
            why_off(caps, shader_name(*use.shader, shape), use.paths).empty();
 }
 
@@ -73,13 +93,14 @@ std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use) {
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
     const auto is_of_type = [&](const vkattn_matrix_shape &shape) { return shape.type == use.type; };
     if (std::ranges::none_of(shapes, is_of_type)) return text("no matrix shape for ", type_name(use.type));
-    if (!any_rounded(caps, use.type))
+    if (!any_has_sums(caps, use))
         return text("no matrix shape for ", type_name(use.type), " whose sums may be ", type_name(use.type),
                     " as well");
     for (const vkattn_matrix_shape &shape : shapes)
         if (const auto off = why_off(caps, shader_name(*use.shader, shape), use.paths); !off.empty())
             return std::string(off);
-    return text("no matrix shape for ", type_name(use.type), " with n of 8 or more");
+    return text("no matrix shape for ", type_name(use.type), " with n of 8 or more",
+                converts_sums(*use.shader) ? ", and k as large" : "");
 }
 
 } // namespace vkattn

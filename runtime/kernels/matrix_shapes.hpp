@@ -10,6 +10,9 @@ namespace vkattn {
 // What the device lacks for cooperative matrices; "": nothing.
 const char *obstacle_of_matrices(const DeviceCaps &caps);
 
+// Whether a shader's matrix of sums becomes a factor as it is.
+bool converts_sums(const Shader &shader);
+
 // What multiplies matrices.
 struct MatrixUse {
     const Shader *shader;

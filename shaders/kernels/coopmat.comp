@@ -4,6 +4,8 @@
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
 // grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B)
 //
+// With LOADS_AHEAD the next tile's keys are on their way while a tile is attended: kernels/coopmat/ahead.glsl.
+//
 // A subgroup owns ROW_MATRICES matrices of query rows, and the scores of a DIM_SUBGROUPS-th of the keys and the sums of a
 // DIM_SUBGROUPS-th of the output's dims. The workgroup shares each tile of K and V in shared memory, where V lies
 // transposed, so that both products read rows of neighbours. Where rows are few, a workgroup attends one part of their
@@ -13,6 +15,9 @@
 #extension GL_EXT_control_flow_attributes : require
 #ifndef EMULATED_SUBGROUPS
 #extension GL_KHR_cooperative_matrix : require
+#ifdef LOADS_AHEAD
+#extension GL_NV_cooperative_matrix2 : require
+#endif
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_vote : require
@@ -25,6 +30,8 @@
 #endif
 
 layout(local_size_x_id = 0) in;
+
+#include "kernels/coopmat/formats.glsl" // before what reads keys
 
 #include "attention/key_walk.glsl"
 #include "attention/output.glsl"
@@ -158,13 +165,24 @@ void score_tile(KeyTile tile) {
 
 // step: of a chunk of the tile's keys.
 void load_weights(uint r, uint chunk, uint step, out WEIGHT_MATRIX weights) {
+#ifdef LOADS_AHEAD
+    if (KEEPS_WEIGHTS != 0) {
+        weights = WEIGHT_MATRIX(scores_of_tile[r * KEY_TILES + step]);
+        return;
+    }
+#endif
     uint at = weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + (chunk * KEYS_OF_CHUNK + step * MATRIX_K) / 8;
     coopMatLoad(weights, tiles, at, WEIGHT_PITCH, ROWS_IN_MEMORY);
 }
 
 void load_values(uint t, uint step, out VALUE_MATRIX values) {
+#ifdef LOADS_AHEAD
+    coopMatLoad(values, tiles, VALUE_TILE + step * MATRIX_K * VALUE_PITCH + dim_of_output(t) / 8, VALUE_PITCH,
+                ROWS_IN_MEMORY);
+#else
     coopMatLoad(values, tiles, VALUE_TILE + dim_of_output(t) * VALUE_PITCH + step * MATRIX_K / 8, VALUE_PITCH,
                 COLUMNS_IN_MEMORY);
+#endif
 }
 
 void sum_chunk(uint chunk) {
@@ -241,6 +259,20 @@ void attend_tile(KeyTile tile, uint number) {
     apply_softmax(tile, number);
     sum_tile(tile, number);
 }
+
+void attend_tiles(KeyWalk walk) {
+    uint stagings = 1; // of values, so far, and one
+    for (; next_tile(walk, KEYS_OF_TILE); pass_tile(walk, KEYS_OF_TILE)) {
+        hidden_zero = stagings >> 31;
+        attend_tile(tile_of_walk(walk, KEYS_OF_TILE), stagings);
+        stagings += VALUE_CHUNKS;
+    }
+    hidden_zero = stagings >> 31;
+}
+
+#ifdef LOADS_AHEAD
+#include "kernels/coopmat/ahead.glsl"
+#endif
 
 // Blocks of four of a matrix in the strip, of which an invocation stores one a turn.
 const uint STORE_TURNS = (MATRIX_M * BLOCKS_OF_ROW + SUBGROUP_SIZE - 1) / SUBGROUP_SIZE;
@@ -344,13 +376,11 @@ void main() {
     start_query();
     start_rows();
     FOR_MATRICES(t, ROW_MATRICES * OUTPUT_TILES) outputs[t] = ZEROS;
-    uint stagings = 1; // of values, so far, and one
-    for (; next_tile(walk, KEYS_OF_TILE); pass_tile(walk, KEYS_OF_TILE)) {
-        hidden_zero = stagings >> 31;
-        attend_tile(tile_of_walk(walk, KEYS_OF_TILE), stagings);
-        stagings += VALUE_CHUNKS;
-    }
-    hidden_zero = stagings >> 31;
+#ifdef LOADS_AHEAD
+    attend_tiles_ahead(walk);
+#else
+    attend_tiles(walk);
+#endif
     barrier(); // the tiles' last readers are done
     finish_rows(part);
     store_outputs(part);

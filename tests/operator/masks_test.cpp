@@ -233,14 +233,14 @@ TEST_CASE_FIXTURE(DeviceTest, "a mask broadcasts in every way it may") {
                                            {1, 1, 1, 35},
                                            {2, 4, 6, 1},
                                            {6, 34}}};
-    for (const auto make : {make_bool, make_f32, make_f16}) {
-        for (const Shape &shape : shapes) {
-            std::string text;
-            for (const std::uint64_t size : shape) text += std::to_string(size) + " ";
-            const AttentionProblem problem = masked_problem(make, shape);
-            INFO("mask ", type_name(problem.attn_mask.type()), " ", text);
-            check_every_kernel(problem);
-        }
+    constexpr std::array kMakers = {make_bool, make_f32, make_f16};
+    std::size_t number = 0;
+    for (const Shape &shape : shapes) { // the types in turn: a shape is strides, whatever it holds
+        std::string text;
+        for (const std::uint64_t size : shape) text += std::to_string(size) + " ";
+        const AttentionProblem problem = masked_problem(kMakers[number++ % kMakers.size()], shape);
+        INFO("mask ", type_name(problem.attn_mask.type()), " ", text);
+        check_every_kernel(problem);
     }
 }
 
@@ -271,15 +271,15 @@ TEST_CASE_FIXTURE(DeviceTest,
                                                 {64, 64, true, true},
                                                 {3, 128, false, false},
                                                 {1000, 1000, true, true}}};
+    bool masked = false; // in turn
     for (const Blocks &blocks : kBlocks) {
-        for (const bool masked : {false, true}) {
-            INFO("blocks of ", blocks.q_len, " x ", blocks.kv_len, ", masked ", masked);
-            std::mt19937 random(6);
-            AttentionProblem problem = plain_problem(2, 70, 300, random);
-            if (masked) add_additive_f32(problem, random);
-            set_blocks(problem, blocks.q_len, blocks.kv_len, blocks.per_batch, blocks.per_head, random);
-            check_every_kernel(problem);
-        }
+        INFO("blocks of ", blocks.q_len, " x ", blocks.kv_len, ", masked ", masked);
+        std::mt19937 random(6);
+        AttentionProblem problem = plain_problem(2, 70, 300, random);
+        if (masked) add_additive_f32(problem, random);
+        set_blocks(problem, blocks.q_len, blocks.kv_len, blocks.per_batch, blocks.per_head, random);
+        check_every_kernel(problem);
+        masked = !masked;
     }
 }
 
@@ -385,6 +385,7 @@ TEST_CASE_FIXTURE(DeviceTest, "past_lengths take the place of past_len, even whe
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "bottom right is each sequence's own where dense keys have lengths") {
+    std::size_t number = 0;
     for (const auto &lens : {std::pair{1, 300}, {7, 45}, {40, 33}}) {
         const auto [q_len, kv_len] = lens;
         INFO("Lq ", lens.first, ", Lk ", lens.second);
@@ -397,13 +398,12 @@ TEST_CASE_FIXTURE(DeviceTest, "bottom right is each sequence's own where dense k
             problem.mask_flags = flags;
             problem.window_left = 3;
             problem.window_right = 1;
-            problem.alibi_slopes = {};
-            check_every_kernel(problem);
-            add_alibi(problem, random);
-            check_every_kernel(problem);
-            AttentionProblem blocks = problem;
-            add_block_mask(blocks, random);
-            check_every_kernel(blocks);
+            // alone, with slopes and with both slopes and blocks in turn: of all lengths, each flag meets each
+            AttentionProblem one = problem;
+            const std::size_t with = number++ % 3;
+            if (with > 0) add_alibi(one, random);
+            if (with > 1) add_block_mask(one, random);
+            check_every_kernel(one);
         }
     }
 }
@@ -417,6 +417,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a scale of 0 is 0 where that is said") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "keys after the last query are hidden where that is asked for") {
+    std::size_t number = 0;
     for (const auto &sizes : {std::pair{1, 300}, std::pair{5, 45}, std::pair{33, 40}}) {
         const int q_len = sizes.first, kv_len = sizes.second;
         for (const std::uint32_t flags : {0u, 1u * VKATTN_MASK_CAUSAL, 1u * VKATTN_MASK_WINDOW}) {
@@ -428,8 +429,7 @@ TEST_CASE_FIXTURE(DeviceTest, "keys after the last query are hidden where that i
             problem.window_left = 9;
             problem.window_right = 2;
             problem.past_len = 4;
-            check_every_kernel(problem);
-            problem.past_lengths = lengths(problem, {3, 31});
+            if (number++ % 2 != 0) problem.past_lengths = lengths(problem, {3, 31}); // each flag, with both
             check_every_kernel(problem);
         }
     }

@@ -387,6 +387,37 @@ TEST_CASE("no matrices are chosen whose sums cannot be of 16 bits") {
     }
 }
 
+// As NVIDIA's own driver has it, which gives sums of bf16 in f32 alone.
+vkattn::DeviceCaps converting_sums(vkattn::DeviceCaps caps) {
+    caps.cooperative_matrix_reductions = 1;
+    caps.features.cooperative_matrix_reductions = caps.features.bfloat16_cooperative_matrix = true;
+    const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    if (std::ranges::count(shapes, VKATTN_TYPE_BF16, &vkattn_matrix_shape::type) == 0)
+        caps.matrix_shapes[caps.matrix_shape_count++] = {16, 16, 16, VKATTN_TYPE_BF16};
+    caps.rounded_shapes &= (1u << (caps.matrix_shape_count - 1)) - 1;
+    return caps;
+}
+
+TEST_CASE("where sums become factors, tiles are loaded ahead, which fit and can be judged") {
+    if (!vkattn::is_built(vkattn::shaders::coopmat_ahead_bf16)) return skip("no coopmat in this build");
+    std::set<std::string> chosen, judged;
+    for (const ZooDevice &device : device_zoo()) {
+        if (!device.name.starts_with("nvidia")) continue;
+        INFO("device ", device.name);
+        const vkattn::DeviceCaps caps = converting_sums(device.caps);
+        CHECK(check_choices(caps) > 0);
+        for (const Problem &problem : problems()) {
+            const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
+            const vkattn::AttentionChoice choice = vkattn::choose_attention(checked, caps);
+            check_judgeable(choice, checked, caps, judged);
+            chosen.insert(choice.shape.dispatches[0].shader->name);
+        }
+    }
+    CHECK(chosen.contains("coopmat_ahead"));
+    CHECK(chosen.contains("coopmat_ahead_bf16"));
+    CHECK(chosen.contains("coopmat")); // of K and V of blocks
+}
+
 TEST_CASE("choices stay what they were") {
     const std::string path = VKATTN_TEST_DEVICES "/choices";
     const std::string expected = tools::read_if_there(path);

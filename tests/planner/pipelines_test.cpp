@@ -57,16 +57,19 @@ const Pipeline &merge_pipeline(Context &context, const gpu::AttentionConstants &
 
 TEST_SUITE_BEGIN("pipelines");
 
+// But once: a short context that would leave half of a device idle is attended in tiles of fewer rows.
 TEST_CASE("a growing context compiles nothing new") {
     Context context(test_context());
     plan_decode(context, 512);
     const std::size_t compiled = context.pipelines().count();
     CHECK(compiled > 0);
+    const bool fills_late = context.caps().traits.parallel_workgroups > 256;
     for (std::uint64_t kv_len = 1024; kv_len <= 131072; kv_len *= 2) {
         INFO("kv_len ", kv_len);
         plan_decode(context, kv_len - 249);
         plan_decode(context, kv_len);
-        CHECK(context.pipelines().count() == compiled);
+        const std::size_t count = context.pipelines().count();
+        CHECK((count == compiled || (fills_late && count == compiled + 1)));
     }
 }
 

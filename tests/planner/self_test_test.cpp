@@ -225,11 +225,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     const std::string reason = support_of(facts, c.kernel)->reason; // of coopmat or coopmat_rolled
     CHECK(reason.starts_with("self-test: coopmat"));
     CHECK(reason.find(", 16x16x16, f16: wrong numbers") != std::string::npos);
-
-    for (const vkattn::Check &check : device.context().self_test()) {
-        const std::string name = check.name;
-        CHECK((check.passed == 0) == (name.starts_with("coopmat") && name.find(", 16x16x16, ") != std::string::npos));
-    }
+    for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+        CHECK(names_failure(support.reason) == (support.kernel == c.kernel));
 
     ContextRequest request((common + "1" + two_shapes).c_str());
     const std::vector<std::uint8_t> saved = device.context().save();

@@ -12,6 +12,15 @@
 #define WEIGHT_MATRIX MATRIX_A
 #define VALUE_MATRIX MATRIX_B
 
+// Weights pass through shared memory as what sums are rounded to, or, where sums can be converted, as what they become.
+#ifdef LOADS_AHEAD
+#define ROUNDED_WEIGHTS WEIGHT_MATRIX
+#define ROUND_WEIGHTS(rounded, weights) rounded = WEIGHT_MATRIX(weights)
+#else
+#define ROUNDED_WEIGHTS ROUNDED_SUMS
+#define ROUND_WEIGHTS ROUND_MATRIX
+#endif
+
 // Loops over matrices are unrolled, so that each matrix has its registers: nothing in them may be a loop that is not, else
 // compilers index the matrices at run time, through branches or memory. ROLLED: loops, for a compiler that takes very long
 // over unrolled ones.

@@ -205,8 +205,9 @@ void store_weights() {
             sums[r][i] += weight;
             scores_of_tile[r * KEY_TILES + k][i] = weight;
         }
-        ROUNDED_SUMS rounded;
-        ROUND_MATRIX(rounded, scores_of_tile[r * KEY_TILES + k]);
+        if (KEEPS_WEIGHTS != 0) continue;
+        ROUNDED_WEIGHTS rounded;
+        ROUND_WEIGHTS(rounded, scores_of_tile[r * KEY_TILES + k]);
         coopMatStore(rounded, tiles, weights_of_rows() + r * MATRIX_M * WEIGHT_PITCH + key_of_tile(k) / 8, WEIGHT_PITCH,
                      ROWS_IN_MEMORY);
     }

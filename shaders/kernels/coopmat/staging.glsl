@@ -182,14 +182,19 @@ TwoKeys restrict_item(KeyTile tile, ValueStaging staging, ValueItem item, TwoKey
                    restrict_elements(tile, staging, advance(slot, 1), keys.odd));
 }
 
-// A word of each dim's row.
+// A word of each dim's row, or a vector of each key's.
 void store_value_item(ValueItem item, TwoKeys keys) {
     if (VALUE_BLOCKS_OF_ROW % 4 != 0 && item.block >= VALUE_BLOCKS_OF_ROW) return;
+#ifdef LOADS_AHEAD
+    tiles[VALUE_TILE + 2 * item.pair * VALUE_PITCH + item.block] = keys.even;
+    tiles[VALUE_TILE + (2 * item.pair + 1) * VALUE_PITCH + item.block] = keys.odd;
+#else
     [[unroll]] for (uint c = 0; c < 4; ++c) {
         uint at = VALUE_TILE + (item.block * 8 + 2 * c) * VALUE_PITCH + item.pair / 4;
         tiles[at][item.pair % 4] = (keys.even[c] & 0xffffu) | (keys.odd[c] << 16);
         tiles[at + VALUE_PITCH][item.pair % 4] = (keys.even[c] >> 16) | (keys.odd[c] & 0xffff0000u);
     }
+#endif
 }
 
 // Blocks past the last repeat it, and are not stored: there may be no memory behind it.

@@ -22,8 +22,13 @@ const uint KEY_SIZE = KEYS_OF_TILE * KEY_PITCH;
 const uint DIMS_OF_STRIP = MATRIX_N * DIM_SUBGROUPS; // a matrix of the output for each subgroup
 const uint VALUE_DIMS = (V_HEAD_DIM + DIMS_OF_STRIP - 1) / DIMS_OF_STRIP * DIMS_OF_STRIP;
 const uint VALUE_CHUNKS = KEYS_OF_TILE / KEYS_OF_CHUNK;
+#ifdef LOADS_AHEAD // but whole as it is stored, a row a key: the devices that have this transpose as they load matrices
+const uint VALUE_PITCH = VALUE_DIMS / 8 + 1;
+const uint VALUE_SIZE = KEYS_OF_CHUNK * VALUE_PITCH;
+#else
 const uint VALUE_PITCH = KEYS_OF_CHUNK / 8 + 1;
 const uint VALUE_SIZE = VALUE_DIMS * VALUE_PITCH;
+#endif
 
 const uint VALUE_TILE = KEY_SIZE * (1 - TAKES_TURNS); // where V begins: where K does, if they take turns
 const uint VALUE_END = VALUE_TILE + VALUE_SIZE;
@@ -35,7 +40,12 @@ const uint WEIGHT_TILE = QUERY_TILE + TILE_ROWS * QUERY_PITCH * (1 - QUERY_IN_RE
 // A strip has as many columns as a matrix of scores. Subgroups that have their rows alone have their weights and their
 // strip in one place. Those that share rows have their strips where K was, if there is room.
 const uint WEIGHT_PITCH = KEYS_OF_TILE / 8 + 1;
-const uint WEIGHT_SIZE = SUBGROUP_ROWS * WEIGHT_PITCH;
+#ifdef LOADS_AHEAD // weights need not leave the registers of a subgroup that has its rows alone, unless some are dropped
+const uint KEEPS_WEIGHTS = uint(DIM_SUBGROUPS == 1) * uint((FEATURES & FEATURE_DROPOUT) == 0);
+#else
+const uint KEEPS_WEIGHTS = 0;
+#endif
+const uint WEIGHT_SIZE = SUBGROUP_ROWS * WEIGHT_PITCH * (1 - KEEPS_WEIGHTS);
 const uint STRIP_PITCH = MATRIX_N / 4 + 1;
 const uint STRIP_SIZE = SUBGROUP_ROWS * STRIP_PITCH;
 const uint SHARES_ROWS = uint(DIM_SUBGROUPS > 1);
