@@ -19,7 +19,7 @@ use_driver /usr/share/vulkan/icd.d/lvp_icd.json
 export VKATTN_BUILD_DIR=build-modern VKATTN_CMAKE_ARGS=$in_testing
 # without what builds or compiles all once more, or sees nothing of the driver; layers below, cases on Debian 12's driver
 status=0
-scripts/modern-root run scripts/test -E '^(command|cases|layers)$|consume_|files_and_arithmetic|concurrency|faults|sample_textgen|startup|masks.pairs|long_run|portability|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
+scripts/modern-root run scripts/test -E '^(command|cases|layers)$|consume_|files_and_arithmetic|concurrency|faults|sample_textgen|startup|grids|masks.pairs|long_run|portability|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
     status=$?
 # the Python package beside PyTorch and in models of transformers, with the library that consume_python has
 library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
