@@ -27,7 +27,7 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 
 # The builds that several stages use: the first one compiles, the others find nothing left to do.
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-# Builds of which nothing that others compile is a part.
+# For builds that share no object with another by ccache: a precompiled header would keep both from it.
 precompiled_headers="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/precompiled_headers.cmake"
 in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
