@@ -10,9 +10,9 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror CCACH
 # its messages in Debian testing under validation. Of kernels: executed on AMD's GPUs or in Debian testing, most of them both; many on
 # SwiftShader and on simulated devices, too.
 # shellcheck disable=SC2034
-of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|caches|checkpoints|command|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
+of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|checkpoints|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
 # shellcheck disable=SC2034
-of_kernels='attention\.layouts|attention\.numbers|index|key_lists|kv_append|layers|merge|operators|rotation|scales|self_test|split|top_k'
+of_kernels='attention\.layouts|attention\.numbers|caches|index|key_lists|kv_append|layers|merge|operators|rotation|scales|self_test|split|top_k'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
@@ -27,7 +27,7 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 
 # The builds that several stages use: the first one compiles, the others find nothing left to do.
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
-# Builds of which nothing that others compile is a part.
+# For builds that share no object with another by ccache: a precompiled header would keep both from it.
 precompiled_headers="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/precompiled_headers.cmake"
 in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command

@@ -19,7 +19,7 @@ use_driver /usr/share/vulkan/icd.d/lvp_icd.json
 export VKATTN_BUILD_DIR=build-modern VKATTN_CMAKE_ARGS=$in_testing
 # without what builds or compiles all once more, or sees nothing of the driver; layers below, cases on Debian 12's driver
 status=0
-scripts/modern-root run scripts/test -E '^(command|cases|layers)$|consume_|files_and_arithmetic|concurrency|faults|sample_textgen|startup|masks.pairs|long_run|portability|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
+scripts/modern-root run scripts/test -E '^(command|cases|layers)$|consume_|files_and_arithmetic|concurrency|faults|sample_textgen|startup|grids|masks.pairs|long_run|portability|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
     status=$?
 # the Python package beside PyTorch and in models of transformers, with the library that consume_python has
 library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
@@ -36,12 +36,12 @@ scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_
 # by GPU-assisted validation, every access of what is not executed in CI held to its buffer; without matrix units, since it
 # does not know that a subgroup's barriers order what they store
 try_devices scripts/modern-root run env <<'END' || status=$?
+matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
+matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
+self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*
 lanes-4 LP_NATIVE_VECTOR_WIDTH=128 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 lanes-16 LP_NATIVE_VECTOR_WIDTH=512 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 guard-pages VKATTN_GUARD_PAGES=1 VKATTN_VALIDATION=0 build-modern/tests/vkattn_tests --test-suite=guard_pages
-self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*
-matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
-matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 instrumented VKATTN_DEVICE_TRAITS=cooperative_matrix=0 VK_LAYER_GPUAV_ENABLE=1 VK_LAYER_VALIDATE_CORE=0 VK_LAYER_MESSAGE_ID_FILTER=WARNING-Setting-Limit-Adjusted,GPUAV-Compile-time-general-buffer,VALIDATION-SETTINGS build-modern/tests/vkattn_tests --test-suite=sequences --test-case=*append*,*lie*,*outside*,*onto*
 END
 exit $status

@@ -17,6 +17,12 @@ VKATTN_PROFILE_GPU=amd-navi31 /usr/bin/python3 -B -m pytest -q -p no:cacheprovid
 export VKATTN_EXECUTE=order=random,switch=60
 tests="build-modern/tests/vkattn_tests"
 {
+    # the longest first; once, what sees the same of each GPU; and that what is found fails
+    execute="scripts/gpu-lab execute amd-navi31"
+    echo "self-test-navi31 $execute $tests --test-suite=self_test --test-case-exclude=*shader?of?lists*"
+    echo "removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31"
+    echo "caches-navi31 $execute $tests --test-suite=caches,programs,rotation"
+    echo "scales-navi31 $execute $tests --test-suite=scales --test-case-exclude=attention*"
     for gpu in navi31 gfx1201 vega10; do
         execute="scripts/gpu-lab execute amd-$gpu"
         echo "attention-$gpu $execute $tests --test-suite=attention.numbers"
@@ -24,11 +30,5 @@ tests="build-modern/tests/vkattn_tests"
         echo "cases-$gpu $execute build-modern/tools/vkattn check $(echo tests/data/*.safetensors)"
         [ $gpu = navi31 ] || echo "self-test-$gpu $execute $tests --test-suite=self_test --test-case=*every?kernel*"
     done
-    execute="scripts/gpu-lab execute amd-navi31" # once, what sees the same of each
-    echo "self-test-navi31 $execute $tests --test-suite=self_test --test-case-exclude=*shader?of?lists*"
-    echo "caches-navi31 $execute $tests --test-suite=caches,programs,rotation"
-    echo "scales-navi31 $execute $tests --test-suite=scales --test-case-exclude=attention*"
 } | try_devices env || status=$?
-# and that what they find fails
-echo "removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31" | try_devices env || status=$?
 exit $status

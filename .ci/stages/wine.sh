@@ -8,5 +8,5 @@ export VKATTN_VALIDATION=0 # Windows' loader would find no layers
 programs=build-mingw-w64
 scripts/wine $programs/tools/vkattn.exe check tests/data/*.safetensors
 scripts/wine $programs/samples/hello_attention.exe
-VKATTN_PROGRAM=$programs/tools/vkattn.exe VKATTN_EMULATOR=$PWD/scripts/wine xvfb-run --auto-servernum \
-    python3 -B -m pytest -q -p no:cacheprovider tests/tools/command_test.py
+VKATTN_PROGRAM=$PWD/$programs/tools/vkattn.exe VKATTN_EMULATOR=$PWD/scripts/wine xvfb-run --auto-servernum \
+    /usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/tools/command_test.py
