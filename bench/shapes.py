@@ -67,11 +67,13 @@ class LinearShape:
     in_features: int
     out_features: int
     kind: str
+    input_norm: bool = False
 
     def options(self):
         """Of `vkattn bench`."""
-        return ["--op", "linear", "--rows", self.rows, "--in-features", self.in_features, "--out-features", self.out_features,
-                "--dtype", self.kind]
+        options = ["--op", "linear", "--rows", self.rows, "--in-features", self.in_features, "--out-features", self.out_features,
+                   "--dtype", self.kind]
+        return options + (["--input-norm"] if self.input_norm else [])
 
 
 def time_vkattn(program, shape, *arguments):

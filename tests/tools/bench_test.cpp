@@ -117,6 +117,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
     CHECK(times.wall.median > 0.0);
     CHECK(times.flops == 2.0 * 3 * 50 * 20);
     CHECK(times.bytes == 3 * 50 * 2 + 50 * 20 * 4 + 3 * 20 * 2);
+    LinearShape normed = shape;
+    normed.input_norm = true;
+    CHECK(time_linear(test_device().context(), normed, RepeatOptions{.input_sets = 1, .repeat = 2}).bytes ==
+          times.bytes + 50 * 2);
+    CHECK(shape_text(normed) == "50 to 20 features, f16, weights f32, RMSNorm of the input");
     LinearShape wrong = shape;
     wrong.weight_dtype = "f8_e4m3";
     CHECK_THROWS_WITH_AS(time_linear(test_device().context(), wrong, {}),

@@ -125,6 +125,12 @@ def test_a_reserved_kernel_is_none_of_those_that_there_are():
     assert "coopmat, " in said and "coopmat2," not in said
 
 
+def test_what_is_of_another_operation_is_refused():
+    refused("bench", "--input-norm", says="--input-norm: given with attention, expected --op linear")
+    refused("bench", "--op", "linear", "--index", 8, says="--index: given with a linear layer, expected attention")
+    refused("tune", "--op", "linear", "--input-norm", says="'--input-norm' is no option of tune")
+
+
 def test_an_unknown_word_is_named():
     refused("bnech", says="'bnech'")
     refused("bnech", "--heads", 8, says="'bnech'")

@@ -7,6 +7,12 @@
 
 namespace vkattn::tools {
 
+vkattn_linear_desc ShapedLinear::view() const {
+    vkattn_linear_desc whole = desc;
+    if (norm.weight.rank != 0) whole.next = &norm;
+    return whole;
+}
+
 ShapedLinear problem_of(const LinearShape &shape) {
     ShapedLinear shaped;
     shaped.type = named_type("--dtype", shape.dtype, is_float);
@@ -15,20 +21,25 @@ ShapedLinear problem_of(const LinearShape &shape) {
     shaped.desc.input = tensor(shaped.type.type, {1, shape.rows, shape.in_features});
     shaped.desc.weight = tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
     shaped.desc.output = tensor(shaped.type.type, {1, shape.rows, shape.out_features});
+    if (shape.input_norm) shaped.norm.weight = tensor(shaped.type.type, {shape.in_features});
     return shaped;
 }
 
 std::string shape_text(const LinearShape &shape) {
     const std::string features = std::to_string(shape.in_features) + " to " + std::to_string(shape.out_features);
     return features + " features, " + shape.dtype +
-           (shape.weight_dtype.empty() ? "" : ", weights " + shape.weight_dtype);
+           (shape.weight_dtype.empty() ? "" : ", weights " + shape.weight_dtype) +
+           (shape.input_norm ? ", RMSNorm of the input" : "");
 }
 
 bool is_linear(const OperationOptions &options, const std::string &command) {
     if (options.op != "linear" && options.op != "attention")
         throw InputError("--op " + options.op,
                          "not supported yet by " + command + " in this version, expected attention or linear");
-    if (options.op != "linear") return false;
+    if (options.op != "linear") {
+        if (options.linear.input_norm) throw InputError("--input-norm", "given with attention, expected --op linear");
+        return false;
+    }
     for (const auto &[option, given] :
          {std::pair("--variant", !options.shape.variant.empty()), std::pair("--index", options.shape.index != 0)})
         if (given) throw InputError(option, "given with a linear layer, expected attention");

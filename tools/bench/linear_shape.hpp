@@ -12,13 +12,18 @@ struct LinearShape {
     std::uint32_t out_features = 4096;
     std::string dtype = "f16";
     std::string weight_dtype; // "": dtype
+    bool input_norm = false;  // RMSNorm of the input before it is multiplied
 };
 
 // A shape as the library takes it.
 struct ShapedLinear {
     vkattn_linear_desc desc{};
-    NamedType type{}; // of input and output
+    vkattn_input_norm norm{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, {}, 0.0f}; // without a weight: none
+    NamedType type{};                                                         // of input and output
     NamedType weight_type{};
+
+    // The description with the norm, which it points to.
+    [[nodiscard]] vkattn_linear_desc view() const;
 };
 
 // Throws InputError.

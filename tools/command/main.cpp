@@ -225,6 +225,10 @@ void add_operation(CLI::App &command, OperationOptions &options) {
     command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
 }
 
+void add_input_norm(CLI::App &command, OperationOptions &options) {
+    command.add_flag("--input-norm", options.linear.input_norm, "RMSNorm of linear's input before it is multiplied");
+}
+
 void add_plan(CLI::App &app, Options &options) {
     CLI::App *command =
         app.add_subcommand("plan", "Tell which kernel a plan takes for an attention problem, and why; nothing is run");
@@ -240,6 +244,7 @@ void add_shaders(CLI::App &app, Options &options) {
         "shaders",
         "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
+    add_input_norm(*command, options.shaders);
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
     command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
     command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");
@@ -266,6 +271,7 @@ void add_bench(CLI::App &app, Options &options) {
     BenchOptions &bench = options.bench;
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
     add_operation(*command, bench);
+    add_input_norm(*command, bench);
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")
