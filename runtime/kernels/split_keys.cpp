@@ -72,6 +72,29 @@ double flops_of(const AttentionProblem &problem, const DeviceCaps &caps, uint64_
     return packed <= caps.traits.max_dispatch_megaflops * 1e6 ? packed : flops;
 }
 
+// Whether workgroups take about the same time, each at work rather than waiting for memory as where one has all rows of its keys.
+bool take_turns(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
+    constexpr uint32_t kTimes = 4; // keys of queries: the first of fewer sees much less of them than the last
+    if (workgroups.few_rows != 0 || workgroups.count <= uint64_t{problem.kv_heads} * problem.batch) return false;
+    if (problem.windowed || present(problem.block_mask)) return false;
+    return !problem.causal || slots_of(problem) >= kTimes * problem.q_len;
+}
+
+// Tiles of a part, of about so many, with which no core idles while others attend the last workgroups: the cores take them in
+// rounds, and n of them last ceil(n / cores) times as long as one (as num_splits_heuristic of FlashAttention has it).
+uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps &caps,
+                               const PartWorkgroups &workgroups, uint32_t tiles_of_part) {
+    const uint32_t all_tiles = tiles(slots_of(problem), workgroups.keys_of_tile);
+    const uint64_t cores = std::max(caps.traits.parallel_workgroups / kWorkgroupsOfCore, 1u);
+    const auto workgroups_of = [&](uint32_t each) { return workgroups.count * tiles(all_tiles, each); };
+    const auto time_of = [&](uint32_t each) { return divide_up(workgroups_of(each), cores) * each; };
+    if (!take_turns(problem, workgroups) || workgroups_of(tiles_of_part) <= cores) return tiles_of_part;
+    uint32_t best = tiles_of_part;
+    for (uint32_t each = tiles(2 * tiles_of_part, 3); each <= tiles_of_part + tiles_of_part / 2; ++each)
+        if (time_of(each) <= time_of(best)) best = each;
+    return 10 * time_of(best) <= 9 * time_of(tiles_of_part) ? best : tiles_of_part;
+}
+
 // What merge_parts needs to know of a problem.
 CodePaths merge_paths_of(CodePaths paths) { return kPathParts | (paths & kPathLargeHeads); }
 
@@ -124,8 +147,8 @@ double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &work
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
     const uint32_t tile = workgroups.keys_of_tile;
     const uint32_t fewest_keys = fewest_keys_of_part(problem, workgroups);
-    const auto tiles_of_part =
-        static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
+    const auto that_pay = static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
+    const uint32_t tiles_of_part = tiles_in_whole_rounds(problem, caps, workgroups, that_pay);
     const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile));
     const uint32_t rule = tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest_keys));
     return parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
