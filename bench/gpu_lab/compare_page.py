@@ -28,7 +28,8 @@ How they are made alike, and where they are not:
 - vkattn's Q and output are f16, ggml's are f32: it takes no other. Causal is a rule in vkattn, which reads no mask; ggml is given the
   causal mask as the f16 tensor that it takes, reads a tile of it for each tile of K, and leaves out tiles that it hides whole.
 - ggml sums in f16, as it does by default, where its keys are f16; with keys of q8_0 it multiplies integers, whose sums overflow f16,
-  and is asked for f32. (llama.cpp asks for f32 always.) vkattn sums in f32.
+  and is asked for f32. (llama.cpp asks for f32 always.) vkattn sums in f32. Vega 64 multiplies pairs of f16 with sums of f16 alone: of
+  rows that arithmetic bounds there, ggml's need half as many multiplications.
 - Decode: one query, 8 KV heads of 128, groups of 1, 4, 8 query heads each. MLA: 16 heads of 576 over one KV head whose first 512
   elements are V. Prefill: causal; {prefills}.
   Linear: 4,096 features in and out, f16 weights. Fewer heads than a model's where a row would take long to execute; the same for both.
