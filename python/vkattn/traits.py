@@ -1,8 +1,11 @@
 """Traits of a device: what is known of it beyond what it reports (docs/devices.md)."""
+import itertools
+
 from . import _abi
 from .handles import library
 
-_NUMBERS = {library.vkattn_trait_text(number).decode(): number for number in range(_abi.TRAIT_COUNT)}
+_TEXTS = (library.vkattn_trait_text(number).decode() for number in itertools.count())
+_NUMBERS = {text: number for number, text in enumerate(itertools.takewhile("unknown".__ne__, _TEXTS))}
 
 
 def traits_of(traits):

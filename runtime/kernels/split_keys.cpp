@@ -90,8 +90,10 @@ uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps
     const auto time_of = [&](uint32_t each) { return divide_up(workgroups_of(each), cores) * each; };
     if (!take_turns(problem, workgroups) || workgroups_of(tiles_of_part) <= cores) return tiles_of_part;
     uint32_t best = tiles_of_part;
-    for (uint32_t each = tiles(2 * tiles_of_part, 3); each <= tiles_of_part + tiles_of_part / 2; ++each)
-        if (time_of(each) <= time_of(best)) best = each;
+    const uint32_t fewest = tiles(all_tiles, tiles_of_part + tiles_of_part / 2);
+    const uint32_t most = tiles(all_tiles, tiles(2 * tiles_of_part, 3));
+    for (uint32_t parts = fewest; parts <= most; ++parts)
+        if (const uint32_t each = tiles(all_tiles, parts); time_of(each) < time_of(best)) best = each;
     return 10 * time_of(best) <= 9 * time_of(tiles_of_part) ? best : tiles_of_part;
 }
 

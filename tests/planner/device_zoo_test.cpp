@@ -167,7 +167,9 @@ std::size_t check_choices(const vkattn::DeviceCaps &caps) {
 // Whether this build has the kernels that the device could run.
 bool has_kernels_of(const ZooDevice &device) {
     const auto can_run = [&](vkattn_kernel kernel) { return device.kernels.at(vkattn_kernel_name(kernel)); };
-    return !can_run(VKATTN_KERNEL_COOPMAT) || vkattn::is_built(vkattn::shaders::coopmat);
+    const bool multiplies_bytes = device.caps.features.integer_dot_product && device.caps.traits.byte_products != 0;
+    return (!can_run(VKATTN_KERNEL_COOPMAT) || vkattn::is_built(vkattn::shaders::coopmat)) &&
+           (!multiplies_bytes || vkattn::is_built(vkattn::shaders::decode_bytes));
 }
 
 // A line for each problem, below the device's.

@@ -94,9 +94,9 @@ TEST_CASE("K of q8_0 is multiplied as bytes where that is accelerated, but not w
         CHECK(shader_on(caps, bf16, q8, kDecodeSizes) == in_subgroups);
         CHECK(shader_on(caps, f32, q8, kDecodeSizes) == "decode_subgroups");
         CHECK(shader_on(caps, f16, VKATTN_TYPE_Q5_0, kDecodeSizes) == "decode_subgroups");
-        rule_out(caps, in_subgroups.c_str(), path_of(q8));
+        rule_out(caps, in_subgroups, path_of(q8));
         CHECK(shader_on(caps, f16, q8, kDecodeSizes) == bytes);
-        rule_out(caps, bytes.c_str(), path_of(q8));
+        rule_out(caps, bytes, path_of(q8));
         if (built) CHECK(shader_on(caps, f16, q8, kDecodeSizes) == "decode_subgroups");
         caps.verdicts.clear();
         caps.features.integer_dot_product = false;
