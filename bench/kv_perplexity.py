@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How well a language model foretells a text with its keys and values held in each type: both, both rotated by a Hadamard
-matrix, keys alone, values alone; and keys in q8_0 beside values of fewer bits.
+matrix, keys alone, values alone; keys in q8_0 beside values of fewer bits; and f8 with a scale for each token and head.
 
     bench/kv_perplexity.py measure MODEL TEXT [--parts N] [--csv FILE]   goes on where the CSV ends
     bench/kv_perplexity.py show [--csv FILE]      writes the page of the results, its picture, and what vkattn estimate knows of them
@@ -25,7 +25,8 @@ RESULTS, PICTURE = ROOT / "bench/results/kv-perplexity.csv", ROOT / "docs/kv_per
 PAGE = ROOT / "bench/results/kv-perplexity.md"
 COSTS = ROOT / "tools/estimate/measured_costs.hpp"
 CONTEXT = 512
-BITS = {"f16": 16, "q8_0": 8.5, "f8_e4m3": 8, "f8_e5m2": 8, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
+SCALED = " scaled"  # a float32 for the 64 numbers of a token and head
+BITS = {"f16": 16, "q8_0": 8.5, "f8_e4m3" + SCALED: 8.5, "f8_e4m3": 8, "f8_e5m2": 8, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5, "iq4_nl": 4.5}
 TYPES = tuple(name for name in BITS if name != "f16")
 PLAIN = ("f16", "f16")
 BOTH, ROTATED, KEYS, VALUES = "K and V", "K and V rotated", "K alone, V in f16", "V alone, K in f16"
@@ -37,9 +38,11 @@ FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 
 def rounds():
     """Pairs of types that take turns at each part: first those that are of most use."""
-    yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES)]
+    yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES if SCALED not in name)]
     yield MIXED
-    first = ("q8_0", "q5_1", "q4_0", "iq4_nl", "f8_e4m3")
+    scaled = [name for name in TYPES if SCALED in name]
+    yield [SERIES[BOTH](name) for name in scaled]
+    first = ("q8_0", "q5_1", "q4_0", "iq4_nl", "f8_e4m3", *scaled)
     for names in (first, [name for name in TYPES if name not in first]):
         yield [SERIES[ROTATED](name) for name in names]
         yield [SERIES[series](name) for name in names for series in (KEYS, VALUES)]
@@ -84,8 +87,9 @@ def measure(model, text, parts, path):
         for part, (key_type, value_type) in ((part, pair) for pairs in rounds() for part in range(parts) for pair in pairs):
             if part in found.get((key_type, value_type), {}):
                 continue
-            decoder.empty_caches(key_type.removesuffix(SUFFIX), value_type.removesuffix(SUFFIX),
-                                 tuple("hadamard" if name.endswith(SUFFIX) else "none" for name in (key_type, value_type)))
+            decoder.empty_caches(key_type.split()[0], value_type.split()[0],
+                                 tuple("hadamard" if name.endswith(SUFFIX) else "none" for name in (key_type, value_type)),
+                                 "row" if SCALED in key_type + value_type else None)
             lost = losses(decoder, tokenizer.begin, tokens[part * CONTEXT:(part + 1) * CONTEXT])
             file.write(f"{key_type},{value_type},{part},{len(lost)},{lost.sum():.6f}\n")
             file.flush()
@@ -132,9 +136,10 @@ def mixed_rows(found):
 
 
 def costs(where, found):
-    """The C++ header of what each pair of types costs."""
+    """The C++ header of what each pair of types costs, without scales."""
     plain = sorted([SERIES[BOTH](name) for name in BITS] + list(MIXED), key=lambda pair: -sum(map(BITS.get, pair)))
     pairs = [(pair, False) for pair in plain] + [(SERIES[ROTATED](name), True) for name in TYPES]
+    pairs = [(pair, rotated) for pair, rotated in pairs if SCALED not in pair[0]]
     lines = []
     for pair, rotated in pairs:
         result = (0, 0, 0) if pair == PLAIN else compared(found, pair)
@@ -169,11 +174,12 @@ def parts_in_words(found):
     def words(parts, what):
         return f"{parts} parts, {parts * CONTEXT:,} tokens, with {what}"
 
-    said = [words(min(count(name, BOTH) for name in TYPES), "K and V in a type")]
-    for what, series in (("both rotated in", (ROTATED,)), ("one of the two in", (KEYS, VALUES))):
+    said = []
+    for what, series in (("K and V in", (BOTH,)), ("both rotated in", (ROTATED,)), ("one of the two in", (KEYS, VALUES))):
         counts = {name: count(name, *series) for name in TYPES}
         for parts in sorted(set(counts.values()) - {0}, reverse=True):
-            said.append(words(parts, f"{what} {', '.join(name for name in TYPES if counts[name] == parts)}"))
+            names = [name for name in TYPES if counts[name] == parts]
+            said.append(words(parts, f"{what} {'each type' if len(names) == len(TYPES) else ', '.join(names)}"))
     return ";\nof the first ".join(said)
 
 
@@ -185,8 +191,8 @@ def page(where, found):
 `bench/kv-perplexity` measured it: SmolLM2-135M-Instruct, whose weights are in Q4_1, foretells Debian's policy from its first chapter
 on, in parts of {CONTEXT} tokens, each begun anew. What is counted is the second half of each part, as llama-perplexity does: of
 {parts_in_words(found)}.
-Each token attends what the cache holds, its own key and value too. How much more than with f16 is on the same tokens, with the
-standard error of that difference, part by part.
+Scaled: with a scale for each token and head, which 64 numbers share. Each token attends what the cache holds, its own key and
+value too. How much more than with f16 is on the same tokens, with the standard error of that difference, part by part.
 
 {chr(10).join([*rows(found), *mixed_rows(found)])}
 

@@ -21,21 +21,17 @@ export VKATTN_BUILD_DIR=build-modern VKATTN_CMAKE_ARGS=$in_testing
 status=0
 scripts/modern-root run scripts/test -E '^(command|cases|layers)$|consume_|files_and_arithmetic|concurrency|faults|sample_textgen|startup|grids|masks.pairs|long_run|portability|sweep|tuning|attention.(sizes|types)|sequences|self_test|reads_inside_memory' ||
     status=$?
-# the Python package beside PyTorch and in models of transformers, with the library that consume_python has
 library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
 [ -e "$library" ] || { echo "no $library, expected what the stage lavapipe leaves" && status=1; }
-scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers &&
-    VKATTN_LIBRARY=$library \
-        PYTHONPATH=$PWD/build-ci/transformers scripts/modern-root run \
-        python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py \
-        python/tests/test_lm.py python/tests/test_lm_hostile.py ||
-    status=$?
+scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers || status=$?
+# python: the package beside PyTorch and in models of transformers, with the library that consume_python has.
 # guard-pages, self-test: what of them is of this driver's kernels; every kernel's check takes minutes here, and Debian 12's driver
 # and RDNA 3 run it. lanes: the shaders are those of the suite, and not validated once more.
 # matrices: in layers, where they are chosen rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented:
 # by GPU-assisted validation, every access of what is not executed in CI held to its buffer; without matrix units, since it
 # does not know that a subgroup's barriers order what they store
-try_devices scripts/modern-root run env <<'END' || status=$?
+try_devices scripts/modern-root run env <<END || status=$?
+python VKATTN_LIBRARY=$library PYTHONPATH=$PWD/build-ci/transformers python3 -B -m pytest -q -p no:cacheprovider python/tests/test_pytorch.py python/tests/test_transformers.py python/tests/test_lm.py python/tests/test_lm_hostile.py
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*
