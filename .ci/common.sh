@@ -29,7 +29,8 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
 # For builds that share no object with another by ccache: a precompiled header would keep both from it.
 precompiled_headers="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/precompiled_headers.cmake"
-in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1" # compiled sooner: the kernels do the work
+# Compiled sooner: the kernels do the work. Without the lines of shaders that scripts/gpu-lab profile leaves in that folder.
+in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DVKATTN_SHADER_LINES=OFF"
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
     local target=$1 arguments=$2
     shift 2
