@@ -39,9 +39,9 @@ FIELDS = ("key_type", "value_type", "part", "tokens", "negative_log_likelihood")
 def rounds():
     """Pairs of types that take turns at each part: first those that are of most use."""
     yield [PLAIN, *(SERIES[BOTH](name) for name in TYPES if SCALED not in name)]
-    yield MIXED
     scaled = [name for name in TYPES if SCALED in name]
     yield [SERIES[BOTH](name) for name in scaled]
+    yield MIXED
     first = ("q8_0", "q5_1", "q4_0", "iq4_nl", "f8_e4m3", *scaled)
     for names in (first, [name for name in TYPES if name not in first]):
         yield [SERIES[ROTATED](name) for name in names]
@@ -204,7 +204,7 @@ The numbers of each part are in [{RESULTS.name}]({RESULTS.name}).
 
 def figure_of(where, found):
     from vkattn_plot import style
-    figure = style.new_figure("Perplexity, more than with K and V in f16", f"{where}; SmolLM2-135M in Q4_1", 10, 5)
+    figure = style.new_figure("Perplexity, more than with K and V in f16", f"{where}; SmolLM2-135M in Q4_1", 10, 5.8)
     axes = figure.subplots()
     for index, (series, pair_of) in enumerate(SERIES.items()):
         results = [compared(found, pair_of(name)) for name in TYPES]
