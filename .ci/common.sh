@@ -19,6 +19,9 @@ without_testing() { # without_testing WHAT: Debian testing cannot be installed, 
     [ "${VKATTN_CI_WITHOUT_TESTING-}" = 1 ]
 }
 
+# shellcheck disable=SC2034
+pytest="/usr/bin/python3 -B -m pytest -q -p no:cacheprovider" # of this Debian, and in Debian testing
+
 use_driver() { export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1; }
 
 some_cases() { printf '%s\n' tests/data/*.safetensors | awk 'NR % 8 == 1'; } # every eighth of the reference cases, where all take long

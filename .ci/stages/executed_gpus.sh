@@ -11,7 +11,6 @@ fi
 export VKATTN_BUILD_DIR=build-modern VKATTN_VALIDATION=0
 for target in gpu_lab_execute vkattn_command vkattn_tests; do compile_in_testing $target; done
 scripts/modern-root install python3-pytest >/dev/null || status=$?
-pytest="/usr/bin/python3 -B -m pytest -q -p no:cacheprovider"
 VKATTN_PROFILE_GPU=amd-navi31 $pytest bench/gpu_lab/tests/test_profile.py || status=$? # builds anew: beside nothing else
 tests="build-modern/tests/vkattn_tests"
 {

@@ -9,6 +9,6 @@ programs=build-mingw-w64
 scripts/wine $programs/samples/hello_attention.exe # makes what Wine keeps, for the two that go on side by side
 {
     echo "command VKATTN_PROGRAM=$PWD/$programs/tools/vkattn.exe VKATTN_EMULATOR=$PWD/scripts/wine" \
-        "xvfb-run --auto-servernum --server-num=150 /usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/tools/command_test.py"
+        "xvfb-run --auto-servernum --server-num=150 $pytest tests/tools/command_test.py"
     echo "cases xvfb-run --auto-servernum --server-num=170 scripts/wine $programs/tools/vkattn.exe check" tests/data/*.safetensors
 } | try_devices env
