@@ -78,8 +78,8 @@ LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
 constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
 constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
 
-constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector, &kLinearTiles,
-                                            &kLinearDots};
+constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector,
+                                            &kLinearTiles,   &kLinearDots,      &kLinearUniform};
 
 LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const DeviceCaps &caps) {
     if (const char *missing = kernel.missing(caps); *missing != '\0') return {Rank::kByTuningAlone, missing};

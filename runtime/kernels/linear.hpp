@@ -52,7 +52,7 @@ struct LinearKernel {
     bool normalises = false;  // its input, where that is asked for
 };
 
-extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots;
+extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots, kLinearUniform;
 
 // Every one there is. Their numbers, see KernelTile, are 1 and so on.
 std::span<const LinearKernel *const> linear_kernels();

@@ -1,4 +1,4 @@
-// linear_addresses: rows through device addresses, without shared memory.
+// linear_addresses and linear_uniform: rows through device addresses, without shared memory.
 #include "runtime/kernels/linear.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
@@ -12,6 +12,8 @@ namespace vkattn {
 namespace {
 
 constexpr uint32_t kMostRows = 8, kMostBlocks = 4; // of an invocation: rows, and blocks of a row at a time
+constexpr uint32_t kUniformRows = 4;               // of a workgroup of linear_uniform: eight are the other's
+constexpr uint32_t kUniformLanes = QUANTISED_BLOCK / kLinearBlock; // the most of its subgroups
 
 enum Place : uint32_t { kRowsKnob, kBlocksKnob };
 constexpr uint32_t kRowsToTry[] = {1, 2, 4, 8}, kBlocksToTry[] = {1, 2, 4};
@@ -22,6 +24,16 @@ const char *missing(const DeviceCaps &caps) {
     if (!is_built(shaders::linear_addresses)) return "built without kernels for CPU drivers";
     if (caps.buffers_have_addresses == 0) return "buffers have no device addresses";
     return may_diverge(caps) ? "" : "its subgroups are too wide for addresses that differ (widest_divergent_addresses)";
+}
+
+const char *missing_of_uniform(const DeviceCaps &caps) {
+    if (const char *addresses = missing(caps); *addresses != '\0') return addresses;
+    if (caps.traits.scalar_address_loads == 0) return "loads that invocations share are no scalars";
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    if ((caps.subgroup_features & kNeeded) != kNeeded) return "no subgroup shuffles";
+    const uint32_t lanes = caps.subgroup_size;
+    const bool fits = std::has_single_bit(lanes) && lanes <= kUniformLanes && has_subgroups_of(caps, lanes);
+    return fits ? "" : "its subgroups are not of one size of at most eight invocations";
 }
 
 bool in_blocks(const LinearProblem &problem) {
@@ -45,6 +57,11 @@ uint32_t aligned_steps(const LinearProblem &problem, uint32_t blocks) {
     return steps && weight_is_aligned(problem, in_words) ? ALIGNED_WEIGHT : 0;
 }
 
+void take_quantised(const LinearProblem &problem, gpu::LinearConstants &constants) {
+    constants.BLOCKS = quantised_blocks(problem);
+    constants.ALIGNED = aligned_steps(problem, constants.BLOCKS);
+}
+
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     const bool pays = problem.push.rows <= caps.traits.most_addressed_linear_rows;
     LinearAnswer answer{pays ? Rank::kAddresses : Rank::kByTuningAlone};
@@ -58,14 +75,32 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     constants.WORKGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(rows == 0 ? problem.push.rows : rows, kMostRows));
     constants.BLOCKS = blocks == 0 ? most_blocks : std::bit_floor(std::min(blocks, most_blocks));
-    if (is_quantised(problem.weight.type)) {
-        constants.BLOCKS = quantised_blocks(problem);
-        constants.ALIGNED = aligned_steps(problem, constants.BLOCKS);
-    }
+    if (is_quantised(problem.weight.type)) take_quantised(problem, constants);
     Grid groups = grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
     answer.shape = {&variant_of(problem, shaders::linear_addresses, shaders::linear_addresses_quantised), constants,
                     groups, paths_of(problem), true};
+    return answer;
+}
+
+LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &caps) {
+    const bool pays = problem.push.rows < 2 * kUniformRows;
+    LinearAnswer answer{pays ? Rank::kScalars : Rank::kByTuningAlone};
+    if (!is_quantised(problem.weight.type)) {
+        answer.obstacle = "weights are not quantised";
+        return answer;
+    }
+    if (!in_blocks(problem)) {
+        answer.obstacle = "rows are not in whole blocks of four features";
+        return answer;
+    }
+    gpu::LinearConstants constants = constants_of(problem);
+    constants.WORKGROUP_SIZE = constants.SUBGROUP_SIZE = caps.subgroup_size;
+    constants.ROWS = std::bit_floor(std::min(problem.push.rows, kUniformRows));
+    take_quantised(problem, constants);
+    constants.BLOCKS /= caps.subgroup_size; // which takes so many blocks of four together
+    answer.shape = {&shaders::linear_uniform, constants, grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS),
+                    paths_of(problem), true};
     return answer;
 }
 
@@ -74,6 +109,7 @@ std::string describe(const LinearShape &shape) {
     return text(", ", c.ROWS, c.ROWS == 1 ? " row, " : " rows, ", c.BLOCKS, c.BLOCKS == 1 ? " block" : " blocks");
 }
 
+constexpr const Shader *kUniformShaders[] = {&shaders::linear_uniform};
 constexpr const Shader *kShaders[] = {&shaders::linear_addresses, &shaders::linear_addresses_quantised};
 
 } // namespace
@@ -85,5 +121,13 @@ const LinearKernel kLinearAddresses = {.name = "linear_addresses",
                                        .answer = answer,
                                        .describe = describe,
                                        .knobs = kKnobs};
+
+const LinearKernel kLinearUniform = {.name = "linear_uniform",
+                                     .shaders = kUniformShaders,
+                                     .merit = "weights of few rows are read at addresses that invocations share",
+                                     .missing = missing_of_uniform,
+                                     .answer = answer_of_uniform,
+                                     .describe = describe,
+                                     .trial_rows = 3};
 
 } // namespace vkattn

@@ -19,6 +19,7 @@ enum class Rank : uint32_t {
     kTilesOfPairs,          // in shared memory, and an instruction takes two products
     kFewRows,               // keys are split to fill the device
     kAddresses,             // loads through device addresses cost less than shared memory
+    kScalars,               // so do loads through addresses that invocations share: each is one scalar
     kMatrices,              // the matrix units take the types
     kFewRowsIdleTheMatrices // few rows, which would leave most of the matrix units idle
 };

@@ -42,7 +42,9 @@ uint read_word(TENSOR_NAME(_Quads) block, uint at) {
     return bytes;
 }
 
-uint read_bytes(TENSOR_NAME(_Quads) block, uint at) { return read_word(block, at); }
+uint read_bytes(TENSOR_NAME(_Quads) block, uint begin, uint at, const uint size) {
+    return read_word(block, begin + at);
+}
 
 #define BLOCK TENSOR_NAME(_Quads)
 #define BYTES uint
@@ -123,8 +125,8 @@ float read_half(TENSOR_NAME(_Octets) block, uint at) { return read_half(block.qu
 
 uint read_word(TENSOR_NAME(_Octets) block, uint at) { return read_word(block.quads, at); }
 
-uvec2 read_bytes(TENSOR_NAME(_Octets) block, uint at) {
-    at += block.quads.begin;
+uvec2 read_bytes(TENSOR_NAME(_Octets) block, uint begin, uint at, const uint size) {
+    at += begin + block.quads.begin;
     uvec2 bytes = uvec2(WORDS[at / 4], WORDS[at / 4 + 1]);
     if ((at & 2) != 0) bytes = (bytes >> 16) | (uvec2(bytes.y, WORDS[at / 4 + 2]) << 16);
     return bytes;

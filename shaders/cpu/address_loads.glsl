@@ -46,11 +46,11 @@ float read_half(AddressedBlock block, uint at) {
 uint read_word(AddressedBlock block, uint at) {
     at += block.begin;
     uint word = Words(block.address).values[at / 4];
-    if ((at & 2) != 0) word = (word >> 16) | (Words(block.address).values[at / 4 + 1] << 16);
-    return word;
+    uint next = Words(block.address).values[at / 4 + (at & 2) / 2];
+    return (at & 2) != 0 ? word >> 16 | next << 16 : word;
 }
 
-uint read_bytes(AddressedBlock block, uint at) { return read_word(block, at); }
+uint read_bytes(AddressedBlock block, uint begin, uint at, const uint size) { return read_word(block, begin + at); }
 
 #define BLOCK AddressedBlock
 #define BYTES uint

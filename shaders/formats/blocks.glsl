@@ -5,9 +5,17 @@
 // Before: BLOCK, the structure of a block of the source, which has
 //           float read_half(BLOCK block, uint at): the f16 at an even byte of the block
 //           uint read_word(BLOCK block, uint at): four bytes from an even one on
-//           BYTES read_bytes(BLOCK block, uint at): bytes from an even one on
+//           BYTES read_bytes(BLOCK block, uint begin, uint at, const uint size): of `size` bytes, which begin at an even one of
+//           the block, those from number `at` on
+//         OWN_ELEMENT(i): the first of the elements that an invocation takes, where several take neighbours from i on together;
+//         the source's read_bytes gives each its own
+//         SELECTS, where both sides of a condition cost less than a branch
 //         BYTES and NUMBERS: uvec2 and mat2x4 of a source that gives eight at a time, or uint and vec4 of four
 #include "formats/bytes.glsl"
+
+#ifndef OWN_ELEMENT
+#define OWN_ELEMENT(i) (i)
+#endif
 
 #ifdef QUANTISED_WEIGHT
 #include "formats/both_halves.glsl"
@@ -29,12 +37,13 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
 #ifdef QUANTISED_WEIGHT
     if (is_super_block(format)) return super_numbers(format, block, i);
 #endif
-    if (is_float8(format)) return float8_values(read_bytes(block, i), kind_of_block(format) == E4M3);
-    if (width_of_number(format) == 8) return signed_bytes(read_bytes(block, 2 + i));
+    if (is_float8(format))
+        return float8_values(read_bytes(block, 0, i, QUANTISED_BLOCK), kind_of_block(format) == E4M3);
+    if (width_of_number(format) == 8) return signed_bytes(read_bytes(block, 2, i, QUANTISED_BLOCK));
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
-    BYTES bytes = read_bytes(block, half_bytes + i % 16);
-    bytes = (i < 16 ? bytes : bytes >> 4) & 0x0f0f0f0fu;
-    if (width_of_number(format) == 5) bytes |= fifth_bits(read_word(block, half_bytes - 4) >> i, bytes);
+    BYTES bytes = read_bytes(block, half_bytes, i % 16, 16);
+    bytes = (OWN_ELEMENT(i) < 16 ? bytes : bytes >> 4) & 0x0f0f0f0fu;
+    if (width_of_number(format) == 5) bytes |= fifth_bits(read_word(block, half_bytes - 4) >> OWN_ELEMENT(i), bytes);
     if (kind_of_block(format) == LISTED) return listed_bytes(bytes);
     return unsigned_bytes(bytes, kind_of_block(format) == AFFINE ? 0.0 : float(1u << (width_of_number(format) - 1)));
 }
@@ -42,3 +51,5 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
 #undef BLOCK
 #undef BYTES
 #undef NUMBERS
+#undef OWN_ELEMENT
+#undef SELECTS

@@ -3,16 +3,16 @@
 
 void both_of_super_block(const uint format, BLOCK block, uint i, out NUMBERS first, out NUMBERS second) {
     if (width_of_number(format) == 6) {
-        BYTES low = read_bytes(block, i / 128 * 64 + i % 64);
-        BYTES high = read_bytes(block, 128 + i / 128 * 32 + i % 32) >> (i / 32 % 2 * 2);
+        BYTES low = read_bytes(block, i / 128 * 64, i % 64, 64);
+        BYTES high = read_bytes(block, 128 + i / 128 * 32, i % 32, 32) >> (i / 32 % 2 * 2);
         first = signed_bytes(low & 0x0f0f0f0fu | (high & 0x03030303u) << 4) - 32.0;
         second = signed_bytes(low >> 4 & 0x0f0f0f0fu | high & 0x30303030u) - 32.0;
         return;
     }
-    BYTES bytes = read_bytes(block, bytes_of_block(format) - 128 + i / 64 * 32 + i % 32);
+    BYTES bytes = read_bytes(block, bytes_of_block(format) - 128 + i / 64 * 32, i % 32, 32);
     BYTES low = bytes & 0x0f0f0f0fu, high = bytes >> 4 & 0x0f0f0f0fu;
     if (width_of_number(format) == 5) {
-        BYTES fifth = read_bytes(block, 16 + i % 32) >> (i / 32);
+        BYTES fifth = read_bytes(block, 16, i % 32, 32) >> (i / 32);
         low |= (fifth & 0x01010101u) << 4;
         high |= (fifth & 0x02020202u) << 3;
     }
@@ -27,12 +27,12 @@ void both_of(const uint format, BLOCK block, uint i, out NUMBERS first, out NUMB
         return;
     }
     if (width_of_number(format) == 8) {
-        first = signed_bytes(read_bytes(block, 2 + i));
-        second = signed_bytes(read_bytes(block, 10 + i));
+        first = signed_bytes(read_bytes(block, 2, i, QUANTISED_BLOCK));
+        second = signed_bytes(read_bytes(block, 2, i + 8, QUANTISED_BLOCK));
         return;
     }
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
-    BYTES bytes = read_bytes(block, half_bytes + i), low = bytes & 0x0f0f0f0fu, high = bytes >> 4 & 0x0f0f0f0fu;
+    BYTES bytes = read_bytes(block, half_bytes, i, 16), low = bytes & 0x0f0f0f0fu, high = bytes >> 4 & 0x0f0f0f0fu;
     if (width_of_number(format) == 5) {
         uint fifth = read_word(block, half_bytes - 4) >> i;
         low |= fifth_bits(fifth, bytes);

@@ -3,6 +3,7 @@
 #include "compare.hpp"
 #include "limited_device.hpp"
 #include "norms.hpp"
+#include "skips.hpp"
 
 #include <doctest/doctest.h>
 
@@ -60,11 +61,12 @@ LinearProblem linear_problem(vkattn_type type, std::uint64_t len, std::uint64_t 
 
 void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_type type) {
     std::mt19937 random(17);
-    const std::uint64_t len = problem.input.shape()[1], out = problem.weight.shape()[0];
+    const std::uint64_t batch = problem.input.shape()[0], len = problem.input.shape()[1];
+    const std::uint64_t out = problem.weight.shape()[0];
     problem.activation = activation;
     problem.bias = normal_tensor(type, {out}, random);
-    problem.multiplier = rows(type, 2, len, out, random);
-    problem.residual = rows(type, 2, len, out, random);
+    problem.multiplier = rows(type, batch, len, out, random);
+    problem.residual = rows(type, batch, len, out, random);
 }
 
 std::vector<double> reference(const LinearProblem &p) {
@@ -102,8 +104,8 @@ vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
 
 // Returns why the plan computes it as it does.
 std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &device = test_device()) {
-    const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
-    HostTensor output(output_type, {2, len, out}, {len * (out + 5), out + 5, 1});
+    const std::uint64_t batch = p.input.shape()[0], len = p.input.shape()[1], out = p.weight.shape()[0];
+    HostTensor output(output_type, {batch, len, out}, {len * (out + 5), out + 5, 1});
     const vkattn::Plan plan = device.context().linear_plan(describe(p, output));
     std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &p.input, Access::kRead},
                                    {VKATTN_ROLE_WEIGHT, &p.weight, Access::kRead},
@@ -185,6 +187,29 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights, for few rows and m
             add_epilogue(problem, blocks == 1 ? VKATTN_ACTIVATION_NONE : VKATTN_ACTIVATION_GELU_TANH, type);
             check_linear(problem, type);
         }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights at addresses that a subgroup shares") {
+    const LimitedDevice device("matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=1");
+    std::mt19937 random(95);
+    std::size_t shared = 0, drawn = 0;
+    for (const vkattn_type weight_type : quantised_weight_types())
+        for (const std::uint64_t len : {weight_type % 2 == 0 ? 1u : 2u, weight_type % 3 == 0 ? 3u : 7u}) {
+            const vkattn_type type = kFloats[(len + weight_type) % 3];
+            const std::uint64_t elements = type_info(weight_type).block_elements;
+            const std::uint64_t in = (1 + random() % 4) * elements, outputs = 1 + random() % 40;
+            const std::uint64_t gap = random() % 3 * elements;
+            INFO(type_name(weight_type), ", rows ", len, " of ", type_name(type), ", ", in, " to ", outputs);
+            LinearProblem problem;
+            problem.input = rows(type, 1, len, in, random, 8);
+            problem.weight = normal_tensor(weight_type, {outputs, in}, {in + gap, 1}, random,
+                                           1.0f / std::sqrt(static_cast<float>(in)));
+            if (len > 1) add_epilogue(problem, VKATTN_ACTIVATION_SILU, type);
+            shared += check_linear(problem, type, device.device()).starts_with("linear_uniform") ? 1u : 0u;
+            ++drawn;
+        }
+    if (shared == 0) skip("linear layers share no addresses");
+    CHECK((shared == 0 || shared == drawn));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have iterations for") {

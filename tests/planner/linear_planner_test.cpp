@@ -28,6 +28,7 @@ vkattn::DeviceCaps any_device(Random &random) {
     caps.traits.matrix_units = random.any({0u, 1u});
     caps.traits.unroll_matrices = random.any({0u, 1u});
     caps.traits.most_addressed_linear_rows = random.any({0u, 64u});
+    caps.traits.scalar_address_loads = random.any({0u, 1u});
     caps.max_storage_buffers_per_stage = 64;
     caps.cooperative_matrix = 1;
     caps.features.cooperative_matrix = caps.features.vulkan_memory_model = true;
@@ -43,7 +44,9 @@ vkattn::DeviceCaps any_device(Random &random) {
 
 vkattn::LinearProblem any_problem(Random &random) {
     const auto rows = static_cast<std::uint32_t>(random.up_to(random.any({6u, 600u}))),
-               in = static_cast<std::uint32_t>(random.up_to(300)), out = static_cast<std::uint32_t>(random.up_to(300));
+               out = static_cast<std::uint32_t>(random.up_to(300));
+    const bool blocks = random.one_in(3);
+    const auto in = static_cast<std::uint32_t>(blocks ? 32 * random.up_to(9) : random.up_to(300));
     vkattn::LinearProblem problem;
     problem.push.rows = problem.push.positions = rows;
     problem.push.in_features = in;
@@ -53,8 +56,9 @@ vkattn::LinearProblem any_problem(Random &random) {
     problem.push.output_strides[1] = out;
     problem.push.output_strides[3] = 1;
     problem.input.type = problem.weight.type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16});
+    if (blocks) problem.weight.type = VKATTN_TYPE_Q8_0;
     problem.output.type = VKATTN_TYPE_F32;
-    problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 6u, 0xffffffffu});
+    problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 0xffffffffu});
     problem.tile.matrix_shape = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
     for (std::uint32_t &knob : problem.tile.knobs) knob = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
     return problem;
@@ -69,6 +73,7 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     if (choice.kernel == &vkattn::kLinearVector) return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
+    if (choice.kernel == &vkattn::kLinearUniform) return {y * c.ROWS, x * LINEAR_UNIFORM_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearTiles) return {y * LINEAR_TILE, x * LINEAR_TILE};
     if (choice.kernel == &vkattn::kLinearDots) return {y * LINEAR_DOTS_TILE, x * LINEAR_DOTS_TILE};
     return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
@@ -112,6 +117,7 @@ TEST_CASE("device addresses are read of weights in blocks by a shader of their o
             CHECK(choice.shader == &shader);
             ++chosen;
         };
+        problem.weight.type = problem.input.type;
         count(addressed, vkattn::shaders::linear_addresses);
         problem.weight.type = VKATTN_TYPE_Q8_0;
         count(addressed_blocks, vkattn::shaders::linear_addresses_quantised);
@@ -137,6 +143,13 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         const vkattn::Grid part = vkattn::grid_of_dispatch(choice.groups, 0, caps);
         for (int axis = 0; axis < 3; ++axis) CHECK(part[axis] <= caps.max_workgroup_count[axis]);
         if (choice.kernel == &vkattn::kLinearCoopmat) check_matrices(problem, caps, choice.constants);
+        if (choice.kernel == &vkattn::kLinearUniform) {
+            const std::uint32_t step = vkattn::kLinearBlock * choice.constants.SUBGROUP_SIZE * choice.constants.BLOCKS;
+            CHECK(caps.subgroup_size == choice.constants.WORKGROUP_SIZE);
+            CHECK(choice.constants.SUBGROUP_SIZE == choice.constants.WORKGROUP_SIZE);
+            CHECK((step == 32 || step == 64));
+            CHECK(problem.push.in_features % step == 0);
+        }
         if (choice.kernel != &vkattn::kLinearAddresses) continue;
         CHECK(caps.buffers_have_addresses == 1);
         CHECK(choice.constants.BLOCKS > 0);
@@ -144,7 +157,8 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         CHECK(std::has_single_bit(choice.constants.ROWS));
     }
     for (const vkattn::LinearKernel *kernel : vkattn::linear_kernels())
-        CHECK((chosen[kernel] > 100) == vkattn::is_built(*kernel->shaders.front()));
+        CHECK_MESSAGE((chosen[kernel] > 100) == vkattn::is_built(*kernel->shaders.front()),
+                      kernel->name << ": " << chosen[kernel]);
     CHECK(tuned > 1000);
 }
 
