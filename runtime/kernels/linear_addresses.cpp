@@ -12,7 +12,7 @@ namespace vkattn {
 namespace {
 
 constexpr uint32_t kMostRows = 8, kMostBlocks = 4; // of an invocation: rows, and blocks of a row at a time
-constexpr uint32_t kUniformRows = 4;               // of a workgroup of linear_uniform: eight are the other's
+constexpr uint32_t kUniformRows = 8;               // of a workgroup of linear_uniform
 constexpr uint32_t kUniformLanes = QUANTISED_BLOCK / kLinearBlock; // the most of its subgroups
 
 enum Place : uint32_t { kRowsKnob, kBlocksKnob };
@@ -57,11 +57,6 @@ uint32_t aligned_steps(const LinearProblem &problem, uint32_t blocks) {
     return steps && weight_is_aligned(problem, in_words) ? ALIGNED_WEIGHT : 0;
 }
 
-void take_quantised(const LinearProblem &problem, gpu::LinearConstants &constants) {
-    constants.BLOCKS = quantised_blocks(problem);
-    constants.ALIGNED = aligned_steps(problem, constants.BLOCKS);
-}
-
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     const bool pays = problem.push.rows <= caps.traits.most_addressed_linear_rows;
     LinearAnswer answer{pays ? Rank::kAddresses : Rank::kByTuningAlone};
@@ -75,7 +70,10 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     constants.WORKGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(rows == 0 ? problem.push.rows : rows, kMostRows));
     constants.BLOCKS = blocks == 0 ? most_blocks : std::bit_floor(std::min(blocks, most_blocks));
-    if (is_quantised(problem.weight.type)) take_quantised(problem, constants);
+    if (is_quantised(problem.weight.type)) {
+        constants.BLOCKS = quantised_blocks(problem);
+        constants.ALIGNED = aligned_steps(problem, constants.BLOCKS);
+    }
     Grid groups = grid(problem, caps.subgroup_size * LINEAR_ADDRESSES_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
     answer.shape = {&variant_of(problem, shaders::linear_addresses, shaders::linear_addresses_quantised), constants,
@@ -83,8 +81,22 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     return answer;
 }
 
+// Features of a turn of linear_uniform's loop: as many whole blocks, that begin at whole words, as registers hold the input of.
+void take_turns(const LinearProblem &problem, gpu::LinearConstants &constants) {
+    constexpr uint32_t kMostFeatures = 1536, kMostInputs = 5120; // of a row, of all: 20 KiB of a CPU's 32
+    const auto [elements, bytes] = storage_block(problem.weight.type);
+    const uint32_t features = problem.push.in_features,
+                   in_words = bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
+    const bool aligned = features % in_words == 0 && weight_is_aligned(problem, in_words);
+    const uint32_t unit = aligned ? in_words : elements;
+    uint32_t turns = tiles(features, std::max(std::min(kMostFeatures, kMostInputs / constants.ROWS), unit));
+    while (features / unit % turns != 0) ++turns;
+    constants.ALIGNED = aligned ? ALIGNED_WEIGHT : 0;
+    constants.BLOCKS = features / turns / (kLinearBlock * constants.SUBGROUP_SIZE);
+}
+
 LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &caps) {
-    const bool pays = problem.push.rows < 2 * kUniformRows;
+    const bool pays = problem.push.rows <= caps.traits.most_addressed_linear_rows;
     LinearAnswer answer{pays ? Rank::kScalars : Rank::kByTuningAlone};
     if (!is_quantised(problem.weight.type)) {
         answer.obstacle = "weights are not quantised";
@@ -97,10 +109,10 @@ LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &c
     gpu::LinearConstants constants = constants_of(problem);
     constants.WORKGROUP_SIZE = constants.SUBGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(problem.push.rows, kUniformRows));
-    take_quantised(problem, constants);
-    constants.BLOCKS /= caps.subgroup_size; // which takes so many blocks of four together
-    answer.shape = {&shaders::linear_uniform, constants, grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS),
-                    paths_of(problem), true};
+    take_turns(problem, constants);
+    Grid groups = grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS);
+    std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
+    answer.shape = {&shaders::linear_uniform, constants, groups, paths_of(problem), true};
     return answer;
 }
 
@@ -124,7 +136,7 @@ const LinearKernel kLinearAddresses = {.name = "linear_addresses",
 
 const LinearKernel kLinearUniform = {.name = "linear_uniform",
                                      .shaders = kUniformShaders,
-                                     .merit = "weights of few rows are read at addresses that invocations share",
+                                     .merit = "weights are read at addresses that invocations share: a scalar each",
                                      .missing = missing_of_uniform,
                                      .answer = answer_of_uniform,
                                      .describe = describe,

@@ -52,7 +52,8 @@ struct Matrix {
 // Those of queries, keys and values as one: where they lie so, and a device can bind it. Else an absent weight.
 Matrix joined_matrix(const Layer &layer, const std::string &prefix) {
     const auto joined = [&](const char *ending) {
-        const std::string names[] = {prefix + "q_proj" + ending, prefix + "k_proj" + ending, prefix + "v_proj" + ending};
+        const std::string names[] = {prefix + "q_proj" + ending, prefix + "k_proj" + ending,
+                                     prefix + "v_proj" + ending};
         return layer.joined(names);
     };
     const Matrix matrix{joined(".weight"), joined(".bias")};
@@ -98,9 +99,8 @@ Projected add_three_projections(PlanBuilder &builder, const Layer &layer, const 
 
 Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix) {
     const Matrix joined = inputs.is_self ? joined_matrix(layer, prefix) : Matrix{};
-    const Projected projected = present(joined.weight)
-                                    ? add_joined_projection(builder, layer.config(), inputs, joined)
-                                    : add_three_projections(builder, layer, inputs, prefix);
+    const Projected projected = present(joined.weight) ? add_joined_projection(builder, layer.config(), inputs, joined)
+                                                       : add_three_projections(builder, layer, inputs, prefix);
     add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
     add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
     return projected;

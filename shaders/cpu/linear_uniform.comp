@@ -1,10 +1,10 @@
-// The linear of linear_vector.comp for CPU drivers, of few rows and quantised weights. A subgroup owns ROWS rows and
+// The linear of linear.comp for CPU drivers and quantised weights. A subgroup owns ROWS rows and
 // LINEAR_UNIFORM_OUTPUTS neighbouring output features, and its invocations lie along the input features, four each. So the
 // addresses of weights are the same for all of them: a CPU driver makes of each load one scalar, where addresses that differ
-// cost a gather.
+// cost a gather. One output after the other, in the order of memory, which a CPU foresees.
 //
-// grid: (output tiles, row tiles, groups); a workgroup is a subgroup of at most QUANTISED_BLOCK / 4 invocations. BLOCKS times
-// four features of each invocation are one or two blocks of QUANTISED_BLOCK. Input and weight as in linear_addresses.comp. No
+// grid: (row tiles, output tiles, groups); a workgroup is a subgroup of at most QUANTISED_BLOCK / 4 invocations. BLOCKS times
+// four features of each invocation are whole blocks of the weight's type. Input and weight as in linear_addresses.comp. No
 // shared memory or barrier.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -22,7 +22,7 @@ layout(local_size_x_id = 7) in; // WORKGROUP_SIZE
 const uint OUTPUTS = LINEAR_UNIFORM_OUTPUTS;
 const uint LANES = SUBGROUP_SIZE;
 const uint MOST_LANES = QUANTISED_BLOCK / 4;
-const uint STEP = 4 * LANES; // features that the subgroup takes at a time
+const uint OWN_OUTPUTS = OUTPUTS / LANES; // of an invocation, in the end
 
 // The invocation's number in its subgroup, which is the workgroup. By gl_SubgroupInvocationID, whose values llvmpipe knows,
 // q6_K takes 1.8 times as long (Mesa 26).
@@ -60,90 +60,83 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 #define SELECTS
 #include "formats/blocks.glsl"
 
-uvec2 rows[ROWS], weights[OUTPUTS]; // addresses: an invocation's first features; the first block
-float sums[ROWS * OUTPUTS];
-vec4 x[ROWS]; // of a step
-float x_sums[ROWS];
+vec4 x[BLOCKS * ROWS];            // the input's, of a turn of the loop
+float x_sums[BLOCKS * ROWS];      // over its four
+float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
 
-// Those behind the last repeat it, and are not stored.
-void find_rows(uint first_row, uint first_output) {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) rows[r] =
-        advance_address(uvec2(push.input_address[0], push.input_address[1]),
-                        input_element(min(first_row + r, push.rows - 1), 4 * LANE), bytes_of_block(INPUT_FORMAT));
-    [[unroll]] for (uint i = 0; i < OUTPUTS; ++i) weights[i] = advance_address(
-        uvec2(push.weight_address[0], push.weight_address[1]),
-        weight_element(min(first_output + i, push.out_features - 1), 0) / elements_of_block(WEIGHT_FORMAT),
-        bytes_of_block(WEIGHT_FORMAT));
+// Rows and outputs behind the last repeat it, and are not stored.
+void load_input(uint first_row, uint feature) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        uvec2 row = advance_address(uvec2(push.input_address[0], push.input_address[1]),
+                                    input_element(min(first_row + r, push.rows - 1), feature + 4 * LANE),
+                                    bytes_of_block(INPUT_FORMAT));
+        [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+            vec4 values = load_own_block(INPUT_FORMAT, row, b * LANES);
+            x[b * ROWS + r] = values;
+            x_sums[b * ROWS + r] = values.x + values.y + values.z + values.w;
+        }
+    }
 }
 
-// Of `feature` + `further`, the latter known to the compiler. Several turns of the loop take a super-block.
-UniformBlock find_block(uvec2 weight, uint feature, const uint further) {
-    const uint elements = elements_of_block(WEIGHT_FORMAT), bytes = bytes_of_block(WEIGHT_FORMAT);
-    const bool is_super = is_super_block(WEIGHT_FORMAT);
-    uvec2 address = advance_address(weight, (is_super ? feature + further : feature) / elements, bytes);
-    uint begin = ALIGNED != 0 ? 0 : address.x & 2;
-    address.x -= begin;
-    return UniformBlock(AddressedBlock(address, is_super ? begin : begin + further / elements * bytes));
+uvec2 weight_address(uint o, uint feature) {
+    return advance_address(uvec2(push.weight_address[0], push.weight_address[1]),
+                           weight_element(min(o, push.out_features - 1), feature) / elements_of_block(WEIGHT_FORMAT),
+                           bytes_of_block(WEIGHT_FORMAT));
 }
+
+float sums[ROWS]; // of an output, over what the lane has of the input
 
 // Of few rows a sum of numbers is scaled; of more each number is, once for all of them.
-void add_products(const uint o, vec4 numbers, vec2 affine) {
+void add_products(const uint b, vec4 numbers, vec2 affine) {
     const bool scales_sums = ROWS < 4;
     if (!scales_sums) numbers = apply_affine(WEIGHT_FORMAT, affine, numbers);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        float sum = scales_sums ? 0.0 : sums[r * OUTPUTS + o];
-        [[unroll]] for (uint c = 0; c < 4; ++c) sum = fma(x[r][c], numbers[c], sum);
+        float sum = scales_sums ? 0.0 : sums[r];
+        [[unroll]] for (uint c = 0; c < 4; ++c) sum = fma(x[b * ROWS + r][c], numbers[c], sum);
         if (scales_sums) {
-            sum = fma(affine.x, sum, sums[r * OUTPUTS + o]);
-            if (has_minimum(WEIGHT_FORMAT)) sum = fma(affine.y, x_sums[r], sum);
+            sum = fma(affine.x, sum, sums[r]);
+            if (has_minimum(WEIGHT_FORMAT)) sum = fma(affine.y, x_sums[b * ROWS + r], sum);
         }
-        sums[r * OUTPUTS + o] = sum;
+        sums[r] = sum;
     }
 }
 
-void add_step(uint feature, const uint further) {
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        x[r] =
-            load_own_block(INPUT_FORMAT, advance_address(rows[r], feature + further, bytes_of_block(INPUT_FORMAT)), 0);
-        x_sums[r] = x[r].x + x[r].y + x[r].z + x[r].w;
-    }
-    uint element = (is_super_block(WEIGHT_FORMAT) ? feature + further : further) % elements_of_block(WEIGHT_FORMAT);
-    [[unroll]] for (uint i = 0; i < OUTPUTS; ++i) {
-        UniformBlock block = find_block(weights[i], feature, further);
+void add_output(uvec2 address) {
+    uint begin = ALIGNED != 0 ? 0 : address.x & 2;
+    address.x -= begin;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = 0.0;
+    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+        const uint feature = b * 4 * LANES;
+        UniformBlock block = UniformBlock(AddressedBlock(address, begin + block_of_element(WEIGHT_FORMAT, feature)));
+        const uint element = element_of_block(WEIGHT_FORMAT, feature);
         vec4 numbers = numbers_of(WEIGHT_FORMAT, block, element);
-        add_products(i, numbers, affine_of(WEIGHT_FORMAT, block, element));
+        add_products(b, numbers, affine_of(WEIGHT_FORMAT, block, element));
     }
 }
 
-// The sum over all lanes of LANES sums: each lane gets the one of its number. Halves of the lanes give each other half of what
-// they have, until one is left.
-float sum_of_lanes(float parts[MOST_LANES]) {
-    [[unroll]] for (uint other = MOST_LANES / 2; other > 0; other /= 2) if (other < LANES) {
-        bool upper = (LANE & other) != 0;
-        [[unroll]] for (uint i = 0; i < MOST_LANES / 2; ++i) if (i < other) {
-            float given = upper ? parts[i] : parts[i + other];
-            parts[i] = (upper ? parts[i + other] : parts[i]) + subgroupShuffleXor(given, other);
-        }
-    }
-    return parts[0];
+float sum_of_lanes(float value) {
+    [[unroll]] for (uint other = 1; other < MOST_LANES; other *= 2) if (other < LANES) value +=
+        subgroupShuffleXor(value, other);
+    return value;
 }
 
 void main() {
-    uint first_output = workgroup().x * OUTPUTS, first_row = workgroup().y * ROWS;
-    find_rows(first_row, first_output);
-    [[unroll]] for (uint i = 0; i < ROWS * OUTPUTS; ++i) sums[i] = 0.0;
+    uint first_row = workgroup().x * ROWS, first_output = workgroup().y * OUTPUTS;
+    [[unroll]] for (uint i = 0; i < OWN_OUTPUTS * ROWS; ++i) totals[i] = 0.0;
     uint feature = 0;
     do { // see addresses.comp
-        [[unroll]] for (uint b = 0; b < BLOCKS; ++b) add_step(feature, b * STEP);
-        feature += BLOCKS * STEP;
+        load_input(first_row, feature);
+        uint o = 0;
+        do {
+            add_output(weight_address(first_output + o, feature));
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                float sum = sum_of_lanes(sums[r]);
+                [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] +=
+                    o == OWN_OUTPUTS * LANE + i ? sum : 0.0;
+            }
+        } while (++o < OUTPUTS);
+        feature += BLOCKS * 4 * LANES;
     } while (feature < push.in_features);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint o = 0; o < OUTPUTS; o += 2 * LANES) {
-        float even[MOST_LANES], odd[MOST_LANES];
-        [[unroll]] for (uint i = 0; i < MOST_LANES; ++i) {
-            even[i] = i < LANES ? sums[r * OUTPUTS + o + 2 * i] : 0.0;
-            odd[i] = i < LANES ? sums[r * OUTPUTS + o + 2 * i + 1] : 0.0;
-        }
-        vec2 pair = vec2(sum_of_lanes(even), sum_of_lanes(odd));
-        store_pair(first_row + r, first_output + o + 2 * LANE, pair);
-    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; i += 2) store_pair(
+        first_row + r, first_output + OWN_OUTPUTS * LANE + i, vec2(totals[i * ROWS + r], totals[(i + 1) * ROWS + r]));
 }

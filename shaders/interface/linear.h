@@ -22,7 +22,7 @@ namespace vkattn::gpu {
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
 #define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
-#define LINEAR_UNIFORM_OUTPUTS 16  /* of a workgroup of linear_uniform */
+#define LINEAR_UNIFORM_OUTPUTS 32  /* of a workgroup of linear_uniform */
 
 #define ACTIVATION_NONE 0u
 #define ACTIVATION_RELU 1u

@@ -146,7 +146,8 @@ TEST_CASE_FIXTURE(DeviceTest, "multi-head, grouped-query and multi-query self at
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "queries, keys and values are one product where their weights can lie side by side, else three") {
+TEST_CASE_FIXTURE(DeviceTest,
+                  "queries, keys and values are one product where their weights can lie side by side, else three") {
     const auto dispatches = [](const LayerProblem &p) {
         return make_layer(p.config, p.weights).plan(call_of(p, output_of(p), VKATTN_KERNEL_FLASH)).report().dispatches;
     };

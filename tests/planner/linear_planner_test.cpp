@@ -73,7 +73,7 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     if (choice.kernel == &vkattn::kLinearVector) return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
-    if (choice.kernel == &vkattn::kLinearUniform) return {y * c.ROWS, x * LINEAR_UNIFORM_OUTPUTS};
+    if (choice.kernel == &vkattn::kLinearUniform) return {x * c.ROWS, y * LINEAR_UNIFORM_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearTiles) return {y * LINEAR_TILE, x * LINEAR_TILE};
     if (choice.kernel == &vkattn::kLinearDots) return {y * LINEAR_DOTS_TILE, x * LINEAR_DOTS_TILE};
     return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
@@ -147,7 +147,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
             const std::uint32_t step = vkattn::kLinearBlock * choice.constants.SUBGROUP_SIZE * choice.constants.BLOCKS;
             CHECK(caps.subgroup_size == choice.constants.WORKGROUP_SIZE);
             CHECK(choice.constants.SUBGROUP_SIZE == choice.constants.WORKGROUP_SIZE);
-            CHECK((step == 32 || step == 64));
+            CHECK(step % vkattn::storage_block(problem.weight.type).elements == 0);
             CHECK(problem.push.in_features % step == 0);
         }
         if (choice.kernel != &vkattn::kLinearAddresses) continue;
