@@ -35,6 +35,7 @@ python VKATTN_LIBRARY=$library PYTHONPATH=$PWD/build-ci/transformers $pytest pyt
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*
+lanes-4-linear LP_NATIVE_VECTOR_WIDTH=128 build-modern/tests/vkattn_tests --test-suite=operators --test-case=*quantised?weights*
 lanes-4 LP_NATIVE_VECTOR_WIDTH=128 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 lanes-16 LP_NATIVE_VECTOR_WIDTH=512 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 guard-pages VKATTN_GUARD_PAGES=1 VKATTN_VALIDATION=0 build-modern/tests/vkattn_tests --test-suite=guard_pages

@@ -149,10 +149,7 @@ typedef struct vkattn_layer_indexer {
  * buffer         a storage buffer that holds the weight, which is read there: it must outlive the layer, and be written
  *                before a plan of the layer runs. Where the facts say buffers_have_addresses, it needs
  *                VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
- * buffer_offset  where it begins there, in bytes: a multiple of 16
- *
- * Where q_proj, k_proj and v_proj, each with a bias or none, are of one type, and each begins where the one before it ends, as
- * those that are copied do, they are one product of tokens that are all three. */
+ * buffer_offset  where it begins there, in bytes: a multiple of 16 */
 typedef struct vkattn_weight {
     const char *name;
     vkattn_tensor tensor;

@@ -50,9 +50,8 @@ def _multi_head(weights, config, name, rope):
         bounds = (0, rows, rows + kv_rows, rows + 2 * kv_rows)
         parts.update({f"{part}_proj.weight": fused[first:end] for part, first, end in zip("qkv", bounds, bounds[1:])})
     else:
-        matrices = weights.take_joined([f"{name}attn_{part}.weight" for part in "qkv"], (rows, kv_rows, kv_rows), width)
-        for part, outs, matrix in zip("qkv", (rows, kv_rows, kv_rows), matrices):
-            parts[f"{part}_proj.weight"] = matrix
+        for part, outs in (("q", rows), ("k", kv_rows), ("v", kv_rows)):
+            parts[f"{part}_proj.weight"] = weights.take(f"{name}attn_{part}.weight", outs, width)
             bias = weights.take if architecture.qkv_bias else weights.maybe
             parts[f"{part}_proj.bias"] = bias(f"{name}attn_{part}.bias", outs)
     parts["out_proj.weight"], parts["out_proj.bias"] = _linear(weights, f"{name}attn_output", width, rows)

@@ -1,5 +1,4 @@
 """Where weights come from: a file's rows, onto the device, a few at a time."""
-import itertools
 import math
 
 import numpy
@@ -16,20 +15,9 @@ def load_weight(context, stored, offset=0.0, in_blocks=True):
     """
     if not 1 <= len(stored.shape) <= 2 or 0 in stored.shape:
         raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected a vector or a matrix")
-    array = context.empty(stored.shape, "float32" if offset else _dtype_held(stored, in_blocks))
-    _load_into(array, stored, offset)
-    return array
-
-
-def _dtype_held(stored, in_blocks=True):
-    """That of a weight on the device."""
-    return stored.block_dtype if in_blocks and stored.block_dtype is not None and len(stored.shape) == 2 else stored.dtype
-
-
-def _load_into(array, stored, offset=0.0):
-    if array.dtype == stored.block_dtype:
-        _load_blocks(array, stored)
-        return
+    if in_blocks and stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
+        return _load_blocks(context, stored)
+    array = context.empty(stored.shape, "float32" if offset else stored.dtype)
     matrix = array.reshape(1, -1) if array.ndim == 1 else array
     step = max(_AT_ONCE // matrix.shape[1], 1)
     for first in range(0, len(matrix), step):
@@ -37,13 +25,16 @@ def _load_into(array, stored, offset=0.0):
         if rows.shape != (min(step, len(matrix) - first), matrix.shape[1]):
             raise ModelError(f"{stored.where}: rows of shape {list(rows.shape)}, expected {matrix.shape[1]} numbers each")
         matrix[first:first + len(rows)].assign(_as_held(rows, array.dtype, offset, stored.where))
+    return array
 
 
-def _load_blocks(array, stored):
+def _load_blocks(context, stored):
+    array = context.empty(stored.shape, stored.block_dtype)
     step = max(_AT_ONCE // array.shape[1], 1)
     for first in range(0, len(array), step):
         end = min(first + step, len(array))
         array[first:end].assign(stored.blocks(first, end))
+    return array
 
 
 def _as_held(rows, dtype, offset, where):
@@ -74,21 +65,6 @@ class Weights:
         array = load_weight(self.context, self._stored(name, *shape), offset, in_blocks)
         self._loaded(array, name)
         return array
-
-    def take_joined(self, names, rows, width):
-        """Matrices [rows, width], one behind the other in one array where that can be, so that a layer multiplies by all at once."""
-        parts = [self._stored(name, count, width) for name, count in zip(names, rows)]
-        dtypes = {_dtype_held(part) for part in parts}
-        array, bounds = None, list(itertools.accumulate(rows, initial=0))
-        if len(dtypes) == 1 and bounds[-1] * width < 2**31:
-            array = self.context.empty((bounds[-1], width), dtypes.pop())
-            matrices = [array[first:end] for first, end in zip(bounds, bounds[1:])]
-        if array is None or any(matrix.nbytes % 16 for matrix in matrices):  # where a layer's weights may begin
-            return [self.take(name, count, width) for name, count in zip(names, rows)]
-        for matrix, part in zip(matrices, parts):
-            _load_into(matrix, part)
-        self._loaded(array, *names)
-        return matrices
 
     def _stored(self, name, *shape):
         if name not in self._names:

@@ -18,7 +18,7 @@ struct DeviceTraits {
     // linear_uniform, straight code without shared memory, are then the fastest by far.
     uint32_t scalar_address_loads = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
-    // Rows up to which linear_addresses is the fastest for linear layers, since loads through device addresses cost
+    // Rows up to which linear_addresses or linear_uniform is the fastest for linear layers, since loads through device addresses cost
     // less than shared memory; 0: it is not to be used.
     uint32_t most_addressed_linear_rows = 0;
     // Workgroups that fill the device: what decode splits keys for. 0 in the table: by the number of its cores.

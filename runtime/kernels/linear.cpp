@@ -29,7 +29,7 @@ bool in_pairs(const LinearProblem &problem) {
 }
 
 // Some drivers bound the trips of a shader's loops: for every 32 input features 9 to multiply, 36 to load rows that are
-// not aligned, and up to 11 of loops that a driver may write out. linear_vector and linear_addresses need fewer.
+// not aligned, and up to 11 of loops that a driver may write out. linear_vector and the kernels of addresses need fewer.
 void require_loops(const DeviceCaps &caps, uint64_t in_features) {
     if (caps.max_loop_iterations == 0) return;
     const uint64_t most = (caps.max_loop_iterations - 64) / 56 * 32;

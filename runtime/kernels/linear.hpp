@@ -12,7 +12,7 @@
 
 namespace vkattn {
 
-constexpr uint32_t kLinearBlock = 4; // features that linear_addresses loads at a time
+constexpr uint32_t kLinearBlock = 4; // features that kernels load through an address at a time
 
 // A product with a weight matrix and what follows it, as shaders/linear*.comp compute it.
 struct LinearProblem {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint32_t kMostRows = 8, kMostBlocks = 4; // of an invocation: rows, and blocks of a row at a time
 constexpr uint32_t kUniformRows = 8;               // of a workgroup of linear_uniform
+constexpr uint32_t kFewestFeatures = 128;          // of several turns of its loop
 constexpr uint32_t kUniformLanes = QUANTISED_BLOCK / kLinearBlock; // the most of its subgroups
 
 enum Place : uint32_t { kRowsKnob, kBlocksKnob };
@@ -81,23 +82,23 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     return answer;
 }
 
-// Features of a turn of linear_uniform's loop: as many whole blocks, that begin at whole words, as registers hold the input of.
+// A turn of linear_uniform's loop: as many whole blocks as its input fits a CPU's first cache. All turns begin at whole words,
+// or none need.
 void take_turns(const LinearProblem &problem, gpu::LinearConstants &constants) {
-    constexpr uint32_t kMostFeatures = 1536, kMostInputs = 5120; // of a row, of all: 20 KiB of a CPU's 32
+    constexpr uint32_t kMostFeatures = 1536, kMostInputs = 5120; // features of a row, of all rows
     const auto [elements, bytes] = storage_block(problem.weight.type);
     const uint32_t features = problem.push.in_features,
                    in_words = bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
     const bool aligned = features % in_words == 0 && weight_is_aligned(problem, in_words);
     const uint32_t unit = aligned ? in_words : elements;
-    uint32_t turns = tiles(features, std::max(std::min(kMostFeatures, kMostInputs / constants.ROWS), unit));
-    while (features / unit % turns != 0) ++turns;
+    uint32_t turns = tiles(features, std::min(kMostFeatures, kMostInputs / constants.ROWS));
+    while (features / unit % turns != 0) ++turns; // all are equally long
     constants.ALIGNED = aligned ? ALIGNED_WEIGHT : 0;
     constants.BLOCKS = features / turns / (kLinearBlock * constants.SUBGROUP_SIZE);
 }
 
 LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &caps) {
-    const bool pays = problem.push.rows <= caps.traits.most_addressed_linear_rows;
-    LinearAnswer answer{pays ? Rank::kScalars : Rank::kByTuningAlone};
+    LinearAnswer answer{Rank::kByTuningAlone};
     if (!is_quantised(problem.weight.type)) {
         answer.obstacle = "weights are not quantised";
         return answer;
@@ -110,6 +111,10 @@ LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &c
     constants.WORKGROUP_SIZE = constants.SUBGROUP_SIZE = caps.subgroup_size;
     constants.ROWS = std::bit_floor(std::min(problem.push.rows, kUniformRows));
     take_turns(problem, constants);
+    const uint32_t features =
+        kLinearBlock * constants.SUBGROUP_SIZE * constants.BLOCKS; // of a turn, after which lanes add up
+    const bool pays = features == problem.push.in_features || features >= kFewestFeatures;
+    if (pays && problem.push.rows <= caps.traits.most_addressed_linear_rows) answer.rank = Rank::kScalars;
     Grid groups = grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
     answer.shape = {&shaders::linear_uniform, constants, groups, paths_of(problem), true};

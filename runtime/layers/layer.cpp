@@ -92,14 +92,6 @@ bool is_mla(const vkattn_layer_config &config) {
     return config.kind == VKATTN_LAYER_MLA || config.kind == VKATTN_LAYER_MLA_BLOCK;
 }
 
-// In the order of the specs, matrices before vectors: those that a product may take as one lie one behind the other.
-void sort_weights(std::vector<vkattn_weight> &weights, std::span<const WeightSpec> specs) {
-    const auto place = [&](const vkattn_weight &weight) {
-        return std::pair(weight.tensor.rank == 1, find_spec(specs, weight.name));
-    };
-    std::ranges::sort(weights, {}, place);
-}
-
 // Elements of a vector that the rotary embedding turns; 0 for none.
 uint32_t rope_dims(const vkattn_layer_config &config) {
     if (config.rope_theta <= 0) return 0;
@@ -117,22 +109,16 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
 
 Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biases)
     : context_(context), config_(checked_config(config)) {
-    static constexpr char kNoData = 0; // not read
-    const std::vector<WeightSpec> specs = weight_specs(config_);
-    std::vector<vkattn_weight> weights;
-    const auto add = [&](const char *name, const std::vector<uint64_t> &shape) {
-        vkattn_weight &weight = weights.emplace_back();
-        weight.name = name;
-        weight.data = &kNoData;
-        weight.tensor.type = VKATTN_TYPE_F32;
-        weight.tensor.rank = static_cast<uint32_t>(shape.size());
-        std::copy(shape.begin(), shape.end(), weight.tensor.shape);
+    const auto add = [&](const std::string &name, const std::vector<uint64_t> &shape) {
+        vkattn_tensor tensor{};
+        tensor.type = VKATTN_TYPE_F32;
+        tensor.rank = static_cast<uint32_t>(shape.size());
+        std::copy(shape.begin(), shape.end(), tensor.shape);
+        weights_[name] = {normalised(tensor, name.c_str()), {Source::Kind::kOwned}};
     };
-    for (const WeightSpec &spec : specs)
-        if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name.c_str(), spec.shape);
-    sort_weights(weights, specs);
+    for (const WeightSpec &spec : weight_specs(config_))
+        if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
-    place(weights);
     keep_extensions();
 }
 
@@ -149,7 +135,6 @@ void Layer::keep_extensions() {
 
 void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
-    sort_weights(weights, weight_specs(config_));
     std::vector<RopeFrequency> frequencies;
     if (rope_dims(config_) > 0) {
         frequencies =
@@ -159,19 +144,6 @@ void Layer::upload(std::span<const vkattn_weight> given) {
         table.tensor = contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()});
         table.data = frequencies.data();
     }
-    const uint64_t bytes = place(weights);
-    if (bytes == 0) return;
-    buffer_ = std::make_unique<Buffer>(context_, bytes, "vkattn weights");
-    for (const vkattn_weight &weight : weights) {
-        if (weight.data == nullptr) continue;
-        View &view = weights_[weight.name];
-        view.source.buffer = buffer_->handle();
-        buffer_->write(view.source.offset, weight.data, bytes_of(view.tensor.type, extent_elements(view.tensor)));
-    }
-}
-
-// Makes the views of weights, those with data one after the other in a buffer. Returns its bytes.
-uint64_t Layer::place(std::span<const vkattn_weight> weights) {
     uint64_t bytes = 0;
     for (const vkattn_weight &weight : weights) {
         vkattn_tensor tensor = weight.tensor;
@@ -184,22 +156,14 @@ uint64_t Layer::place(std::span<const vkattn_weight> weights) {
         view.source.offset = weight.data != nullptr ? bytes : weight.buffer_offset;
         if (weight.data != nullptr) bytes += round_up(extent_bytes(view.tensor), kWeightAlignment);
     }
-    return bytes;
-}
-
-View Layer::joined(std::span<const std::string> names) const {
-    View all = weight(names.front());
-    for (const std::string &name : names.subspan(1)) {
-        const View next = weight(name);
-        if (!present(all) || next.tensor.type != all.tensor.type) return {};
-        Source behind = all.source;
-        behind.offset += bytes_of(all.tensor.type, extent_elements(all.tensor));
-        const uint32_t last = all.tensor.rank - 1;
-        const bool same_rows = last == 0 || next.tensor.shape[last] == all.tensor.shape[last];
-        if (next.source != behind || !same_rows) return {};
-        all.tensor.shape[0] += next.tensor.shape[0];
+    if (bytes == 0) return;
+    buffer_ = std::make_unique<Buffer>(context_, bytes, "vkattn weights");
+    for (const vkattn_weight &weight : weights) {
+        if (weight.data == nullptr) continue;
+        View &view = weights_[weight.name];
+        view.source.buffer = buffer_->handle();
+        buffer_->write(view.source.offset, weight.data, bytes_of(view.tensor.type, extent_elements(view.tensor)));
     }
-    return all;
 }
 
 View Layer::weight(const std::string &name) const {

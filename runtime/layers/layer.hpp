@@ -6,7 +6,6 @@
 #include "runtime/vulkan/memory.hpp"
 
 #include <map>
-#include <span>
 #include <string>
 
 namespace vkattn {
@@ -36,17 +35,12 @@ class Layer {
     // A weight by name; an absent view where an optional one was not given.
     View weight(const std::string &name) const;
 
-    // Matrices, or vectors, of these names as one that has the rows of each behind those of the one before; an absent view where they
-    // do not lie so in memory, or are not of one type.
-    View joined(std::span<const std::string> names) const;
-
     // The layer's rotary embedding; without frequencies where it has none.
     Rotation rotation() const { return {weight(kRopeFrequencies), config_.rope_interleaved != 0}; }
 
   private:
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
     void upload(std::span<const vkattn_weight> weights);
-    uint64_t place(std::span<const vkattn_weight> weights);
     void keep_extensions();
 
     Context &context_;

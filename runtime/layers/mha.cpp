@@ -1,6 +1,5 @@
 #include "runtime/layers/mha.hpp"
 
-#include "runtime/device/bindable.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
@@ -12,17 +11,16 @@ constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
 struct Inputs {
     ProductInput query, key, value; // [B,L,embed_dim]
-    bool is_self = false;           // all three are the same tokens
     uint64_t batch() const { return query.tokens.tensor.shape[0]; }
     uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
     uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
 };
 
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
-    if (present(tokens)) return {tokens, tokens, tokens, true};
+    if (present(tokens)) return {tokens, tokens, tokens};
     const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
-    if (!present(call.key)) return {query, query, query, true};
+    if (!present(call.key)) return {query, query, query};
     const uint64_t batch = query.tensor.shape[0];
     const View key = role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY);
     const View value =
@@ -44,48 +42,7 @@ void add_head_norm(PlanBuilder &builder, const Layer &layer, const std::string &
     add_norm(builder, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
 }
 
-// A weight, and its bias if it was given.
-struct Matrix {
-    View weight, bias;
-};
-
-// Those of queries, keys and values as one: where they lie so, and a device can bind it. Else an absent weight.
-Matrix joined_matrix(const Layer &layer, const std::string &prefix) {
-    const auto joined = [&](const char *ending) {
-        const std::string names[] = {prefix + "q_proj" + ending, prefix + "k_proj" + ending,
-                                     prefix + "v_proj" + ending};
-        return layer.joined(names);
-    };
-    const Matrix matrix{joined(".weight"), joined(".bias")};
-    const bool biased = present(layer.weight(prefix + "q_proj.bias")) ||
-                        present(layer.weight(prefix + "k_proj.bias")) || present(layer.weight(prefix + "v_proj.bias"));
-    if (!present(matrix.weight) || (biased && !present(matrix.bias)) ||
-        !is_bindable(layer.context().caps(), matrix.weight.tensor))
-        return {};
-    return matrix;
-}
-
-// So many heads of [B,H,L,D], from one on.
-View some_heads(const View &heads, uint64_t first, uint64_t count) {
-    View some = heads;
-    some.tensor.shape[1] = count;
-    some.tensor.offset += first * heads.tensor.strides[1];
-    return some;
-}
-
-// In one product: a device has more to do at once, and starts once.
-Projected add_joined_projection(PlanBuilder &builder, const vkattn_layer_config &config, const Inputs &inputs,
-                                const Matrix &matrix) {
-    const uint64_t queries = config.num_heads, keys = config.num_kv_heads;
-    const View all = workspace_view(builder, {inputs.batch(), queries + 2 * keys, inputs.q_len(), config.head_dim});
-    LinearEpilogue epilogue;
-    epilogue.bias = matrix.bias;
-    add_linear(builder, inputs.query, matrix.weight, all, epilogue);
-    return {some_heads(all, 0, queries), some_heads(all, queries, keys), some_heads(all, queries + keys, keys)};
-}
-
-Projected add_three_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs,
-                                const std::string &prefix) {
+Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix) {
     const vkattn_layer_config &config = layer.config();
     Projected projected;
     projected.query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
@@ -94,13 +51,6 @@ Projected add_three_projections(PlanBuilder &builder, const Layer &layer, const 
     add_projection(builder, layer, prefix + "q_proj", inputs.query, projected.query);
     add_projection(builder, layer, prefix + "k_proj", inputs.key, projected.key);
     add_projection(builder, layer, prefix + "v_proj", inputs.value, projected.value);
-    return projected;
-}
-
-Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix) {
-    const Matrix joined = inputs.is_self ? joined_matrix(layer, prefix) : Matrix{};
-    const Projected projected = present(joined.weight) ? add_joined_projection(builder, layer.config(), inputs, joined)
-                                                       : add_three_projections(builder, layer, inputs, prefix);
     add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
     add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
     return projected;
@@ -112,12 +62,10 @@ Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
     const InputNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
-    const View three[] = {layer.weight(prefix + "q_proj.weight"), layer.weight(prefix + "k_proj.weight"),
-                          layer.weight(prefix + "v_proj.weight")};
-    const View joined = joined_matrix(layer, prefix).weight;
-    const std::span<const View> weights = present(joined) ? std::span(&joined, 1) : std::span(three);
+    const View weights[] = {layer.weight(prefix + "q_proj.weight"), layer.weight(prefix + "k_proj.weight"),
+                            layer.weight(prefix + "v_proj.weight")};
     const ProductInput tokens = normalise_for(builder, inputs.query.tokens, norm, weights);
-    return {tokens, tokens, tokens, true};
+    return {tokens, tokens, tokens};
 }
 
 } // namespace

@@ -36,8 +36,8 @@ struct UniformBlock {
 float read_half(UniformBlock block, uint at) { return read_half(block.block, at); }
 uint read_word(UniformBlock block, uint at) { return read_word(block.block, at); }
 
-// Selects, not branches, since code after a branch has its registers in memory. Where the bytes do not begin at a word, the
-// neighbour has the upper half; the last lane's is loaded, if there is one.
+// Selects, not branches, since code after a branch has its registers in memory. Where the bytes begin in the middle of a word,
+// the next lane has the upper half of a lane's four; for the last lane the word behind is loaded.
 uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
     const uint words = min(size / 4, LANES);
     at += begin + block.block.begin;
@@ -61,7 +61,7 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 #include "formats/blocks.glsl"
 
 vec4 x[BLOCKS * ROWS];            // the input's, of a turn of the loop
-float x_sums[BLOCKS * ROWS];      // over its four
+float x_sums[BLOCKS * ROWS];      // of each four
 float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
 
 // Rows and outputs behind the last repeat it, and are not stored.

@@ -84,7 +84,7 @@ struct LinearPush {
     uint output_strides[5];   /* batch, position, head, element, group */
     uint residual_strides[2]; /* batch, position */
     uint multiplier_strides[2];
-    uint input_address[2]; /* of linear_addresses, low word first */
+    uint input_address[2]; /* of kernels that read through addresses, low word first */
     uint weight_address[2];
 };
 

@@ -146,23 +146,6 @@ TEST_CASE_FIXTURE(DeviceTest, "multi-head, grouped-query and multi-query self at
     }
 }
 
-TEST_CASE_FIXTURE(DeviceTest,
-                  "queries, keys and values are one product where their weights can lie side by side, else three") {
-    const auto dispatches = [](const LayerProblem &p) {
-        return make_layer(p.config, p.weights).plan(call_of(p, output_of(p), VKATTN_KERNEL_FLASH)).report().dispatches;
-    };
-    LayerProblem p = self_attention(kGqa, 2, 5);
-    const std::uint32_t joined = dispatches(p);
-    std::mt19937 random(24);
-    p.weights["k_proj.weight"] = normal_tensor(VKATTN_TYPE_F16, p.weights["k_proj.weight"].shape(), random, 0.2f);
-    CHECK(dispatches(p) == joined + 2); // of two types
-    check_both(p);
-    p = self_attention(kGqa, 2, 5);
-    p.weights.erase("v_proj.bias");
-    CHECK(dispatches(p) == joined + 2); // of some a bias
-    check_both(p);
-}
-
 TEST_CASE_FIXTURE(DeviceTest, "some biases only") {
     for (const char *kept : {"q_proj.bias", "k_proj.bias", "v_proj.bias", "out_proj.bias"}) {
         CAPTURE(std::string(kept));
