@@ -29,12 +29,14 @@ scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_
 # and RDNA 3 run it. lanes: the shaders are those of the suite, and not validated once more.
 # matrices: in layers, where they are chosen rather than requested; of NVIDIA's shape, too: AMD's are executed. instrumented:
 # by GPU-assisted validation, every access of what is not executed in CI held to its buffer; without matrix units, since it
-# does not know that a subgroup's barriers order what they store
+# does not know that a subgroup's barriers order what they store. choices: of devices some of whose kernels Debian 12's compiler
+# leaves out, too.
 try_devices scripts/modern-root run env <<END || status=$?
 python VKATTN_LIBRARY=$library PYTHONPATH=$PWD/build-ci/transformers $pytest python/tests/test_pytorch.py python/tests/test_transformers.py python/tests/test_lm.py python/tests/test_lm_hostile.py
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*
+choices build-modern/tests/vkattn_tests --test-suite=device_zoo
 lanes-4-linear LP_NATIVE_VECTOR_WIDTH=128 build-modern/tests/vkattn_tests --test-suite=operators --test-case=*quantised?weights*
 lanes-4 LP_NATIVE_VECTOR_WIDTH=128 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append
 lanes-16 LP_NATIVE_VECTOR_WIDTH=512 VK_LAYER_CHECK_SHADERS=0 build-modern/tests/vkattn_tests --test-suite=attention.numbers,kv_append

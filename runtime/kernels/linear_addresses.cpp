@@ -49,12 +49,17 @@ uint32_t quantised_blocks(const LinearProblem &problem) {
     return problem.push.in_features % (2 * QUANTISED_BLOCK) == 0 ? 2 * kBlocks : kBlocks;
 }
 
+// Elements of a quantised type that fill whole words: of a block, or of two.
+uint32_t elements_of_words(const vkattn_tensor &weight) {
+    const auto [elements, bytes] = storage_block(weight.type);
+    return bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
+}
+
 // Whether each of such steps begins at a whole word of the row.
 uint32_t aligned_steps(const LinearProblem &problem, uint32_t blocks) {
-    const auto [elements, bytes] = storage_block(problem.weight.type);
-    const uint32_t in_words = bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
-    const bool steps =
-        elements > QUANTISED_BLOCK ? bytes % sizeof(uint32_t) == 0 : blocks * kLinearBlock % in_words == 0;
+    const uint32_t elements = storage_block(problem.weight.type).elements;
+    const uint32_t in_words = elements_of_words(problem.weight);
+    const bool steps = elements > QUANTISED_BLOCK ? in_words == elements : blocks * kLinearBlock % in_words == 0;
     return steps && weight_is_aligned(problem, in_words) ? ALIGNED_WEIGHT : 0;
 }
 
@@ -86,11 +91,9 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
 // or none need.
 void take_turns(const LinearProblem &problem, gpu::LinearConstants &constants) {
     constexpr uint32_t kMostFeatures = 1536, kMostInputs = 5120; // features of a row, of all rows
-    const auto [elements, bytes] = storage_block(problem.weight.type);
-    const uint32_t features = problem.push.in_features,
-                   in_words = bytes % sizeof(uint32_t) == 0 ? elements : 2 * elements;
+    const uint32_t features = problem.push.in_features, in_words = elements_of_words(problem.weight);
     const bool aligned = features % in_words == 0 && weight_is_aligned(problem, in_words);
-    const uint32_t unit = aligned ? in_words : elements;
+    const uint32_t unit = aligned ? in_words : storage_block(problem.weight.type).elements;
     uint32_t turns = tiles(features, std::min(kMostFeatures, kMostInputs / constants.ROWS));
     while (features / unit % turns != 0) ++turns; // all are equally long
     constants.ALIGNED = aligned ? ALIGNED_WEIGHT : 0;
