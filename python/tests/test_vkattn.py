@@ -320,6 +320,8 @@ def test_estimates():
     assert small.cache_bytes_per_token == 2 * 8 * 128 * 2
     config = vkattn.layer_config("mha", embed_dim=4096, num_heads=32, num_kv_heads=8)
     assert vkattn.estimate(config, context_len=4096) == small
+    scaled = vkattn.estimate(config, context_len=4096, cache_type="f8_e4m3", key_scales="row", value_scales="row")
+    assert scaled.cache_bytes_per_token == 2 * 8 * (128 + 4)
     with pytest.raises(vkattn.InvalidArgumentError, match="gqa-"):
         vkattn.estimate("gqa-5", d_model=4096, num_heads=32)
 

@@ -32,9 +32,10 @@ def config_from_name(name, d_model, num_heads):
     return config
 
 
-def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=None, **info):
+def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=None, key_scales=None, value_scales=None, **info):
     """Estimates a layer: config a name, with d_model and num_heads, or what layer_config returns.
 
+    key_scales, value_scales   as Layer.cache takes them, of a cache in f8_e4m3 or f8_e5m2: those of rows take room
     info: batch, prefill_len, context_len, memory_bytes, num_layers, with_biases, causal; see vkattn_estimate_info.
     """
     if isinstance(config, str):
@@ -42,6 +43,7 @@ def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=No
     weight = _abi.choose("weight_type", TYPES, weight_type)
     raw_info = _abi.EstimateInfo(weight_type=weight, cache_type=weight if cache_type is None
                                  else _abi.choose("cache_type", TYPES, cache_type), **info)
+    _abi.add_cache_scales(raw_info, key_scales, value_scales)
     result = _abi.EstimateResult()
     call("vkattn_estimate", config, raw_info, result, ctypes.sizeof(result))
     return Estimate(**{name: getattr(result, name) for name, _ in _abi.EstimateResult._fields_})

@@ -28,12 +28,22 @@ uint64_t sum(uint64_t a, uint64_t b) {
 struct LayerShape {
     std::vector<WeightSpec> weights;
     AttentionSizes attention;
-    std::optional<CacheSizes> cache;
+    std::optional<CacheSizes> cache; // in the estimate's type, with its scales
 };
 
 LayerShape layer_shape(const vkattn_layer_config &given) {
     const vkattn_layer_config config = checked_config(given);
     return {weight_specs(config), attention_sizes(config), decode_cache_sizes(config)};
+}
+
+void set_storage(const vkattn_estimate_info &info, CacheSizes &cache) {
+    cache.key_type = cache.value_type = info.cache_type;
+    const vkattn_extension *given = extension_of(info.next, VKATTN_EXTENSION_CACHE_SCALES);
+    if (given == nullptr) return;
+    const auto *scales = reinterpret_cast<const vkattn_cache_scales *>(given);
+    check_scalings(*scales, cache);
+    cache.key_scales.scaling = scales->key;
+    cache.value_scales.scaling = scales->value;
 }
 
 uint64_t values_of(const WeightSpec &spec) {
@@ -65,9 +75,18 @@ uint64_t bytes_of_weights(const LayerShape &shape, bool with_biases, vkattn_type
     return sum_of_weights(shape, with_biases, [&](const WeightSpec &spec) { return bytes_of_weight(spec, type); });
 }
 
-uint64_t cached_bytes(const std::optional<CacheSizes> &cache, vkattn_type type) {
+uint64_t cached_row_bytes(vkattn_type type, uint32_t values, const PartScales &scales) {
+    return sum(row_bytes(type, values), scales.scaling == VKATTN_SCALING_ROW ? sizeof(float) : 0);
+}
+
+uint64_t key_bytes(const CacheSizes &cache) {
+    return product(cache.heads, cached_row_bytes(cache.key_type, cache.key_width, cache.key_scales));
+}
+
+uint64_t cached_bytes(const std::optional<CacheSizes> &cache) {
     if (!cache) return 0;
-    return product(cache->heads, sum(row_bytes(type, cache->key_width), row_bytes(type, cache->value_width)));
+    return sum(key_bytes(*cache),
+               product(cache->heads, cached_row_bytes(cache->value_type, cache->value_width, cache->value_scales)));
 }
 
 double rows_of(MultipliedRows rows, const LayerShape &shape, double new_tokens, double keys) {
@@ -135,7 +154,7 @@ void add_sizes(const LayerShape &shape, const vkattn_estimate_info &info, vkattn
     const bool with_biases = info.with_biases != 0;
     result.parameters = product(sum_of_weights(shape, with_biases, values_of), info.num_layers);
     result.weight_bytes = product(bytes_of_weights(shape, with_biases, info.weight_type), info.num_layers);
-    result.cache_bytes_per_token = product(cached_bytes(shape.cache, info.cache_type), info.num_layers);
+    result.cache_bytes_per_token = product(cached_bytes(shape.cache), info.num_layers);
     result.cache_bytes = product(product(result.cache_bytes_per_token, info.context_len), info.batch);
 }
 
@@ -154,8 +173,7 @@ void add_prefill(const LayerShape &shape, const vkattn_estimate_info &info, vkat
 uint64_t unread_bytes(const LayerShape &shape, const vkattn_estimate_info &info) {
     const uint64_t listed = shape.attention.listed_keys;
     if (listed == 0 || info.context_len <= listed) return 0;
-    const uint64_t latent = product(shape.cache->heads, row_bytes(info.cache_type, shape.cache->key_width));
-    return product(product(product(info.context_len - listed, latent), info.num_layers), info.batch);
+    return product(product(product(info.context_len - listed, key_bytes(*shape.cache)), info.num_layers), info.batch);
 }
 
 void add_decode_step(const LayerShape &shape, const vkattn_estimate_info &info, vkattn_estimate_result &result) {
@@ -191,7 +209,8 @@ uint64_t weight_bytes(const vkattn_layer_config &config, bool with_biases, vkatt
 vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_estimate_info &given) {
     const vkattn_estimate_info info = with_defaults(given);
     check_types(info);
-    const LayerShape shape = layer_shape(config);
+    LayerShape shape = layer_shape(config);
+    if (shape.cache) set_storage(info, *shape.cache);
     vkattn_estimate_result result{};
     add_sizes(shape, info, result);
     add_prefill(shape, info, result);
@@ -207,7 +226,7 @@ vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_es
     return vkattn::guard([&] {
         vkattn::require(config != nullptr, "config is NULL, expected a layer's configuration");
         vkattn::require(result != nullptr, "result is NULL, expected room for the estimate");
-        vkattn::require_no_extensions(info != nullptr ? info->next : nullptr, "info");
+        vkattn::require_extensions(info != nullptr ? info->next : nullptr, "info", {VKATTN_EXTENSION_CACHE_SCALES});
         vkattn::write_structure(vkattn::estimate(*config, info != nullptr ? *info : vkattn_estimate_info{}), result,
                                 size);
     });

@@ -305,14 +305,26 @@ CacheSizes cache_sizes(const vkattn_layer_config &config) {
 
 namespace {
 
-PartScales scales_of_part(vkattn_scaling scaling, const float *numbers, vkattn_type type, uint32_t heads,
-                          const char *part) {
+void check_scaling(vkattn_scaling scaling, vkattn_type type, const char *part) {
     require(scaling >= VKATTN_SCALING_NONE && scaling <= VKATTN_SCALING_ROW, part,
             " scaling: ", static_cast<int>(scaling), ", expected a vkattn_scaling");
-    if (scaling == VKATTN_SCALING_NONE) return {};
-    require(is_scaled(type), part, " scaling: given beside ", type_name(type), ", expected ", type_names(is_scaled),
-            ", which have no scales of their own");
-    if (scaling == VKATTN_SCALING_ROW) return {scaling, {}};
+    require(scaling == VKATTN_SCALING_NONE || is_scaled(type), part, " scaling: given beside ", type_name(type),
+            ", expected ", type_names(is_scaled), ", which have no scales of their own");
+}
+
+} // namespace
+
+void check_scalings(const vkattn_cache_scales &scales, const CacheSizes &sizes) {
+    require(sizes.value_width > 0 || scales.value == VKATTN_SCALING_NONE,
+            "value scaling: given, expected none: this cache keeps the values as a part of the keys");
+    check_scaling(scales.key, sizes.key_type, "key");
+    check_scaling(scales.value, sizes.value_type, "value");
+}
+
+namespace {
+
+PartScales scales_of_part(vkattn_scaling scaling, const float *numbers, uint32_t heads, const char *part) {
+    if (scaling == VKATTN_SCALING_NONE || scaling == VKATTN_SCALING_ROW) return {scaling, {}};
     const uint32_t count = scaling == VKATTN_SCALING_TENSOR ? 1 : heads;
     require(numbers != nullptr, part, "_scales: NULL, expected ", count, " numbers");
     for (uint32_t i = 0; i < count; ++i)
@@ -325,10 +337,9 @@ void set_scales(const void *next, CacheSizes &sizes) {
     const vkattn_extension *extension = extension_of(next, VKATTN_EXTENSION_CACHE_SCALES);
     if (extension == nullptr) return;
     const auto *scales = reinterpret_cast<const vkattn_cache_scales *>(extension);
-    require(sizes.value_width > 0 || scales->value == VKATTN_SCALING_NONE,
-            "value scaling: given, expected none: this cache keeps the values as a part of the keys");
-    sizes.key_scales = scales_of_part(scales->key, scales->key_scales, sizes.key_type, sizes.heads, "key");
-    sizes.value_scales = scales_of_part(scales->value, scales->value_scales, sizes.value_type, sizes.heads, "value");
+    check_scalings(*scales, sizes);
+    sizes.key_scales = scales_of_part(scales->key, scales->key_scales, sizes.heads, "key");
+    sizes.value_scales = scales_of_part(scales->value, scales->value_scales, sizes.heads, "value");
 }
 
 } // namespace

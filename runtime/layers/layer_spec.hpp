@@ -61,6 +61,9 @@ CacheSizes cache_sizes(const vkattn_layer_config &config);
 // Heads and widths of what decode steps keep of each token; none: such a layer reads a whole sequence at once.
 std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config);
 
+// Fails, naming the part, where a cache of these widths and types cannot have such scales.
+void check_scalings(const vkattn_cache_scales &scales, const CacheSizes &sizes);
+
 // For the kinds' own files: a linear's weight and optional bias, and the check of a size, which is a part of some
 // weight's dimension.
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,

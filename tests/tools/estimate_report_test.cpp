@@ -385,6 +385,27 @@ TEST_CASE("a type that takes as much and costs less is advised") {
     CHECK_FALSE(contains(advice_text(named_estimates({"gqa-8"}, use)), "gqa-8"));
 }
 
+TEST_CASE("a scale of each cached row takes four bytes, of latents one scale") {
+    vkattn_estimate_info use{};
+    use.context_len = 4096;
+    use.cache_type = VKATTN_TYPE_F8_E4M3;
+    const std::vector<EstimateModel> models = {named_model("gqa-8", 4096, 32), named_model("mla", 4096, 32)};
+    const std::vector<Estimate> plain = estimate_all(models, use), scaled = estimate_all(models, use, true);
+    CHECK(plain[0].result.cache_bytes_per_token == 2 * 8 * 128);
+    CHECK(scaled[0].result.cache_bytes_per_token == 2 * 8 * (128 + 4));
+    CHECK(scaled[0].result.cache_bytes == 4096 * scaled[0].result.cache_bytes_per_token);
+    CHECK(scaled[1].result.cache_bytes_per_token == plain[1].result.cache_bytes_per_token + 4);
+    CHECK(cache_table(scaled) == cache_table(plain)); // as they were measured
+    std::ostringstream table;
+    print_table(table, scaled);
+    CHECK(table.str().find(", a scale of each cached row\n") != std::string::npos);
+    use.cache_type = VKATTN_TYPE_Q8_0;
+    CHECK_THROWS_WITH_AS(estimate_all(models, use, true),
+                         "gqa-8: key scaling: given beside Q8_0, expected F8_E4M3 or F8_E5M2, which have no scales of "
+                         "their own",
+                         InputError);
+}
+
 TEST_CASE("what a type costs is said of keys and values, not of latents, and of sizes of heads that a type takes") {
     vkattn_estimate_info use{};
     use.context_len = 1024;

@@ -116,6 +116,11 @@ void add_use(CLI::App &command, EstimateOptions &options) {
                        "Type of the weights: " + type_names(is_weight) + "; default: the file's, else f16");
     command.add_option("--kv-dtype", options.kv_dtype,
                        "Type of the cache: " + type_names(is_key_value) + "; default: the weights'");
+    command
+        .add_option("--kv-scales", options.kv_scales,
+                    "Scales of a cache of type f8_e4m3 or f8_e5m2: none, row (of each token and head)")
+        ->check(CLI::IsMember({"none", "row"}))
+        ->capture_default_str();
     command.add_option("--memory", options.memory, "Memory for weights and cache, such as 2GiB: says what fits");
     command.add_flag("--bidirectional", options.bidirectional, "Prefill without a causal mask");
 }
@@ -140,7 +145,7 @@ int estimate_command(CommonOptions common, const EstimateOptions &options, Valid
     const vkattn_estimate_info use = use_of(options);
     std::vector<EstimateModel> models = models_of(options);
     set_mla_form(options.mla_form, models);
-    std::vector<Estimate> estimates = estimate_all(models, use);
+    std::vector<Estimate> estimates = estimate_all(models, use, options.kv_scales == "row");
     common.writes_saved = false;
     if (!common.device.empty()) measure_workspaces(make_context(common, validation), estimates);
     if (options.json)

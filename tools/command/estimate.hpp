@@ -23,6 +23,7 @@ struct EstimateOptions {
     std::string prefill; // "": the context
     std::string dtype;   // "": the file's, else f16
     std::string kv_dtype;
+    std::string kv_scales = "none";
     std::string memory; // "": nothing is asked to fit
     std::string mla_form;
     bool with_biases = false;

@@ -31,7 +31,7 @@ bool is_mla(const Estimate &estimate) {
     return estimate.model.config.kind == VKATTN_LAYER_MLA || estimate.model.config.kind == VKATTN_LAYER_MLA_BLOCK;
 }
 
-Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info) {
+Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info, bool scales_rows) {
     info.batch = std::max(1U, info.batch);
     info.context_len = std::max<std::uint64_t>(1, info.context_len);
     if (info.prefill_len == 0) info.prefill_len = info.context_len;
@@ -41,7 +41,14 @@ Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info) {
     if (info.cache_type == VKATTN_TYPE_NONE) info.cache_type = info.weight_type;
     if (model.with_biases) info.with_biases = 1;
     if (model.config.kind == VKATTN_LAYER_ENCODER) info.causal = 0;
-    Estimate estimate{.model = model, .info = info};
+    Estimate estimate{.model = model};
+    if (scales_rows) {
+        const vkattn_scaling of_values = is_mla(estimate) ? VKATTN_SCALING_NONE : VKATTN_SCALING_ROW;
+        estimate.scales = std::make_shared<const vkattn_cache_scales>(vkattn_cache_scales{
+            {VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_ROW, of_values, nullptr, nullptr});
+    }
+    info.next = estimate.scales.get();
+    estimate.info = info;
     if (vkattn_estimate(&model.config, &info, &estimate.result, sizeof estimate.result) != VKATTN_SUCCESS)
         throw InputError(model.name, vkattn_last_error());
     return estimate;
@@ -227,6 +234,7 @@ std::string use_text(const vkattn_estimate_info &info) {
     std::string text = "context " + tokens_text(info.context_len) + ", prefill " + tokens_text(info.prefill_len) +
                        (info.causal != 0 ? " causal" : "") + ", batch " + std::to_string(info.batch);
     if (info.memory_bytes != 0) text += ", memory " + format_bytes(info.memory_bytes);
+    if (info.next != nullptr) text += ", a scale of each cached row";
     return text;
 }
 
@@ -326,9 +334,10 @@ OrderedJson to_json(const Estimate &estimate) {
 
 } // namespace
 
-std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use) {
+std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use,
+                                   bool scales_rows) {
     std::vector<Estimate> estimates;
-    for (const EstimateModel &model : models) estimates.push_back(estimate_one(model, use));
+    for (const EstimateModel &model : models) estimates.push_back(estimate_one(model, use, scales_rows));
     return estimates;
 }
 

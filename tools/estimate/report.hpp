@@ -12,6 +12,7 @@ struct Estimate {
     EstimateModel model;
     vkattn_estimate_info info{}; // as estimated, no member left at a default but memory_bytes
     vkattn_estimate_result result{};
+    std::shared_ptr<const vkattn_cache_scales> scales{}; // what info.next points to
     // of one layer, the batch, on a device: see measure_workspaces
     std::optional<std::uint64_t> prefill_workspace{}, step_workspace{};
 
@@ -20,8 +21,10 @@ struct Estimate {
     bool fits() const { return bytes_needed() <= info.memory_bytes; }
 };
 
-// Estimates each model for the use; what the use leaves open is taken from the model. Throws InputError.
-std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use);
+// Estimates each model for the use; what the use leaves open is taken from the model. scales_rows: every token and head of keys,
+// and of values, has a scale in the cache. Throws InputError.
+std::vector<Estimate> estimate_all(std::span<const EstimateModel> models, const vkattn_estimate_info &use,
+                                   bool scales_rows = false);
 
 // Says which fit the memory, which serves the most sequences and why: one sentence a line. Needs memory_bytes.
 std::vector<std::string> verdict(std::span<const Estimate> estimates);
