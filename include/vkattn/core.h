@@ -77,9 +77,11 @@ typedef enum vkattn_extension_kind {
                                                vkattn_kv_append_desc and vkattn_cache_info */
     VKATTN_EXTENSION_KV_SCALES = 6,         /* vkattn_kv_scales (attention.h), of vkattn_attention_desc,
                                                vkattn_kv_append_desc and vkattn_index_desc */
-    VKATTN_EXTENSION_CACHE_SCALES = 7,      /* vkattn_cache_scales, of vkattn_cache_info (layers.h) */
+    VKATTN_EXTENSION_CACHE_SCALES = 7,      /* vkattn_cache_scales (layers.h), of vkattn_cache_info and
+                                               vkattn_estimate_info */
     VKATTN_EXTENSION_INPUT_NORM = 8,        /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
                                                vkattn_layer_call */
+    VKATTN_EXTENSION_NORM_RESIDUAL = 9,     /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -270,9 +272,8 @@ typedef struct vkattn_matrix_shape {
 #define VKATTN_MAX_MATRIX_SHAPES 32
 #define VKATTN_MAX_KERNELS 32
 
-/* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use
- * storage_16bit, storage_8bit, shader_int8, max_push_constants_bytes and portability_subset: they are given for your own
- * shaders and reports. */
+/* Facts of a device. Sizes are bytes unless said otherwise; flags are 0 or 1. vkattn itself does not use storage_8bit,
+ * shader_int8, max_push_constants_bytes and portability_subset: they are given for your own shaders and reports. */
 typedef struct vkattn_device_facts {
     uint32_t index; /* position in the enumeration; 0 for a wrapped device */
     char name[256];
@@ -508,7 +509,8 @@ typedef struct vkattn_trait {
  *   enabled_features  the chain that device was created with, as far as vkattn is concerned; NULL: none. Kernel coopmat
  *                     needs cooperativeMatrix, vulkanMemoryModel, vulkanMemoryModelDeviceScope, computeFullSubgroups
  *                     and shaderFloat16 (bf16: shaderBFloat16Type and shaderBFloat16CooperativeMatrix), and where
- *                     subgroups have several sizes subgroupSizeControl. Products of f16 in pairs, of flash and linear
+ *                     subgroups have several sizes subgroupSizeControl. Products with quantised weights are faster on
+ *                     CPU drivers with storageBuffer16BitAccess. Products of f16 in pairs, of flash and linear
  *                     layers, need shaderMixedFloatDotProductFloat16AccFloat32 and shaderFloat16
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
  *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs

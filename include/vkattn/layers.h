@@ -231,7 +231,7 @@ typedef enum vkattn_scaling {
     VKATTN_SCALING_MAX_ENUM = 0x7fffffff
 } vkattn_scaling;
 
-/* Scales that a cache keeps beside its keys and values. An extension of vkattn_cache_info.
+/* Scales that a cache keeps beside its keys and values. An extension of vkattn_cache_info and vkattn_estimate_info.
  *
  * extension                 kind VKATTN_EXTENSION_CACHE_SCALES
  * key, value                of each part; of other types than F8_E4M3 and F8_E5M2, and of values that are a part of the keys, NONE
@@ -393,7 +393,8 @@ VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_laye
 
 /* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
  * without the layer: its weights are only thought of. Where it matters whether there is a bias, which it does of
- * VKATTN_MLA_ABSORB alone (see there), writes the more of the two. Compiles, tests and allocates nothing: a kernel that
+ * VKATTN_MLA_ABSORB alone (see there), writes the more of the two; of quantised weights, with which CPU drivers normalise few tokens
+ * in other kernels, it may write more than the plan takes. Compiles, tests and allocates nothing: a kernel that
  * the self-test has not judged yet is taken to pass. */
 VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
                                                 const vkattn_layer_call *call, uint64_t *workspace_bytes);

@@ -45,7 +45,7 @@ typedef struct vkattn_linear_desc {
 } vkattn_linear_desc;
 
 /* RMSNorm of the input before it is multiplied: of each token x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
- * Few rows are normalised by the products themselves, in place of a dispatch and a barrier; many are in the workspace, in the
+ * Few rows are normalised by the products themselves where that is faster than a dispatch and a barrier; many are in the workspace, in the
  * input's type, once for all products of a layer. An extension of vkattn_linear_desc (not for vkattn_tune_linear), and of vkattn_layer_call for
  * MHA without key and value, and MLA: their query is normalised so.
  *
@@ -89,8 +89,19 @@ typedef struct vkattn_norm_desc {
     vkattn_tensor output;
     vkattn_norm_kind kind;
     float epsilon;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_norm_residual */
 } vkattn_norm_desc;
+
+/* What is added to the norm: output = (input - mean) / ... + bias + residual, in f32. For models that normalise what a block gives
+ * before they add it (Gemma 2 and 3, OLMo 2). An extension of vkattn_norm_desc.
+ *
+ * extension  kind VKATTN_EXTENSION_NORM_RESIDUAL
+ * residual   [B,L,N], last stride 1, F32, F16 or BF16; bound as VKATTN_ROLE_RESIDUAL. The output may be the input or the residual,
+ *            bound to the same place with the same layout and type */
+typedef struct vkattn_norm_residual {
+    vkattn_extension extension;
+    vkattn_tensor residual;
+} vkattn_norm_residual;
 
 /* Plans one norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan);

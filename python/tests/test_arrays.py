@@ -191,10 +191,14 @@ def test_results_stay_where_the_arguments_are():
     assert (vkattn.linear(x, weight, residual=out, out=out).numpy() == vkattn.linear(x, weight, residual=expected)).all()
     rows = CONTEXT.array(x)
     expected = vkattn.norm(x, weight[0])
+    residual = CONTEXT.array(weight[:10].reshape(2, 5, 24))
+    assert numpy.abs(vkattn.norm(rows, weight[0], residual=residual, out=residual).numpy()
+                     - (expected + weight[:10].reshape(2, 5, 24))).max() < 1e-6
     assert (vkattn.norm(rows, weight[0], out=rows).numpy() == expected).all()
     assert (vkattn.embedding([[1, 2], [3, 50]], on_device).numpy() == vkattn.embedding([[1, 2], [3, 50]], weight)).all()
     for mistake, error, message in (
             (lambda: vkattn.linear(rows, on_device[:24], out=rows), ValueError, "out: shares memory with input"),
+            (lambda: vkattn.norm(x, weight[0], residual=x[0]), ValueError, r"residual: shape \[5, 24\], expected \[2, 5, 24\]"),
             (lambda: vkattn.linear(x, weight, out=out[:1]), ValueError,
              r"out: shape \[1, 5, 40\] of float32, expected \[2, 5, 40\]"),
             (lambda: vkattn.linear(CONTEXT.array(random(2, 24, 5)).transpose(0, 2, 1), weight), ValueError,

@@ -22,7 +22,7 @@ LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compress
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gelu_tanh": 5}
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
-EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM = 6, 7, 8
+EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM, EXTENSION_NORM_RESIDUAL = 6, 7, 8, 9
 ROTATIONS = {"none": 0, "hadamard": 1}
 SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
@@ -191,6 +191,7 @@ KvScales = structure("vkattn_kv_scales", ("extension", Extension), ("key_scales"
                      ("makes_scales", c_uint32))
 CacheScales = structure("vkattn_cache_scales", ("extension", Extension), ("key", c_int), ("value", c_int), ("key_scales", c_void_p),
                         ("value_scales", c_void_p))
+NormResidual = structure("vkattn_norm_residual", ("extension", Extension), ("residual", Tensor))
 InputNorm = structure("vkattn_input_norm", ("extension", Extension), ("weight", Tensor), ("epsilon", c_float))
 KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
 IndexDesc = structure(
@@ -239,7 +240,7 @@ EstimateResult = structure(
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
-              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm)
+              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm, NormResidual)
 
 
 def extend(desc, extension):

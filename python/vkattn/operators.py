@@ -82,16 +82,16 @@ def linear_problem(input, weight, bias=None, *, activation="none", multiplier=No
 
 
 @outside_graphs
-def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context=None):
-    """The norm of each token, times weight, plus bias.
+def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, out=None, context=None):
+    """The norm of each token, times weight, plus bias, plus residual.
 
-    input [..., N], weight and bias [N]: float32, float16 or bfloat16
+    input and residual [..., N], weight and bias [N]: float32, float16 or bfloat16
     kind     rms or layer
     epsilon  0: 1e-6 for rms, 1e-5 for layer
-    out      an Array for the result, which may be the input
+    out      an Array for the result, which may be the input or the residual
     Returns [..., N] in the input's type.
     """
-    call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("out", out)))
+    call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("residual", residual), ("out", out)))
     input = _with_rows(call.take("input", input), "input")
     call.take("weight", weight)
     if bias is not None:
@@ -99,7 +99,13 @@ def norm(input, weight, bias=None, *, kind="rms", epsilon=0.0, out=None, context
     output = call.result("output", input.shape, input, out)
     desc = _abi.NormDesc(kind=_abi.choose("kind", _abi.NORM_KINDS, kind), epsilon=epsilon)
     _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
-    call.run("vkattn_norm_plan", desc, may_share=("input",))
+    if residual is not None:
+        residual = call.take("residual", residual)
+        if residual.shape != input.shape:
+            raise ValueError(f"residual: shape {list(residual.shape)}, expected {list(input.shape)}")
+        residual = describe(_fold(residual, "residual"), "residual")
+        _abi.extend(desc, _abi.NormResidual(_abi.Extension(_abi.EXTENSION_NORM_RESIDUAL), residual))
+    call.run("vkattn_norm_plan", desc, may_share=("input", "residual"))
     return call.given_back("output")
 
 

@@ -278,7 +278,7 @@ class Decoder:
         attended = block.attention(hidden, cache=cache, is_causal=True, window=block.window, norm=block.attention_norm,
                                    norm_epsilon=self.config.epsilon,
                                    residual=hidden if after is None else None)
-        return attended if after is None else hidden + self._normed(attended, after)
+        return attended if after is None else self._normed(attended, after, hidden)
 
     def _fed_forward(self, block, hidden):
         tokens, norm = self._tokens_and_norm(hidden, block.forward_norm)
@@ -286,10 +286,10 @@ class Decoder:
         up = vkattn.linear(tokens, *block.up, **norm)
         gated = vkattn.linear(tokens, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up, **norm)
         down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
-        return down if after is None else hidden + self._normed(down, after)
+        return down if after is None else self._normed(down, after, hidden)
 
-    def _normed(self, hidden, weight):
-        return vkattn.norm(hidden, weight, epsilon=self.config.epsilon)
+    def _normed(self, hidden, weight, residual=None):
+        return vkattn.norm(hidden, weight, residual=residual, epsilon=self.config.epsilon)
 
     def _tokens_and_norm(self, hidden, weight):
         """What products take, and how each normalises it: few tokens by themselves, more once for all of them."""

@@ -144,6 +144,11 @@ void require_desc(const vkattn_linear_desc *desc) {
     require_extensions(desc->next, "desc", {VKATTN_EXTENSION_INPUT_NORM});
 }
 
+void require_desc(const vkattn_norm_desc *desc) {
+    require_given(desc, "desc");
+    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_NORM_RESIDUAL});
+}
+
 void require_desc(const vkattn_index_desc *desc) {
     require_given(desc, "desc");
     require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_SCALES});

@@ -31,6 +31,7 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     push.first = rows.first;
     push.source_total = static_cast<uint32_t>(from.shape[2]);
     push.beyond = rows.beyond;
+    push.epsilon = rows.norm.epsilon;
     if (rows.hadamard) push.scale = hadamard_scale(hadamard_block(from.shape[3]));
     if (present(rows.cu_seqlens)) push.sequences = static_cast<uint32_t>(rows.cu_seqlens.tensor.shape[0] - 1);
     if (!present(rows.block_table)) return push;
@@ -49,6 +50,7 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
     constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
     constants.HAS_LENGTHS = present(rows.lengths);
+    constants.NORM_FORMAT = format_of(rows.norm.weight.tensor);
     if (present(rows.rotation.frequencies))
         constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
     const uint32_t block = hadamard_block(constants.HEAD_DIM);
@@ -89,6 +91,7 @@ void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
     bind(builder, step, BINDING_APPEND_FREQUENCIES, rows.rotation.frequencies);
     bind(builder, step, BINDING_APPEND_SOURCE_SCALES, rows.source_scales);
     bind(builder, step, BINDING_APPEND_CACHE_SCALES, rows.cache_scales);
+    bind(builder, step, BINDING_APPEND_NORM, rows.norm.weight);
 }
 
 } // namespace vkattn

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/plan/builder.hpp"
+#include "runtime/emit/rms_norm.hpp"
 
 namespace vkattn {
 
@@ -26,7 +26,8 @@ struct RowsToAppend {
     uint32_t first = 0;
     uint32_t batch = 0;     // sequences of a gathered source
     uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
-    Rotation rotation{};    // of each row by its position in the cache, on its way
+    RmsNorm norm{};         // on their way; for few rows, since every element of a row is read for each of them
+    Rotation rotation{};    // after that, by each row's position in the cache
     bool hadamard = false;  // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
     // F32 [B|1,H|1,L|1,1] each, see vkattn_kv_scales
     View source_scales{}, cache_scales{};

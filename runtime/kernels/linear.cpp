@@ -57,12 +57,11 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
                     constants_of(problem),
                     {tiles(problem.push.out_features, LINEAR_VECTOR_OUTPUTS) * neighbours, 1, problem.groups},
                     paths_of(problem)};
+    answer.shape.normalises = true;
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     answer.shape.constants.ROWS = tiles(problem.push.rows, neighbours);
-    if (!present(problem.norm)) return answer;
-    answer.shape.constants.NORM_FORMAT = format_of(problem.norm);
-    answer.shape.constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
-    if (problem.push.in_features % kFeatures == 0 && problem.norm.offset % elements_of_vector(problem.norm) == 0)
+    if (present(problem.norm) && problem.push.in_features % kFeatures == 0 &&
+        problem.norm.offset % elements_of_vector(problem.norm) == 0)
         answer.shape.constants.ALIGNED |= ALIGNED_NORM;
     return answer;
 }
@@ -83,10 +82,11 @@ constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, 
 
 LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const DeviceCaps &caps) {
     if (const char *missing = kernel.missing(caps); *missing != '\0') return {Rank::kByTuningAlone, missing};
-    if (present(given.norm) && !kernel.normalises) return {Rank::kByTuningAlone, "does not normalise its input"};
     LinearProblem problem = given;
     if (problem.tile.kernel != number_of(kernel)) problem.tile = {};
     LinearAnswer answer = kernel.answer(problem, caps);
+    if (answer.obstacle.empty() && present(problem.norm) && !answer.shape.normalises)
+        answer.obstacle = "does not normalise such an input";
     if (answer.obstacle.empty())
         answer.obstacle = why_off(caps, shader_name(*answer.shape.shader, answer.shape.constants), answer.shape.paths);
     return answer;
@@ -140,6 +140,8 @@ gpu::LinearConstants constants_of(const LinearProblem &problem) {
     constants.MULTIPLIER_FORMAT = format_of(problem.multiplier);
     constants.ACTIVATION = static_cast<uint32_t>(problem.activation);
     constants.OUTPUT_PAIRS = in_pairs(problem);
+    constants.NORM_FORMAT = format_of(problem.norm);
+    if (present(problem.norm)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
     return constants;
 }
 
@@ -155,8 +157,7 @@ const LinearKernel kLinearVector = {.name = "linear_vector",
                                     .missing = nothing_missing,
                                     .answer = answer_of_vector,
                                     .describe = describe_nothing,
-                                    .trial_rows = 1,
-                                    .normalises = true};
+                                    .trial_rows = 1};
 
 const LinearKernel kLinearTiles = {.name = "linear",
                                    .shaders = kTilesShaders,
@@ -176,7 +177,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
-    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (present(problem.norm) ? 8 : 0);
+    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);

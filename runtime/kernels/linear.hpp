@@ -33,8 +33,9 @@ struct LinearShape {
     const Shader *shader;
     gpu::LinearConstants constants;
     Grid groups;
-    CodePaths paths;        // of the shader's code that the constants switch on
-    bool addressed = false; // it reads input and weight through device addresses
+    CodePaths paths;         // of the shader's code that the constants switch on
+    bool addressed = false;  // it reads input and weight through device addresses
+    bool normalises = false; // its input, where that is asked for
 };
 using LinearAnswer = Answer<LinearShape>;
 
@@ -49,7 +50,6 @@ struct LinearKernel {
     std::string (*describe)(const LinearShape &shape);                            // ", 8 rows, 4 blocks"
     std::span<const Knob> knobs{};
     uint32_t trial_rows = 19; // of the inputs that test it
-    bool normalises = false;  // its input, where that is asked for
 };
 
 extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots, kLinearUniform;

@@ -13,7 +13,9 @@ namespace {
 
 constexpr uint32_t kMostRows = 8, kMostBlocks = 4; // of an invocation: rows, and blocks of a row at a time
 constexpr uint32_t kUniformRows = 8;               // of a workgroup of linear_uniform
-constexpr uint32_t kFewestFeatures = 128;          // of several turns of its loop
+// The most outputs of which each workgroup normalises its rows: for more a dispatch that does it once costs less.
+constexpr uint32_t kMostNormalisedOutputs = 4096;
+constexpr uint32_t kFewestFeatures = 128;                          // of several turns of its loop
 constexpr uint32_t kUniformLanes = QUANTISED_BLOCK / kLinearBlock; // the most of its subgroups
 
 enum Place : uint32_t { kRowsKnob, kBlocksKnob };
@@ -30,6 +32,7 @@ const char *missing(const DeviceCaps &caps) {
 const char *missing_of_uniform(const DeviceCaps &caps) {
     if (const char *addresses = missing(caps); *addresses != '\0') return addresses;
     if (caps.traits.scalar_address_loads == 0) return "loads that invocations share are no scalars";
+    if (caps.storage_16bit == 0 || !caps.features.storage_16bit) return "no 16-bit storage";
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     if ((caps.subgroup_features & kNeeded) != kNeeded) return "no subgroup shuffles";
     const uint32_t lanes = caps.subgroup_size;
@@ -121,6 +124,9 @@ LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &c
     Grid groups = grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
     answer.shape = {&shaders::linear_uniform, constants, groups, paths_of(problem), true};
+    const bool aligned_norm = !present(problem.norm) || problem.norm.offset % kLinearBlock == 0;
+    answer.shape.normalises =
+        problem.push.rows <= kUniformRows && problem.push.out_features <= kMostNormalisedOutputs && aligned_norm;
     return answer;
 }
 

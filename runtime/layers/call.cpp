@@ -245,8 +245,9 @@ Positions checked_positions(const LayerCall &call, const vkattn_tensor &query) {
 }
 
 View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
-               const Rotation &rotation) {
+               const Rotation &rotation, const RmsNorm &norm) {
     if (!present(cache.past) && !present(cache.present)) {
+        require(!present(norm.weight), "norm: given without past or present, expected none");
         if (present(rotation.frequencies)) add_rope(builder, fresh, fresh, rotation, positions);
         return fresh;
     }
@@ -265,6 +266,7 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
                       .past_lengths = positions.past_lengths,
                       .cu_seqlens = positions.cu_seqlens,
                       .block_table = cache.block_table,
+                      .norm = norm,
                       .rotation = rotation,
                       .hadamard = cache.rotated,
                       .cache_scales = cache.scales,

@@ -125,8 +125,9 @@ Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
 
 // Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
 // them, [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages. Without past and present: `fresh` itself.
-// The new rows are rotated on their way, or where they are. The caller adds the barriers before and after.
+// The new rows are rotated on their way, or where they are; norm: before that, where there is past or present.
+// The caller adds the barriers before and after.
 View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
-               const Rotation &rotation = {});
+               const Rotation &rotation = {}, const RmsNorm &norm = {});
 
 } // namespace vkattn

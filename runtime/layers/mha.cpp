@@ -4,10 +4,17 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
+#include <algorithm>
+
 namespace vkattn {
 namespace {
 
 constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
+
+// Of no more tokens heads are normalised where they are rotated, in place of a dispatch and a barrier: all of a head is read for
+// each of its elements.
+constexpr uint64_t kTokensNormalisedOnTheirWay = 4;
+constexpr uint32_t kBuffersOnTheWay = 8; // the most that are bound then
 
 struct Inputs {
     ProductInput query, key, value; // [B,L,embed_dim]
@@ -28,38 +35,54 @@ Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     return {query, key, value};
 }
 
+// RMSNorm of each head of queries or keys, where the layer has its weight: a dispatch in place, or on the way into other memory by
+// what rotates them.
+struct HeadNorm {
+    RmsNorm in_place, on_the_way; // one of them
+};
+
+struct HeadNorms {
+    HeadNorm query, key;
+};
+
+HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs &inputs, const Positions &positions,
+                     bool is_cached) {
+    const auto norm = [&](const char *name, bool moves) {
+        const RmsNorm given{layer.weight(prefix + name), epsilon_or(layer.config(), kEpsilon)};
+        return moves ? HeadNorm{{}, given} : HeadNorm{given, {}};
+    };
+    const bool fits = layer.context().caps().max_storage_buffers_per_stage >= kBuffersOnTheWay;
+    const bool few = inputs.batch() * std::max(inputs.q_len(), inputs.new_len()) <= kTokensNormalisedOnTheirWay;
+    const bool moves = fits && few && present(layer.rotation().frequencies) && !present(positions.cu_seqlens);
+    return {norm("q_norm.weight", moves), norm("k_norm.weight", moves && is_cached)};
+}
+
+void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads) {
+    if (!present(norm.weight)) return;
+    const vkattn_tensor &tensor = heads.tensor;
+    const View rows = reshaped(heads, {tensor.shape[0] * tensor.shape[1], tensor.shape[2], tensor.shape[3]},
+                               {tensor.strides[1], tensor.strides[2], tensor.strides[3]});
+    add_norm(builder, Norm::kRms, norm.epsilon, rows, norm.weight, {}, rows);
+}
+
 struct Projected {
     View query, key, value; // [B,H,L,D] F32 in the workspace
 };
 
-// RMSNorm of every head of [B,H,L,D] in place, where the layer has the weight.
-void add_head_norm(PlanBuilder &builder, const Layer &layer, const std::string &weight, const View &heads) {
-    if (!present(layer.weight(weight))) return;
-    const vkattn_tensor &tensor = heads.tensor;
-    const View rows = reshaped(heads, {tensor.shape[0] * tensor.shape[1], tensor.shape[2], tensor.shape[3]},
-                               {tensor.strides[1], tensor.strides[2], tensor.strides[3]});
-    builder.barrier();
-    add_norm(builder, Norm::kRms, epsilon_or(layer.config(), kEpsilon), rows, layer.weight(weight), {}, rows);
-}
-
-Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix) {
-    const vkattn_layer_config &config = layer.config();
-    Projected projected;
-    projected.query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
-    projected.key = workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
-    projected.value = workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
+void add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+                     const HeadNorms &norms, const Projected &projected) {
     add_projection(builder, layer, prefix + "q_proj", inputs.query, projected.query);
     add_projection(builder, layer, prefix + "k_proj", inputs.key, projected.key);
     add_projection(builder, layer, prefix + "v_proj", inputs.value, projected.value);
-    add_head_norm(builder, layer, prefix + "q_norm.weight", projected.query);
-    add_head_norm(builder, layer, prefix + "k_norm.weight", projected.key);
-    return projected;
+    if (present(norms.query.in_place.weight) || present(norms.key.in_place.weight)) builder.barrier();
+    add_head_norm(builder, norms.query.in_place, projected.query);
+    add_head_norm(builder, norms.key.in_place, projected.key);
 }
 
 // The norm that the call asks for, of self attention.
 Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                   const Inputs &inputs) {
-    const InputNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
+    const RmsNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
     const View weights[] = {layer.weight(prefix + "q_proj.weight"), layer.weight(prefix + "k_proj.weight"),
@@ -112,19 +135,28 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const Projected projected =
-        add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs), parts.prefix);
+    const Heads attended = workspace_heads(builder, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
+    const View query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
+    const auto fresh = [&] {
+        return workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
+    };
+    const HeadNorms norms =
+        head_norms(layer, parts.prefix, inputs, positions, present(keys.past) || present(keys.present));
+    // queries on their way into other memory come from where the attended heads will be
+    const Projected projected = {present(norms.query.on_the_way.weight) ? attended.heads : query, fresh(), fresh()};
+    add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs), parts.prefix, norms,
+                    projected);
     const Rotation rotation = layer.rotation();
     builder.barrier();
-    if (present(rotation.frequencies)) add_rope(builder, projected.query, projected.query, rotation, positions);
+    if (present(rotation.frequencies))
+        add_rope(builder, projected.query, query, rotation, positions, norms.query.on_the_way);
     CoreAttention core;
-    core.query = projected.query;
-    core.key = add_cache(builder, keys, projected.key, positions, rotation);
+    core.query = query;
+    core.key = add_cache(builder, keys, projected.key, positions, rotation, norms.key.on_the_way);
     core.value = add_cache(builder, values, projected.value, positions);
     core.block_table = keys.block_table;
     core.positions = positions;
     core.kv_head_mapping = config.kv_head_mapping;
-    const Heads attended = workspace_heads(builder, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
     core.output = attended.heads;
     builder.barrier();
     add_core_attention(builder, layer, call, core);

@@ -54,7 +54,7 @@ std::vector<View> with_those_of(std::vector<View> weights, const std::vector<Vie
     return weights;
 }
 
-Projected add_projections(const Mla &mla, const View &given, const InputNorm &norm, Indexer *indexer) {
+Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
     const Heads query = workspace_heads(builder, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
     const View latent = workspace_view(builder, {mla.batch, mla.len, mla.rank() + mla.rope()});
@@ -227,7 +227,7 @@ AttentionSizes mla_attention(const vkattn_layer_config &config) {
 }
 
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-             const View &tokens, const InputNorm &norm, const View &output, const View &residual) {
+             const View &tokens, const RmsNorm &norm, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
     const bool sparse = indexer_of(layer.config()) != nullptr;
     if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");

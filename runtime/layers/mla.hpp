@@ -17,7 +17,7 @@ AttentionSizes mla_attention(const vkattn_layer_config &config);
 
 // The whole layer on `tokens` [B,L,embed_dim], normalised if there is a norm, into output, plus residual if that view is present.
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-             const View &tokens, const InputNorm &norm, const View &output, const View &residual);
+             const View &tokens, const RmsNorm &norm, const View &output, const View &residual);
 
 void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call);
 

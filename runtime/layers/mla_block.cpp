@@ -35,7 +35,7 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
     const View attended = workspace_view(builder, {batch, len, config.embed_dim});
     const View hidden = workspace_view(builder, {batch, len, hidden_width(config)});
-    const auto norm = [&](const char *weight) { return InputNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
+    const auto norm = [&](const char *weight) { return RmsNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
 
     add_mla(builder, layer, call, "attention.", input, norm("norm1.weight"), attended, input);
     builder.barrier();

@@ -121,12 +121,12 @@ bool normalises(PlanBuilder &builder, const View &tokens, const View &weight) {
     Context &context = builder.context();
     const LinearChoice choice =
         builder.is_measure() ? choose_untested(context, problem) : choose_tested(context, problem);
-    return choice.kernel->normalises;
+    return choice.normalises;
 }
 
 } // namespace
 
-ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const InputNorm &norm,
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm,
                            std::span<const View> weights) {
     if (!present(norm.weight)) return tokens;
     const auto fuses = [&](const View &weight) { return normalises(builder, tokens, weight); };
@@ -194,7 +194,7 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     return operands;
 }
 
-InputNorm checked_input_norm(const void *next, uint64_t features) {
+RmsNorm checked_input_norm(const void *next, uint64_t features) {
     const auto *given = reinterpret_cast<const vkattn_input_norm *>(extension_of(next, VKATTN_EXTENSION_INPUT_NORM));
     if (given == nullptr) return {};
     require(present(given->weight), "norm weight: absent, expected [", features, "]");
@@ -206,7 +206,7 @@ InputNorm checked_input_norm(const void *next, uint64_t features) {
 
 void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
     LinearOperands operands = check_linear(desc);
-    const InputNorm norm = checked_input_norm(desc.next, operands.input.tensor.shape[2]);
+    const RmsNorm norm = checked_input_norm(desc.next, operands.input.tensor.shape[2]);
     allow_role(builder, operands.input);
     allow_role(builder, norm.weight);
     const ProductInput input = normalise_for(builder, operands.input, norm, {&operands.weight, 1});

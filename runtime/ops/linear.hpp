@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/emit/rms_norm.hpp"
 #include "runtime/kernels/linear.hpp"
 #include "runtime/plan/builder.hpp"
 
@@ -16,23 +17,17 @@ struct LinearEpilogue {
     View residual;   // the same
 };
 
-// RMSNorm of a product's input on its way: of each token x / sqrt(mean(x^2) + epsilon) * weight.
-struct InputNorm {
-    View weight{}; // [in] contiguous; absent: none
-    float epsilon = 0;
-};
-
 // Tokens [B,L,in] that products take, and how each of those normalises them.
 struct ProductInput {
-    ProductInput(const View &given, const InputNorm &of_products = {}) : tokens(given), norm(of_products) {}
+    ProductInput(const View &given, const RmsNorm &of_products = {}) : tokens(given), norm(of_products) {}
 
     View tokens;
-    InputNorm norm;
+    RmsNorm norm;
 };
 
 // Tokens for products with these weights. Where each takes so few rows that it normalises them itself, it will; else the tokens
 // are normalised here, into the workspace.
-ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const InputNorm &norm,
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm,
                            std::span<const View> weights);
 
 // output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation.
@@ -43,7 +38,7 @@ ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const Input
 struct LinearOperands {
     View input, weight, output;
     LinearEpilogue epilogue;
-    InputNorm norm{}; // as normalise_for leaves it
+    RmsNorm norm{}; // as normalise_for leaves it
 };
 
 LinearProblem problem_of(const LinearOperands &operands);
@@ -71,7 +66,7 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
 
 // The norm that an extension in a chain asks for, of tokens with so many features; none where there is none. Fails with
 // VKATTN_ERROR_INVALID_ARGUMENT where it is wrong.
-InputNorm checked_input_norm(const void *next, uint64_t features);
+RmsNorm checked_input_norm(const void *next, uint64_t features);
 
 // The caller's product. Fails, naming the member, where it is none.
 LinearOperands check_linear(const vkattn_linear_desc &desc);

@@ -3,6 +3,7 @@
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
 
@@ -11,13 +12,14 @@
 namespace vkattn {
 
 void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
-              const View &output) {
+              const View &output, const View &residual) {
     gpu::NormPush push{};
     push.features = static_cast<uint32_t>(input.tensor.shape[2]);
     push.epsilon = epsilon;
     for (uint32_t dim = 0; dim < 2; ++dim) {
         push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);
         push.output_strides[dim] = static_cast<uint32_t>(output.tensor.strides[dim]);
+        push.residual_strides[dim] = static_cast<uint32_t>(residual.tensor.strides[dim]);
     }
     gpu::NormConstants constants;
     constants.SUBTRACTS_MEAN = norm == Norm::kLayer;
@@ -25,6 +27,7 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     constants.WEIGHT_FORMAT = format_of(weight.tensor);
     constants.BIAS_FORMAT = format_of(bias.tensor);
     constants.OUTPUT_FORMAT = format_of(output.tensor);
+    constants.RESIDUAL_FORMAT = format_of(residual.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
     Step &step = builder.add_step(shaders::norm, constants, push);
     set_token_grid(step, input.tensor);
@@ -32,7 +35,21 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     bind(builder, step, BINDING_NORM_WEIGHT, weight);
     bind(builder, step, BINDING_NORM_BIAS, bias);
     bind(builder, step, BINDING_NORM_OUTPUT, output);
+    bind(builder, step, BINDING_NORM_RESIDUAL, residual);
 }
+
+namespace {
+
+View checked_residual(const void *next, const vkattn_tensor &input) {
+    const vkattn_extension *given = extension_of(next, VKATTN_EXTENSION_NORM_RESIDUAL);
+    if (given == nullptr) return {};
+    const vkattn_tensor &residual = reinterpret_cast<const vkattn_norm_residual *>(given)->residual;
+    require(present(residual), "residual: absent, expected ", shape_text(input));
+    return role_view(checked_tokens(residual, "residual", input.shape[0], input.shape[1], input.shape[2]),
+                     VKATTN_ROLE_RESIDUAL);
+}
+
+} // namespace
 
 void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
     require(desc.kind == VKATTN_NORM_RMS || desc.kind == VKATTN_NORM_LAYER, "kind: ", static_cast<int>(desc.kind),
@@ -50,7 +67,7 @@ void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
     add_norm(builder, rms ? Norm::kRms : Norm::kLayer, epsilon, role_view(input, VKATTN_ROLE_INPUT),
              role_view(checked_vector(weight, "weight", features), VKATTN_ROLE_WEIGHT),
              role_view(checked_vector(desc.bias, "bias", features), VKATTN_ROLE_BIAS),
-             role_view(output, VKATTN_ROLE_OUTPUT));
+             role_view(output, VKATTN_ROLE_OUTPUT), checked_residual(desc.next, input));
 }
 
 } // namespace vkattn

@@ -1,6 +1,7 @@
 #include "runtime/ops/rope.hpp"
 
 #include "runtime/emit/elementwise.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
 #include "shaders/interface/rope.h"
@@ -131,7 +132,7 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
 }
 
 void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
-              const Positions &positions) {
+              const Positions &positions, const RmsNorm &norm) {
     const bool packed = present(positions.cu_seqlens);
     gpu::RopePush push{};
     for (uint32_t dim = 0; dim < 3; ++dim) {
@@ -143,10 +144,12 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     push.sequences = positions.sequences;
     push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
     push.offset = positions.offset;
+    push.epsilon = norm.epsilon;
     gpu::RopeConstants constants;
     constants.INTERLEAVED = rotation.interleaved;
     constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
     constants.HAS_CU_SEQLENS = packed;
+    constants.NORM_FORMAT = format_of(norm.weight.tensor);
     if (packed && positions.sequences == 0) return;
     Step &step = builder.add_step(shaders::rope, constants, push);
     set_elementwise_grid(step, uint64_t{push.total} * push.pairs, 2, input.tensor);
@@ -155,6 +158,7 @@ void add_rope(PlanBuilder &builder, const View &input, const View &output, const
     bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);
     bind(builder, step, BINDING_ROPE_PAST_LENGTHS, positions.past_lengths);
     bind(builder, step, BINDING_ROPE_CU_SEQLENS, positions.cu_seqlens);
+    bind(builder, step, BINDING_ROPE_NORM, norm.weight);
 }
 
 } // namespace vkattn

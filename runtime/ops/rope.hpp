@@ -30,7 +30,8 @@ struct Positions {
 };
 
 // Rotates the vectors of input by their tokens' positions into output, which may be the same view. F32, element stride 1.
+// norm: before that; for few vectors, and output is then another view.
 void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
-              const Positions &positions);
+              const Positions &positions, const RmsNorm &norm = {});
 
 } // namespace vkattn

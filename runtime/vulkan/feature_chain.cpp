@@ -36,6 +36,10 @@ void take(DeviceFeatures &features, const VkPhysicalDevice16BitStorageFeatures &
     features.storage_16bit |= given.storageBuffer16BitAccess != 0;
 }
 
+void take(DeviceFeatures &features, const VkPhysicalDeviceVulkan11Features &given) {
+    features.storage_16bit |= given.storageBuffer16BitAccess != 0;
+}
+
 void take(DeviceFeatures &features, const VkPhysicalDevice8BitStorageFeatures &given) {
     features.storage_8bit |= given.storageBuffer8BitAccess != 0;
 }
@@ -110,6 +114,8 @@ void take(DeviceFeatures &features, const VkBaseInStructure &structure) {
         return take(features, as<VkPhysicalDeviceSubgroupSizeControlFeatures>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR:
         return take(features, as<VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR>(structure));
+    case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES:
+        return take(features, as<VkPhysicalDeviceVulkan11Features>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES:
         return take(features, as<VkPhysicalDeviceVulkan12Features>(structure));
     case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES:
@@ -201,6 +207,9 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     memory_model_.vulkanMemoryModel = VK_TRUE;
     memory_model_.vulkanMemoryModelDeviceScope = VK_TRUE;
     link(memory_model_, features.vulkan_memory_model);
+    storage16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+    storage16_.storageBuffer16BitAccess = VK_TRUE;
+    link(storage16_, features.storage_16bit);
     float16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
     float16_.shaderFloat16 = VK_TRUE;
     link(float16_, features.shader_float16);

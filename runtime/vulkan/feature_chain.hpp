@@ -37,6 +37,7 @@ class FeatureChain {
     void *head_ = nullptr;
     VkPhysicalDeviceBufferDeviceAddressFeatures address_{};
     VkPhysicalDeviceVulkanMemoryModelFeatures memory_model_{};
+    VkPhysicalDevice16BitStorageFeatures storage16_{};
     VkPhysicalDeviceShaderFloat16Int8Features float16_{};
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot_product_{};
     VkPhysicalDeviceMaintenance4Features maintenance4_{};

@@ -4,13 +4,14 @@
 // cost a gather. One output after the other, in the order of memory, which a CPU foresees.
 //
 // grid: (row tiles, output tiles, groups); a workgroup is a subgroup of at most QUANTISED_BLOCK / 4 invocations. BLOCKS times
-// four features of each invocation are whole blocks of the weight's type. Input and weight as in linear_addresses.comp. No
-// shared memory or barrier.
+// four features of each invocation are whole blocks of the weight's type. Input and weight as in linear_addresses.comp. With
+// NORM_FORMAT the rows of the input are normalised, as in linear_vector.comp. No shared memory or barrier.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
+#extension GL_EXT_shader_16bit_storage : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
@@ -19,38 +20,49 @@ layout(local_size_x_id = 7) in; // WORKGROUP_SIZE
 #include "cpu/address_loads.glsl"
 #include "layers/linear_tensors.glsl"
 
+#define TENSOR norm
+#define TENSOR_BINDING BINDING_LINEAR_NORM
+#include "common/tensor.glsl"
+
 const uint OUTPUTS = LINEAR_UNIFORM_OUTPUTS;
 const uint LANES = SUBGROUP_SIZE;
 const uint MOST_LANES = QUANTISED_BLOCK / 4;
 const uint OWN_OUTPUTS = OUTPUTS / LANES; // of an invocation, in the end
 
-// The invocation's number in its subgroup, which is the workgroup. By gl_SubgroupInvocationID, whose values llvmpipe knows,
-// q6_K takes 1.8 times as long (Mesa 26).
-#define LANE gl_LocalInvocationID.x
+#define LANE gl_SubgroupInvocationID // whose values llvmpipe knows
 
-// A block at an address that all invocations share: each has the four numbers of its own lane.
+layout(buffer_reference, std430, buffer_reference_align = 2) readonly buffer Halves {
+    uint16_t values[BLOCKS_IN_REACH];
+};
+
+// A block so many bytes after an address that all invocations share, which is that of a whole word with ALIGNED_WEIGHT: each has the
+// four numbers of its own lane.
 struct UniformBlock {
     AddressedBlock block;
 };
 
-float read_half(UniformBlock block, uint at) { return read_half(block.block, at); }
-uint read_word(UniformBlock block, uint at) { return read_word(block.block, at); }
+uint load_half(UniformBlock block, uint at) {
+    return uint(Halves(block.block.address).values[(block.block.begin + at) / 2]);
+}
 
-// Selects, not branches, since code after a branch has its registers in memory. Where the bytes begin in the middle of a word,
-// the next lane has the upper half of a lane's four; for the last lane the word behind is loaded.
+float read_half(UniformBlock block, uint at) { return unpack_halves(load_half(block, at)).x; }
+
+uint read_word(UniformBlock block, uint at) {
+    uint begin = block.block.begin + at;
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0 && begin % 4 == 0) return Words(block.block.address).values[begin / 4];
+    return load_half(block, at) | load_half(block, at + 2) << 16;
+}
+
+// Selects, not branches, since code after a branch has its registers in memory. LLVM makes one load of a vector of them, where no
+// word is loaded for anything else: a half has loads of its own.
 uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
     const uint words = min(size / 4, LANES);
-    at += begin + block.block.begin;
-    Words source = Words(block.block.address);
-    uint place = LANE % words, low = source.values[at / 4];
-    [[unroll]] for (uint i = 1; i < MOST_LANES; ++i) if (i < words) {
-        uint word = source.values[at / 4 + i];
-        low = place == i ? word : low;
+    uint place = LANE % words, bytes = 0;
+    [[unroll]] for (uint i = 0; i < MOST_LANES; ++i) if (i < words) {
+        uint word = read_word(block, begin + at + 4 * i);
+        bytes = place == i ? word : bytes;
     }
-    uint last = source.values[at / 4 + words - 1 + (at & 2) / 2];
-    uint high = subgroupShuffle(low, (LANE + 1) % LANES);
-    if (place == words - 1) high = last;
-    return (at & 2) != 0 ? low >> 16 | high << 16 : low;
+    return bytes;
 }
 
 #define BLOCK UniformBlock
@@ -63,6 +75,7 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 vec4 x[BLOCKS * ROWS];            // the input's, of a turn of the loop
 float x_sums[BLOCKS * ROWS];      // of each four
 float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
+float squares[ROWS];              // of the input, with NORM_FORMAT
 
 // Rows and outputs behind the last repeat it, and are not stored.
 void load_input(uint first_row, uint feature) {
@@ -72,6 +85,10 @@ void load_input(uint first_row, uint feature) {
                                     bytes_of_block(INPUT_FORMAT));
         [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
             vec4 values = load_own_block(INPUT_FORMAT, row, b * LANES);
+            if (NORM_FORMAT != FORMAT_NONE) {
+                squares[r] += dot(values, values);
+                values *= norm_load4(NORM_FORMAT, true, feature + 4 * (b * LANES + LANE), 1);
+            }
             x[b * ROWS + r] = values;
             x_sums[b * ROWS + r] = values.x + values.y + values.z + values.w;
         }
@@ -101,42 +118,50 @@ void add_products(const uint b, vec4 numbers, vec2 affine) {
     }
 }
 
-void add_output(uvec2 address) {
-    uint begin = ALIGNED != 0 ? 0 : address.x & 2;
-    address.x -= begin;
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = 0.0;
-    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-        const uint feature = b * 4 * LANES;
-        UniformBlock block = UniformBlock(AddressedBlock(address, begin + block_of_element(WEIGHT_FORMAT, feature)));
-        const uint element = element_of_block(WEIGHT_FORMAT, feature);
-        vec4 numbers = numbers_of(WEIGHT_FORMAT, block, element);
-        add_products(b, numbers, affine_of(WEIGHT_FORMAT, block, element));
-    }
-}
-
 float sum_of_lanes(float value) {
     [[unroll]] for (uint other = 1; other < MOST_LANES; other *= 2) if (other < LANES) value +=
         subgroupShuffleXor(value, other);
     return value;
 }
 
+// The products of an output and a turn's part of the input, to the totals of whose it is.
+void add_output(uint first_output, uint o, uint feature) {
+    uvec2 address = weight_address(first_output + o, feature);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = 0.0;
+    [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+        const uint own = b * 4 * LANES;
+        UniformBlock block = UniformBlock(AddressedBlock(address, block_of_element(WEIGHT_FORMAT, own)));
+        const uint element = element_of_block(WEIGHT_FORMAT, own);
+        vec4 numbers = numbers_of(WEIGHT_FORMAT, block, element);
+        add_products(b, numbers, affine_of(WEIGHT_FORMAT, block, element));
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        float sum = sum_of_lanes(sums[r]);
+        [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] +=
+            o == OWN_OUTPUTS * LANE + i ? sum : 0.0;
+    }
+}
+
 void main() {
     uint first_row = workgroup().x * ROWS, first_output = workgroup().y * OUTPUTS;
     [[unroll]] for (uint i = 0; i < OWN_OUTPUTS * ROWS; ++i) totals[i] = 0.0;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) squares[r] = 0.0;
     uint feature = 0;
     do { // see addresses.comp
         load_input(first_row, feature);
         uint o = 0;
-        do {
-            add_output(weight_address(first_output + o, feature));
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                float sum = sum_of_lanes(sums[r]);
-                [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] +=
-                    o == OWN_OUTPUTS * LANE + i ? sum : 0.0;
-            }
-        } while (++o < OUTPUTS);
+        do { // two in a row: what a turn costs beside its loads is half as much for each
+            [[unroll]] for (uint i = 0; i < 2; ++i) add_output(first_output, o + i, feature);
+            o += 2;
+        } while (o < OUTPUTS);
         feature += BLOCKS * 4 * LANES;
     } while (feature < push.in_features);
+    if (NORM_FORMAT != FORMAT_NONE) [[unroll]]
+        for (uint r = 0; r < ROWS; ++r) {
+            float mean = sum_of_lanes(squares[r]) / float(push.in_features);
+            float scale = inversesqrt(mean + uintBitsToFloat(NORM_EPSILON));
+            [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] *= scale;
+        }
     [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; i += 2) store_pair(
         first_row + r, first_output + OWN_OUTPUTS * LANE + i, vec2(totals[i * ROWS + r], totals[(i + 1) * ROWS + r]));
 }

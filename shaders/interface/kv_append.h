@@ -17,6 +17,7 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_FREQUENCIES 6
 #define BINDING_APPEND_SOURCE_SCALES 7
 #define BINDING_APPEND_CACHE_SCALES 8
+#define BINDING_APPEND_NORM 9
 
 /* cu_seqlens: each packed row goes where its sequence is; or rows of every sequence are read, those behind its end as if
  * they were its own (which costs nothing, and leaves no gaps) */
@@ -58,7 +59,8 @@ namespace vkattn::gpu {
     X(10, ROTATED, 0)                                                                                                  \
     X(11, HADAMARD, 0)                                                                                                 \
     X(12, SOURCE_SCALED, 0)                                                                                            \
-    X(13, CACHE_SCALES, 0)
+    X(13, CACHE_SCALES, 0)                                                                                             \
+    X(14, NORM_FORMAT, 0)
 
 struct AppendPush {
     uint first_group[3];
@@ -77,6 +79,7 @@ struct AppendPush {
     float scale;                  /* of the transform */
     uint source_scale_strides[3]; /* batch, head, position */
     uint cache_scale_strides[3];
+    float epsilon; /* of the norm */
 };
 
 #ifdef __cplusplus

@@ -36,12 +36,12 @@ namespace vkattn::gpu {
  * invocation of linear_addresses, a workgroup of linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and
  * linear_uniform: of four features that an invocation takes at a time. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
- * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector: NORM_FORMAT, the
- * input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float */
+ * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector and linear_uniform:
+ * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
-#define ALIGNED_NORM 8u     /* the norm's weights, in eights too */
+#define ALIGNED_NORM 8u     /* of linear_vector: the norm's weights, in eights too */
 #define LINEAR_DOTS_STEP 32 /* of linear_dots */
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \

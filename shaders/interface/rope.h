@@ -13,11 +13,13 @@ namespace vkattn::gpu {
 #define BINDING_ROPE_FREQUENCIES 2
 #define BINDING_ROPE_PAST_LENGTHS 3
 #define BINDING_ROPE_CU_SEQLENS 4
+#define BINDING_ROPE_NORM 5
 
 #define ROPE_CONSTANTS(X)                                                                                              \
     X(0, INTERLEAVED, 0)                                                                                               \
     X(1, HAS_PAST_LENGTHS, 0)                                                                                          \
-    X(2, HAS_CU_SEQLENS, 0)
+    X(2, HAS_CU_SEQLENS, 0)                                                                                            \
+    X(3, NORM_FORMAT, 0)
 
 struct RopePush {
     uint first_group[3];
@@ -29,6 +31,7 @@ struct RopePush {
     uint offset;    /* position of the first token; past_lengths takes its place */
     uint total;     /* packed tokens */
     uint sequences; /* that they are packed of */
+    float epsilon;  /* of the norm */
 };
 
 #ifdef __cplusplus

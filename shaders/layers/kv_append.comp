@@ -4,8 +4,9 @@
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
 // past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
-// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With ROTATED, rows are turned by
-// the rotary embedding of their position on the way; frequencies as in layers/rope.comp. With HADAMARD, blocks of so many
+// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With NORM_FORMAT rows are normalised
+// on the way (RMSNorm: Zhang and Sennrich, 2019), norm [D]: each invocation goes through the whole of its row. With ROTATED they are
+// then turned by the rotary embedding of their position; frequencies as in layers/rope.comp. With HADAMARD, blocks of so many
 // elements of a row are mixed as in layers/hadamard.comp, by each invocation for its own elements. Scales of rows are looked
 // up; where the cache's are made, each invocation goes through its whole row, and the first of them writes its scale.
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
@@ -38,6 +39,10 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
+#define TENSOR norm
+#define TENSOR_BINDING BINDING_APPEND_NORM
+#include "common/tensor.glsl"
+
 layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
     int past_lengths[];
 };
@@ -56,12 +61,22 @@ struct AppendedRow {
     uint source; // the element of its first dim
     uint cache;
     uint position;
-    float source_scale;
-    uint cache_scale; // its element
+    float source_scale; // and that of its norm
+    uint cache_scale;   // its element
 };
 
 float load_dim(AppendedRow row, uint dim) {
-    return row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+    float value = row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+    return NORM_FORMAT == FORMAT_NONE ? value : value * norm_load(NORM_FORMAT, dim);
+}
+
+float inverse_rms(AppendedRow row) {
+    float sum = 0.0;
+    for (uint dim = 0; dim < HEAD_DIM; ++dim) {
+        float value = row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+        sum += value * value;
+    }
+    return inversesqrt(sum / float(HEAD_DIM) + push.epsilon);
 }
 
 // One element of the row as the rotary embedding turns it.
@@ -189,7 +204,7 @@ const uint ELEMENTS = IN_BLOCKS != 0u ? 4 : 2;
 
 void append_four(AppendedRow row, uint dim) {
     vec4 four;
-    if (ROTATED == ROTATED_NONE && HADAMARD == 0u)
+    if (ROTATED == ROTATED_NONE && HADAMARD == 0u && NORM_FORMAT == FORMAT_NONE)
         four = row.source_scale * source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
     else
         for (uint i = 0; i < 4; ++i) four[i] = load_element(row, dim + i);
@@ -266,6 +281,7 @@ void main() {
         row.source_scale =
             source_scales[base_bytes(BINDING_APPEND_SOURCE_SCALES) / 4 + source.x * push.source_scale_strides[0] +
                           head * push.source_scale_strides[1] + source.y * push.source_scale_strides[2]];
+    if (NORM_FORMAT != FORMAT_NONE) row.source_scale *= inverse_rms(row);
     row.cache_scale = place.x * push.cache_scale_strides[0] + head * push.cache_scale_strides[1] +
                       place.y * push.cache_scale_strides[2];
     append_elements(row, dim);

@@ -1,7 +1,7 @@
 // RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016) of each token.
 //
-// output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight + bias; RMSNorm takes the mean as 0
-// input [B,L,N], weight [N], bias [N] -> output [B,L,N], which may be the input
+// output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight + bias + residual; RMSNorm takes the mean as 0
+// input [B,L,N], weight [N], bias [N], residual [B,L,N] -> output [B,L,N], which may be the input or the residual
 // grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so
 // that it alone reads and writes them and two 16-bit values may share a word
 #version 460
@@ -33,6 +33,10 @@ NORM_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
+#define TENSOR residual
+#define TENSOR_BINDING BINDING_NORM_RESIDUAL
+#include "common/tensor.glsl"
+
 #define REDUCE_SIZE NORM_WORKGROUP_SIZE
 #include "common/reduce.glsl"
 
@@ -50,7 +54,10 @@ float sum_of_own(float mean, bool squared) {
 
 float normalised(uint feature, float mean, float scale) {
     float x = (input_load(INPUT_FORMAT, input_start() + feature) - mean) * scale * weight_load(WEIGHT_FORMAT, feature);
-    return BIAS_FORMAT != FORMAT_NONE ? x + bias_load(BIAS_FORMAT, feature) : x;
+    if (BIAS_FORMAT != FORMAT_NONE) x += bias_load(BIAS_FORMAT, feature);
+    if (RESIDUAL_FORMAT == FORMAT_NONE) return x;
+    uint start = workgroup().y * push.residual_strides[0] + workgroup().x * push.residual_strides[1];
+    return x + residual_load(RESIDUAL_FORMAT, start + feature);
 }
 
 void main() {

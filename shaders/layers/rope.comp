@@ -1,6 +1,8 @@
 // Rotary position embedding: rotates each pair of a vector by position * frequency (Su et al., 2021).
 //
-// input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input
+// input [B,H,L,D] f32, or packed [1,H,total,D] with cu_seqlens -> output, the same, which may be the input. With NORM_FORMAT each
+// vector is normalised first (RMSNorm: Zhang and Sennrich, 2019), norm [D]: every invocation goes through the whole of its vector,
+// so that output must then be other memory
 // frequencies [D/2]: turns per position, as 64-bit fixed point (low word, high word), and the factor that lengthens or
 // shortens the rotated vector
 // grid: (tiles of L * D/2, H, B), of packed tokens (tiles of total * D/2, H, 1), one pair an invocation
@@ -23,9 +25,19 @@ layout(set = 0, binding = BINDING_ROPE_OUTPUT, std430) writeonly buffer OutputBu
 layout(set = 0, binding = BINDING_ROPE_FREQUENCIES, std430) readonly buffer FrequencyBuffer { uint frequency_words[]; };
 layout(set = 0, binding = BINDING_ROPE_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer { int past_lengths[]; };
 
+#define TENSOR norm
+#define TENSOR_BINDING BINDING_ROPE_NORM
+#include "common/tensor.glsl"
+
 // row: of which batch entry, and which of its rows
 uint start_of(uint strides[3], uvec2 row) {
     return row.x * strides[0] + workgroup().y * strides[1] + row.y * strides[2];
+}
+
+float inverse_rms(uint start) {
+    float sum = 0.0;
+    for (uint i = 0; i < 2 * push.pairs; ++i) sum += input_values[start + i] * input_values[start + i];
+    return inversesqrt(sum / float(2 * push.pairs) + push.epsilon);
 }
 
 void main() {
@@ -52,6 +64,8 @@ void main() {
     uint from = base_bytes(BINDING_ROPE_INPUT) / 4 + start_of(push.input_strides, row);
     uint to = base_bytes(BINDING_ROPE_OUTPUT) / 4 + start_of(push.output_strides, row);
     vec2 x = vec2(input_values[from + first], input_values[from + second]);
+    if (NORM_FORMAT != FORMAT_NONE)
+        x *= inverse_rms(from) * vec2(norm_load(NORM_FORMAT, first), norm_load(NORM_FORMAT, second));
     output_values[to + first] = x.x * rotation.x - x.y * rotation.y;
     output_values[to + second] = x.x * rotation.y + x.y * rotation.x;
 }

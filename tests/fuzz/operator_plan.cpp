@@ -118,6 +118,11 @@ std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder)
     if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {features});
     desc.kind = static_cast<vkattn_norm_kind>(data.ConsumeIntegralInRange(0, 2));
     desc.epsilon = data.ConsumeFloatingPoint<float>();
+    vkattn_norm_residual added{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, {}};
+    if (data.ConsumeBool()) {
+        added.residual = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
+        desc.next = &added;
+    }
     plan_norm(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
@@ -132,6 +137,10 @@ std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder)
     if (present(desc.bias)) expect_inside(step, BINDING_NORM_BIAS, desc.bias.type, {{push.features, 1}});
     expect_strides(normalised(desc.input, "input"), {push.input_strides[0], push.input_strides[1]});
     expect_strides(normalised(desc.output, "output"), {push.output_strides[0], push.output_strides[1]});
+    if (desc.next == nullptr) return plan;
+    expect_inside(step, BINDING_NORM_RESIDUAL, added.residual.type,
+                  {{batches, push.residual_strides[0]}, {rows, push.residual_strides[1]}, {push.features, 1}});
+    expect_strides(normalised(added.residual, "residual"), {push.residual_strides[0], push.residual_strides[1]});
     return plan;
 }
 

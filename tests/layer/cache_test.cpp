@@ -183,6 +183,27 @@ TEST_CASE_FIXTURE(DeviceTest, "without a causal mask the keys after the last tok
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "heads of few tokens are normalised where they are rotated and cached") {
+    const std::vector<LayerCase> layers = cached_layers(true);
+    const auto turns = [](const LayerCase &c) {
+        return c.config.kind == VKATTN_LAYER_MHA && c.config.rope_theta > 0 && c.others.contains("q_norm.weight");
+    };
+    const auto given = std::ranges::find_if(layers, turns);
+    REQUIRE(given != layers.end());
+    LayerCase without = *given;
+    without.others.erase("q_norm.weight");
+    without.others.erase("k_norm.weight");
+    const auto dispatches = [](const LayerCase &c, std::uint64_t len) {
+        const vkattn::Layer layer = make_layer(c);
+        const vkattn::Cache cache = make_cache(layer, 2, 16, VKATTN_TYPE_F16, VKATTN_TYPE_F16);
+        const HostTensor input(VKATTN_TYPE_F32, {2, len, c.config.embed_dim}), output(VKATTN_TYPE_F32, input.shape());
+        return layer.plan(cached_call(input, output, cache, VKATTN_MASK_CAUSAL)).report().dispatches;
+    };
+    const bool fits = test_device().context().facts().max_storage_buffers_per_stage >= 8;
+    CHECK(dispatches(*given, 2) == dispatches(without, 2) + (fits ? 0 : 2));
+    CHECK(dispatches(*given, 3) == dispatches(without, 3) + 2);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "after a rewind the same tokens give the same bits") {
     for (const LayerCase &c : cached_layers(true)) {
         CAPTURE(c.name);
@@ -273,6 +294,20 @@ TEST_CASE_FIXTURE(DeviceTest, "a cache takes the memory that estimate says") {
         vkattn_estimate_result estimate{};
         REQUIRE(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_SUCCESS);
         CHECK(cache.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t)); // and its lengths
+        vkattn_cache_scales scales{
+            {VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_ROW, VKATTN_SCALING_ROW, nullptr, nullptr};
+        info.next = &scales;
+        if (type != VKATTN_TYPE_F8_E4M3 && type != VKATTN_TYPE_F8_E5M2) {
+            CHECK(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
+            CHECK(std::string(vkattn_last_error()).starts_with("key scaling: given beside "));
+            continue;
+        }
+        REQUIRE(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_SUCCESS);
+        const vkattn::Cache scaled = make_cache(layer, 3, 64, type, type, 0, &scales);
+        CHECK(scaled.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t));
+        scales.key = static_cast<vkattn_scaling>(9);
+        CHECK(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
+        CHECK(vkattn_last_error() == std::string("key scaling: 9, expected a vkattn_scaling"));
     }
 }
 

@@ -102,6 +102,20 @@ vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
     return desc;
 }
 
+// Runs a plan whose output is also its multiplier or residual, the role.
+void run_in_place(const vkattn::Plan &plan, const HostTensor &input, const HostTensor &weight, vkattn_role role,
+                  HostTensor &output) {
+    const vkattn::Context &context = test_device().context();
+    vkattn::Buffer from(context.get(), input.bytes().size()), by(context.get(), weight.bytes().size()),
+        both(context.get(), output.bytes().size());
+    from.write(input.bytes());
+    by.write(weight.bytes());
+    both.write(output.bytes());
+    plan.run({vkattn::bind(VKATTN_ROLE_INPUT, from), vkattn::bind(VKATTN_ROLE_WEIGHT, by), vkattn::bind(role, both),
+              vkattn::bind(VKATTN_ROLE_OUTPUT, both)});
+    both.read(output.bytes());
+}
+
 // Returns why the plan computes it as it does.
 std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &device = test_device()) {
     const std::uint64_t batch = p.input.shape()[0], len = p.input.shape()[1], out = p.weight.shape()[0];
@@ -208,11 +222,23 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights at addresses that a
             problem.weight = normal_tensor(weight_type, {outputs, in}, {in + gap, 1}, random,
                                            1.0f / std::sqrt(static_cast<float>(in)));
             if (len > 1) add_epilogue(problem, VKATTN_ACTIVATION_SILU, type);
+            if (drawn % 2 != 0) problem.norm = normal_tensor(kFloats[drawn / 2 % 3], {in}, random);
             shared += check_linear(problem, type, device.device()).starts_with("linear_uniform") ? 1u : 0u;
             ++drawn;
         }
-    if (shared == 0) skip("linear layers share no addresses");
-    CHECK((shared == 0 || shared == drawn));
+    if (shared == 0) return skip("linear layers share no addresses");
+    const auto dispatches = [&](std::uint64_t len, std::uint64_t outputs) {
+        LinearProblem problem;
+        problem.input = normal_tensor(VKATTN_TYPE_F32, {1, len, 64}, random);
+        problem.weight = normal_tensor(VKATTN_TYPE_Q8_0, {outputs, 64}, random);
+        problem.norm = normal_tensor(VKATTN_TYPE_F32, {64}, random);
+        const HostTensor output(VKATTN_TYPE_F32, {1, len, outputs});
+        return device.device().context().linear_plan(describe(problem, output)).report().dispatches;
+    };
+    CHECK(dispatches(8, 4096) == 1);
+    CHECK(dispatches(9, 64) == 2); // the norm once for all
+    CHECK(dispatches(1, 4097) == 2);
+    CHECK(shared == drawn);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may have iterations for") {
@@ -322,19 +348,9 @@ TEST_CASE_FIXTURE(DeviceTest, "linear onto its own residual and multiplier") {
         problem.residual = multiplies ? HostTensor() : rows(type, 2, 6, 10, random);
         problem.multiplier = multiplies ? rows(type, 2, 6, 10, random) : HostTensor();
         HostTensor &own = multiplies ? problem.multiplier : problem.residual;
-        const vkattn::Context &context = test_device().context();
-        const vkattn::Plan plan = context.linear_plan(describe(problem, own));
-        vkattn::Buffer input(context.get(), problem.input.bytes().size());
-        vkattn::Buffer weight(context.get(), problem.weight.bytes().size());
-        vkattn::Buffer both(context.get(), own.bytes().size());
-        input.write(problem.input.bytes());
-        weight.write(problem.weight.bytes());
-        both.write(own.bytes());
         const std::vector<double> expected = reference(problem);
-        plan.run({vkattn::bind(VKATTN_ROLE_INPUT, input), vkattn::bind(VKATTN_ROLE_WEIGHT, weight),
-                  vkattn::bind(multiplies ? VKATTN_ROLE_MULTIPLIER : VKATTN_ROLE_RESIDUAL, both),
-                  vkattn::bind(VKATTN_ROLE_OUTPUT, both)});
-        both.read(own.bytes());
+        run_in_place(test_device().context().linear_plan(describe(problem, own)), problem.input, problem.weight,
+                     multiplies ? VKATTN_ROLE_MULTIPLIER : VKATTN_ROLE_RESIDUAL, own);
         const Comparison result = compare("output", own.shape(), expected, own.floats(), nmse_bound({type}));
         CHECK_MESSAGE(result.passed, result.report);
     }
@@ -364,6 +380,45 @@ TEST_CASE_FIXTURE(DeviceTest, "norms in every type") {
                     normalised(input.values(), weight.values(), bias.values(), kind, 0.25);
                 const Comparison result =
                     compare("output", output.shape(), expected, output.floats(), nmse_bound({type}));
+                CHECK_MESSAGE(result.passed, result.report);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "norms with a residual of another type, and one that is the output") {
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t width : {1, 7, 640})
+            for (const bool in_place : {false, true}) {
+                INFO(type_name(type), ", ", width, " wide", in_place ? ", in place" : "");
+                std::mt19937 random(static_cast<unsigned>(width) + 5);
+                const vkattn_type other = in_place ? type : kFloats[(type + 1) % 3];
+                const vkattn_type added_type = in_place ? type : kFloats[type % 3];
+                const vkattn_norm_kind kind = in_place ? VKATTN_NORM_LAYER : VKATTN_NORM_RMS;
+                HostTensor input = rows(other, 2, 3, width, random), weight = normal_tensor(type, {width}, random);
+                HostTensor residual = normal_tensor(added_type, {2, 3, width}, {3 * (width + 2), width + 2, 1}, random);
+                HostTensor output = in_place ? residual : HostTensor(type, {2, 3, width});
+                const vkattn_norm_residual added{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, residual.view()};
+                vkattn_norm_desc desc{};
+                desc.input = input.view();
+                desc.weight = weight.view();
+                desc.output = output.view();
+                desc.kind = kind;
+                desc.epsilon = 0.25f;
+                desc.next = &added;
+                std::vector<double> expected = normalised(input.values(), weight.values(), {}, kind, 0.25);
+                const std::vector<float> addends = residual.floats();
+                for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(addends[i]);
+                const vkattn::Plan plan = test_device().context().norm_plan(desc);
+                if (in_place) {
+                    run_in_place(plan, input, weight, VKATTN_ROLE_RESIDUAL, output);
+                } else {
+                    const std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &input, Access::kRead},
+                                                         {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                                         {VKATTN_ROLE_RESIDUAL, &residual, Access::kRead},
+                                                         {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+                    test_device().run(plan, regions);
+                }
+                const Comparison result =
+                    compare("output", output.shape(), expected, output.floats(), nmse_bound({type, other, added_type}));
                 CHECK_MESSAGE(result.passed, result.report);
             }
 }
@@ -499,6 +554,12 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     norm.input = norm.output = output.view();
     norm.epsilon = -1.0f;
     CHECK(message_of([&] { context.norm_plan(norm); }) == "epsilon: -1, expected a finite number, 0 or above");
+    norm.epsilon = 0.0f;
+    vkattn_norm_residual residual{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, {}};
+    norm.next = &residual;
+    CHECK(message_of([&] { context.norm_plan(norm); }) == "residual: absent, expected [2,3,6]");
+    residual.residual = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 5});
+    CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("residual: shape [2,3,5], expected "));
 
     vkattn_embedding_desc embedding{};
     embedding.tokens = vkattn::tensor(VKATTN_TYPE_F32, {2, 3});
