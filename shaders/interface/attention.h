@@ -74,6 +74,8 @@ namespace vkattn::gpu {
  *
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; ROW_MATRICES, of a subgroup along its rows;
+ * Of block_mask: ROWS, queries of each block that a dispatch takes.
+ *
  * KEYS_OF_TILE; in shared memory at a time, DIMS_OF_CHUNK of K and KEYS_OF_CHUNK of V, both multiples of 8, one after the
  * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
  * sixteen bytes at a time, as many by each invocation.
@@ -154,7 +156,7 @@ struct AttentionParameters {
     uint most_queries;
     uint parts;           /* of each row's keys; read with FEATURE_PARTS */
     uint key_indices_len; /* entries of a list */
-    uint sequences;       /* of packed queries */
+    uint sequences;       /* index: of packed queries; block_mask: that each of its entries stands for */
     uint forced_first;    /* index: blocks that are listed whatever their scores */
     uint forced_last;
 #ifdef HAS_CAPTURED_TENSORS
@@ -173,7 +175,7 @@ struct AttentionPush {
     uint value_address[2];
     uint addressed_begin;
     uint addressed_end;
-    uint first_row; /* index: of the dispatch's queries */
+    uint first_row; /* index: of the dispatch's queries; block_mask: of those of each block */
 };
 
 #ifdef __cplusplus
