@@ -40,12 +40,12 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 } // namespace
 
-bool rows_are_aligned(const vkattn_tensor &tensor) {
+bool rows_are_aligned(const vkattn_tensor &tensor, bool whatever_sizes) {
     constexpr uint32_t kElements = 8;
     bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
                    tensor.offset % kElements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
-        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
+        aligned = aligned && ((tensor.shape[dim] == 1 && !whatever_sizes) || tensor.strides[dim] % kElements == 0);
     return aligned;
 }
 
@@ -60,9 +60,9 @@ bool rows_are_in_blocks(const vkattn_tensor &tensor) {
 }
 
 bool is_in_halves(const AttentionProblem &problem) {
-    const auto is_suited = [](const vkattn_tensor &tensor) {
+    const auto is_suited = [&](const vkattn_tensor &tensor) {
         const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
-        return half && rows_are_aligned(tensor);
+        return half && rows_are_aligned(tensor, problem.batch_invariant);
     };
     return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
 }
