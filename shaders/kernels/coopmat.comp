@@ -346,7 +346,7 @@ float finish_state(SoftmaxState state, uint tile_row, uint part) {
     }
     float rescale = softmax_denominator_scale(state, row);
     if (stores) store_log_sum_exp(state, row);
-    return state.sum > 0.0 ? kept * rescale / state.sum : 0.0;
+    return normaliser_of(state, kept * rescale);
 }
 
 void finish_rows(uint part) {
