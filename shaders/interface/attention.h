@@ -38,6 +38,7 @@ namespace vkattn::gpu {
 
 /* what merge_parts reads of them */
 #define FEATURES_OF_MERGE_PARTS                                                                                        \
+#define MORE_FEATURE_INDEX_NO_HEADS (1u << 20)
     (FEATURE_SINKS | FEATURE_LOG_SUM_EXP | FEATURE_OUTPUT_PAIRS | FEATURE_CU_SEQLENS_Q | FEATURE_PARTS)
 
 #define KV_HEADS_GROUPED 0u
