@@ -216,6 +216,7 @@ const Shader &shader_ahead(const AttentionProblem &problem) {
 bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
     return is_built(shader_ahead(problem)) && caps.api_version >= VK_API_VERSION_1_3 && // of its SPIR-V
            caps.features.cooperative_matrix_reductions && caps.traits.unroll_matrices != 0 &&
+           caps.features.maintenance4 && // sizes of its workgroups are specialised as SPIR-V 1.6 has it
            problem.variant == nullptr && problem.key.type == problem.query.type &&
            problem.value.type == problem.query.type && rows_are_aligned(problem.key) &&
            rows_are_aligned(problem.value) &&
