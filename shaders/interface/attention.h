@@ -30,15 +30,18 @@ namespace vkattn::gpu {
 #define FEATURE_QUERY_ALIGNED (1u << 25)
 #define FEATURE_PARTS (1u << 26) /* each row's keys are split into parts, for merge_parts to join */
 
+/* in MORE_FEATURES: value_scales differ among the keys of a sequence's head: bit 44 */
+#define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
+
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)
 #define MORE_FEATURE_INDEX_MAX_OF_HEADS (1u << 17)
 #define MORE_FEATURE_INDEX_MEAN_OF_KEYS (1u << 18)
 #define MORE_FEATURE_INDEX_WEIGHTS (1u << 19)
+#define MORE_FEATURE_INDEX_NO_HEADS (1u << 20)
 
 /* what merge_parts reads of them */
 #define FEATURES_OF_MERGE_PARTS                                                                                        \
-#define MORE_FEATURE_INDEX_NO_HEADS (1u << 20)
     (FEATURE_SINKS | FEATURE_LOG_SUM_EXP | FEATURE_OUTPUT_PAIRS | FEATURE_CU_SEQLENS_Q | FEATURE_PARTS)
 
 #define KV_HEADS_GROUPED 0u
@@ -71,12 +74,12 @@ namespace vkattn::gpu {
  *
  * Of merge_parts: COLUMNS, invocations that share a block of the output.
  *
+ * Of block_mask: ROWS, queries of each block that a dispatch takes.
+ *
  * Of decode, beside some of those: VALUE_IN_KEY: V is the first dims of K.
  *
  * Of coopmat: MATRIX_*, the shape of a product M x K by K x N; SUBGROUP_SIZE; DIM_SUBGROUPS, subgroups that share their
  * query rows, each with a part of the keys and of the output's dims; ROW_MATRICES, of a subgroup along its rows;
- * Of block_mask: ROWS, queries of each block that a dispatch takes.
- *
  * KEYS_OF_TILE; in shared memory at a time, DIMS_OF_CHUNK of K and KEYS_OF_CHUNK of V, both multiples of 8, one after the
  * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
  * sixteen bytes at a time, as many by each invocation.
