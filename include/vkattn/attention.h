@@ -186,7 +186,7 @@ typedef enum vkattn_rotation {
  *
  * extension  kind VKATTN_EXTENSION_KV_ROTATION
  * key, value of vkattn_attention_desc: how K and V are stored. Where K is, Q is rotated before the scores, in the workspace
- *            and in its type; where V is, the output is rotated back. V in K's rows is rotated as they are, and its size
+ *            and in its type; where V is, the output waits in f32 in the workspace, and is rotated back. V in K's rows is rotated as they are, and its size
  *            must then be a multiple of their block. Not value with an output_mod.
  *            of vkattn_cache_info: how the cache stores them. Appends to it rotate, and layers that attend it; what is read
  *            back is not rotated. attention over its parts takes the same extension. Not for COMPRESSED_KV, and of MLA the

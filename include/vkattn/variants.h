@@ -105,7 +105,8 @@ typedef struct vkattn_attention_variant {
  * those of the description.
  *
  * desc: with a variant that has a mask_mod, and block_mask with as many blocks of queries as there are. A batch or head
- *   dimension of 1, where the description has more, says that mask_mod is the same in all: it is asked for the first
+ *   dimension of 1, where the description has more, says that mask_mod is the same in all: it is asked for the first,
+ *   or, of sequences with lengths or positions of their own, for each: what is FULL is so in all of them. A block may be of any size
  * A run reads past_lengths, key_lengths, cu_seqlens and the captured tensors, as far as the description has them, and writes
  * block_mask; regions of its other roles may be bound, too.
  * Fails as vkattn_attention_plan does. */

@@ -9,7 +9,7 @@
 namespace vkattn {
 
 void add_hadamard(PlanBuilder &builder, const View &source, const View &target, uint32_t block, const View &cu_seqlens,
-                  uint32_t longest) {
+                  uint32_t longest, float factor) {
     const vkattn_tensor &from = source.tensor, &to = target.tensor;
     if (is_empty(from)) return;
     gpu::HadamardPush push{};
@@ -20,7 +20,7 @@ void add_hadamard(PlanBuilder &builder, const View &source, const View &target, 
     push.elements = static_cast<uint32_t>(from.shape[2] * from.shape[3]);
     push.sequences = present(cu_seqlens) ? static_cast<uint32_t>(cu_seqlens.tensor.shape[0] - 1) : 0;
     push.positions = longest;
-    push.scale = hadamard_scale(block);
+    push.scale = hadamard_scale(block) * factor;
     gpu::HadamardConstants constants;
     constants.BLOCK = block;
     constants.HEAD_DIM = static_cast<uint32_t>(from.shape[3]);

@@ -91,8 +91,9 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
                                                            shares ? uint64_t{0} : strip);
     const uint64_t vectors = both + query + weights + (shares && !over_keys ? strips : 0);
     const uint64_t blocks = std::max(tile.chunk_dims / QUANTISED_BLOCK, 1u);
-    const uint64_t scales =
-        is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 4;
+    const uint64_t key_scales =
+        is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 0;
+    const uint64_t scales = std::max<uint64_t>(key_scales + (scales_values_by_key(problem) ? tile.keys : 0), 4);
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
     return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + 2);
 }
@@ -215,6 +216,7 @@ const Shader &shader_ahead(const AttentionProblem &problem) {
 // other shaders alone.
 bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
     return is_built(shader_ahead(problem)) && caps.api_version >= VK_API_VERSION_1_3 && // of its SPIR-V
+           caps.features.maintenance4 && // sizes of its workgroups are specialised as SPIR-V 1.6 has it
            caps.features.cooperative_matrix_reductions && caps.traits.unroll_matrices != 0 &&
            problem.variant == nullptr && problem.key.type == problem.query.type &&
            problem.value.type == problem.query.type && rows_are_aligned(problem.key) &&

@@ -13,6 +13,8 @@ constexpr int32_t kUnboundedWindow = 0x3ffffffe; // see LARGEST_PAST in shaders/
 
 static_assert(SCORES_WEIGHTS == VKATTN_SCORES_WEIGHTS && KV_HEADS_MODULO == VKATTN_KV_HEADS_MODULO);
 
+constexpr uint64_t in_more_features(uint32_t feature) { return uint64_t{feature} << 32; }
+
 uint64_t features_of(const AttentionProblem &problem) {
     uint64_t features = 0;
     const auto set = [&](bool condition, uint64_t feature) { features |= condition ? feature : 0; };
@@ -22,6 +24,7 @@ uint64_t features_of(const AttentionProblem &problem) {
     set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
     set(problem.softcap > 0, FEATURE_SOFTCAP);
     set(problem.dropout_p > 0, FEATURE_DROPOUT);
+    set(scales_values_by_key(problem), in_more_features(MORE_FEATURE_VALUE_SCALES_OF_KEYS));
     set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
     set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
     set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
@@ -40,12 +43,12 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 } // namespace
 
-bool rows_are_aligned(const vkattn_tensor &tensor) {
+bool rows_are_aligned(const vkattn_tensor &tensor, bool whatever_sizes) {
     constexpr uint32_t kElements = 8;
     bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
                    tensor.offset % kElements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
-        aligned = aligned && (tensor.shape[dim] == 1 || tensor.strides[dim] % kElements == 0);
+        aligned = aligned && ((tensor.shape[dim] == 1 && !whatever_sizes) || tensor.strides[dim] % kElements == 0);
     return aligned;
 }
 
@@ -59,10 +62,15 @@ bool rows_are_in_blocks(const vkattn_tensor &tensor) {
     return fits;
 }
 
+bool scales_values_by_key(const AttentionProblem &problem) {
+    const vkattn_tensor &scales = problem.value_scales;
+    return present(scales) && (scales.shape[2] > 1 || (present(problem.block_table) && scales.shape[0] > 1));
+}
+
 bool is_in_halves(const AttentionProblem &problem) {
-    const auto is_suited = [](const vkattn_tensor &tensor) {
+    const auto is_suited = [&](const vkattn_tensor &tensor) {
         const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
-        return half && rows_are_aligned(tensor);
+        return half && rows_are_aligned(tensor, problem.batch_invariant);
     };
     return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
 }

@@ -41,7 +41,7 @@ void add_step(PlanBuilder &builder, const Argmax &argmax, uint32_t parts, bool r
     step.groups = {writes_parts ? parts : 1, tiles(input.shape[1], 1), tiles(input.shape[0], 1)};
     const double elements = reads_parts ? parts : static_cast<double>(input.shape[2]);
     step.flops = kFlopsOfElement * elements * static_cast<double>(input.shape[0] * input.shape[1]);
-    if (!reads_parts) bind(builder, step, BINDING_ARGMAX_INPUT, argmax.input);
+    if (!reads_parts || constants.HAS_VALUES != 0) bind(builder, step, BINDING_ARGMAX_INPUT, argmax.input);
     if (reads_parts || writes_parts) bind(builder, step, BINDING_ARGMAX_PARTS, argmax.parts);
     if (writes_parts) return;
     bind(builder, step, BINDING_ARGMAX_TOKENS, argmax.tokens);

@@ -5,6 +5,7 @@
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
+#include <bit>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -47,35 +48,61 @@ AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
     return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
 }
 
-// Around the steps of a problem whose K and V are stored rotated: Q as K is, and the output back.
+// What a rotated element may be larger by than the largest of its block, rounded up to a power of two.
+float growth_of(uint32_t block) { return static_cast<float>(1u << (std::bit_width(block) / 2)); }
+
+// Around the steps of a problem whose K and V are stored rotated: Q as K is, and the output back. An f16 query becomes smaller by as
+// much as the rotation may make it larger, and the scale larger, so that it does not overflow. The output waits in f32.
 class Rotated {
   public:
     Rotated(PlanBuilder &builder, AttentionProblem &problem, AttentionSources &sources)
         : builder_(builder), output_{problem.output, sources[BINDING_OUTPUT]},
-          cu_seqlens_{problem.cu_seqlens_q, sources[BINDING_CU_SEQLENS_Q]}, longest_(problem.q_len),
+          rotated_(output_), cu_seqlens_{problem.cu_seqlens_q, sources[BINDING_CU_SEQLENS_Q]}, longest_(problem.q_len),
           block_(problem.value_hadamard) {
-        if (problem.key_hadamard == 0) return;
-        const View query{problem.query, sources[BINDING_QUERY]};
-        const auto &shape = query.tensor.shape;
-        View rotated{contiguous(query.tensor.type, {shape[0], shape[1], shape[2], shape[3]}), {}};
-        rotated.source = builder.reserve_workspace(extent_bytes(rotated.tensor));
-        add_hadamard(builder, query, rotated, problem.key_hadamard);
-        builder.barrier();
-        problem.query = rotated.tensor;
-        sources[BINDING_QUERY] = rotated.source;
+        if (problem.key_hadamard != 0) rotate_query(problem, sources);
+        if (block_ == 0 || output_.tensor.type == VKATTN_TYPE_F32) return;
+        rotated_ = reserve(VKATTN_TYPE_F32, output_.tensor);
+        problem.output = rotated_.tensor;
+        sources[BINDING_OUTPUT] = rotated_.source;
     }
 
     void finish() {
         if (block_ == 0) return;
         builder_.barrier();
-        add_hadamard(builder_, output_, output_, block_, cu_seqlens_, longest_);
+        add_hadamard(builder_, rotated_, output_, block_, cu_seqlens_, longest_);
     }
 
   private:
+    View reserve(vkattn_type type, const vkattn_tensor &rows) {
+        const auto &shape = rows.shape;
+        const vkattn_tensor tensor = contiguous(type, {shape[0], shape[1], shape[2], shape[3]});
+        return {tensor, builder_.reserve_workspace(extent_bytes(tensor))};
+    }
+
+    void rotate_query(AttentionProblem &problem, AttentionSources &sources) {
+        const View query{problem.query, sources[BINDING_QUERY]};
+        const View rotated = reserve(query.tensor.type, query.tensor);
+        const float growth = query.tensor.type == VKATTN_TYPE_F16 ? growth_of(problem.key_hadamard) : 1.0f;
+        add_hadamard(builder_, query, rotated, problem.key_hadamard, {}, 0, 1.0f / growth);
+        builder_.barrier();
+        problem.query = rotated.tensor;
+        problem.scale *= growth;
+        sources[BINDING_QUERY] = rotated.source;
+    }
+
     PlanBuilder &builder_;
-    View output_, cu_seqlens_;
+    View output_, rotated_, cu_seqlens_;
     uint32_t longest_, block_;
 };
+
+// In parts that the device can bind, of an output that waits in f32 too.
+std::vector<AttentionProblem> split_rotated(AttentionProblem problem, const DeviceCaps &caps) {
+    const vkattn_type type = problem.output.type;
+    if (problem.value_hadamard != 0) problem.output.type = VKATTN_TYPE_F32;
+    std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
+    for (AttentionProblem &part : parts) part.output.type = type;
+    return parts;
+}
 
 // One problem in as many parts as the device needs to bind it.
 AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> parts,
@@ -136,7 +163,7 @@ void add_attention(PlanBuilder &builder, const AttentionProblem &given, const At
     const AttentionProblem problem = with_memory(given);
     AttentionSources sources = given_sources;
     if (!has_keys(given)) sources[BINDING_KEY] = sources[BINDING_VALUE] = sources[BINDING_QUERY];
-    std::vector<AttentionProblem> parts = split_to_bind(problem, builder.context().caps());
+    std::vector<AttentionProblem> parts = split_rotated(problem, builder.context().caps());
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);
     builder.set_choice(choice.name, choice.reason);

@@ -106,7 +106,7 @@ IndexProblem check_index(const vkattn_index_desc &desc, const IndexSources &sour
                                        contiguous(VKATTN_TYPE_I32, {entries, 1, positions, given.shape[3]}));
     index.rows = entries * positions;
     problem.key_block_len = std::clamp(desc.key_block_len, 1u, std::max(problem.kv_len, 1u));
-    index.blocks = static_cast<uint32_t>(divide_up(problem.kv_len, problem.key_block_len));
+    index.blocks = std::max(static_cast<uint32_t>(divide_up(problem.kv_len, problem.key_block_len)), 1u);
     return index;
 }
 
@@ -114,11 +114,13 @@ gpu::AttentionConstants constants_of(const IndexProblem &index, uint32_t workgro
     gpu::AttentionConstants constants = constants_of(index.attention, workgroup_size);
     const vkattn_index_desc &desc = index.desc;
     const auto set = [&](bool condition, uint32_t feature) { constants.MORE_FEATURES |= condition ? feature : 0; };
-    constants.ROWS = std::min(index.attention.query_heads, kHeads);
+    constants.GROUP = std::max(index.attention.query_heads, 1u);
+    constants.ROWS = std::min(constants.GROUP, kHeads);
+    set(index.attention.query_heads == 0, MORE_FEATURE_INDEX_NO_HEADS);
     set(desc.activation == VKATTN_INDEX_RELU, MORE_FEATURE_INDEX_RELU);
     set(desc.head_reduce == VKATTN_INDEX_MAX, MORE_FEATURE_INDEX_MAX_OF_HEADS);
     set(desc.block_reduce == VKATTN_INDEX_MEAN, MORE_FEATURE_INDEX_MEAN_OF_KEYS);
-    set(present(index.weights), MORE_FEATURE_INDEX_WEIGHTS);
+    set(present(index.weights) && !is_empty(index.weights), MORE_FEATURE_INDEX_WEIGHTS);
     return constants;
 }
 
@@ -134,23 +136,33 @@ struct ScoreKernel {
 // Of four neighbours a lane.
 bool takes_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool of_bytes = !is_quantised(problem.key.type) || stored_type(problem.key.type).info.number_bits == 8;
-    return has_index_addresses(caps) && problem.query_heads <= kHeadsOfAddresses && of_bytes &&
-           problem.head_dim % (4 * caps.subgroup_size) == 0 && rows_are_in_blocks(problem.key);
+    return has_index_addresses(caps) && has_keys(problem) && problem.query_heads >= 1 &&
+           problem.query_heads <= kHeadsOfAddresses && of_bytes && problem.head_dim % (4 * caps.subgroup_size) == 0 &&
+           rows_are_in_blocks(problem.key);
+}
+
+// Steps of an invocation of index_addresses, each of which goes through the keys of a block; 0: one is too much.
+uint32_t steps_of_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (caps.max_loop_iterations == 0) return kStepsOfAddresses;
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(kStepsOfAddresses, caps.max_loop_iterations / (uint64_t{problem.key_block_len} + 1)));
 }
 
 ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     Context &context = builder.context();
     const uint32_t lanes = context.caps().subgroup_size;
-    const bool addresses = takes_addresses(index.attention, context.caps());
+    const uint32_t steps = steps_of_addresses(index.attention, context.caps());
+    const bool addresses = steps != 0 && takes_addresses(index.attention, context.caps());
     if (addresses) test_whole(builder, shaders::index_addresses);
     if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
+        require_few_iterations(index, context.caps());
         require_right(builder, shaders::index_scores);
         return {&shaders::index_scores, constants_of(index, kWorkgroup), kWorkgroup,
                 "index_scores: a key an invocation"};
     }
-    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, lanes), lanes * kStepsOfAddresses,
+    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, lanes), lanes * steps,
                        "index_addresses: keys are read through device addresses", true};
-    kernel.constants.STEP = kStepsOfAddresses;
+    kernel.constants.STEP = steps;
     return kernel;
 }
 
@@ -168,15 +180,15 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, const ScoreKern
     View view{ranks, builder.reserve_workspace(extent_bytes(ranks))};
     gpu::AttentionPush push{};
     push.first_row = static_cast<uint32_t>(first);
-    push.addressed_end = last_row_of(problem.key);
+    if (kernel.addressed) push.addressed_end = last_row_of(problem.key);
     Step &step = builder.add_step(*kernel.shader, kernel.constants, push);
     step.groups = {tiles(index.blocks, kernel.blocks), tiles(rows, 1), 1};
     step.flops = 2.0 * static_cast<double>(rows) * problem.query_heads * problem.kv_len * problem.head_dim;
     step.uniforms = parameters;
     for (const AttentionTensor &tensor : kAttentionTensors)
-        if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT)
+        if (tensor.binding != BINDING_VALUE && tensor.binding != BINDING_OUTPUT && !is_empty(problem.*tensor.member))
             bind(builder, step, tensor.binding, {problem.*tensor.member, index.sources.attention[tensor.binding]});
-    bind(builder, step, BINDING_INDEX_WEIGHTS, {index.weights, index.sources.weights});
+    if (!is_empty(index.weights)) bind(builder, step, BINDING_INDEX_WEIGHTS, {index.weights, index.sources.weights});
     bind(builder, step, BINDING_SCORES, view);
     if (!kernel.addressed) return view;
     constexpr uint32_t kKeyWord = offsetof(gpu::AttentionPush, key_address) / sizeof(uint32_t);
@@ -226,9 +238,6 @@ void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexS
     allow_role(builder, {index.weights, sources.weights});
     allow_role(builder, {index.indices, sources.indices});
     if (index.rows == 0) return;
-    require(has_keys(problem) && problem.query_heads != 0, "query, key: shapes ", shape_text(problem.query), " and ",
-            shape_text(problem.key), ", expected at least one key and one head");
-    require_few_iterations(index, builder.context().caps());
     require_right(builder, shaders::select);
     const ScoreKernel kernel = kernel_of(builder, index);
     const uint64_t rows_at_once =

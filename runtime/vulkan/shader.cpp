@@ -75,11 +75,16 @@ std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingS
     const auto number_of = [&](uint32_t binding) {
         return static_cast<uint32_t>(std::popcount(used & ((BindingSet{1} << binding) - 1)));
     };
-    const BindingSet written = written_bindings(code) & used;
-    const uint32_t shared = written == 0 ? 0 : number_of(static_cast<uint32_t>(std::countr_zero(written)));
+    const BindingSet writable = written_bindings(code), written = writable & used, read = used & ~writable;
+    const auto first_of = [&](BindingSet set, BindingSet otherwise) {
+        if (set == 0) set = otherwise;
+        return set == 0 ? 0 : number_of(static_cast<uint32_t>(std::countr_zero(set)));
+    };
+    const uint32_t of_writable = first_of(written, read), of_read = first_of(read, written);
     std::vector<uint32_t> renumbered(code.begin(), code.end());
     for (const size_t at : decorations(code, kDecorationBinding)) {
         const bool is_used = code[at] == uniforms || (used >> code[at] & 1) != 0;
+        const uint32_t shared = (writable >> code[at] & 1) != 0 ? of_writable : of_read;
         renumbered[at] = is_used ? number_of(code[at]) : shared;
     }
     return renumbered;

@@ -46,7 +46,8 @@ BindingSet written_bindings(std::span<const uint32_t> code);
 std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code);
 
 // The module with the bindings of `used` numbered 0, 1, 2 ... in their order. The others, which no invocation reaches, share
-// the number of one that is written: some are declared writable, and nobody must take them to write what others read.
+// the number of one of their own kind, where there is one: those that are declared writable that of one that is written, those
+// that are read that of one that is read, since compilers may take what is written for memory of its own.
 // The uniform block's number becomes the one after those of `used`.
 std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used);
 

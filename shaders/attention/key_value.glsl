@@ -39,9 +39,14 @@ mat2x4 load_key_vector(Row row, Slot slot, uint dim) {
     return SCALES_KEYS ? key_scale(row, key_of_slot(row, slot)) * vector : vector;
 }
 
+// Without what value_scale gives.
+mat2x4 load_unscaled_value_vector(Row row, Slot slot, uint dim) {
+    return value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
+                             value_element(row, slot), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+}
+
 mat2x4 load_value_vector(Row row, Slot slot, uint dim) {
-    mat2x4 vector = value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED),
-                                      value_element(row, slot), dim, V_HEAD_DIM, VALUE_DIM_STRIDE);
+    mat2x4 vector = load_unscaled_value_vector(row, slot, dim);
     return SCALES_VALUES ? value_scale(row, key_of_slot(row, slot)) * vector : vector;
 }
 

@@ -73,11 +73,16 @@ Key key_of_slot(Row row, Slot slot) {
     return Key(min(listed_key(list_of_row(row), slot.number), parameters.kv_len - 1));
 }
 
-// Around them: the slots have no key outside it, and no slot outside it has any of the keys.
+// Around them: the slots have no key outside it. Slots of several entries go from block to block, and to the same block again where
+// it is listed twice.
 KeyRange keys_around(RowTile rows, SlotRange slots) {
     if (!LISTS_KEYS) return KeyRange(slots.begin, slots.end);
-    uint list = list_of_tile(rows), last = min(slots.end, all_slots()) - 1;
-    return KeyRange(min(listed_key(list, slots.begin), parameters.kv_len - 1),
+    uint list = list_of_tile(rows), first = slots.begin, last = min(slots.end, all_slots()) - 1;
+    if (first / KEY_BLOCK_LEN != last / KEY_BLOCK_LEN) {
+        first = first / KEY_BLOCK_LEN * KEY_BLOCK_LEN;
+        last = last / KEY_BLOCK_LEN * KEY_BLOCK_LEN + (KEY_BLOCK_LEN - 1);
+    }
+    return KeyRange(min(listed_key(list, first), parameters.kv_len - 1),
                     min(listed_key(list, last), parameters.kv_len - 1) + 1);
 }
 

@@ -20,6 +20,7 @@ const bool LISTS_KEYS = (MORE_FEATURES & MORE_FEATURE_KEY_INDICES) != 0u;
 // Whether elements of K and V have scales beside those of their types.
 const bool SCALES_KEYS = (MORE_FEATURES & MORE_FEATURE_KEY_SCALES) != 0u;
 const bool SCALES_VALUES = (MORE_FEATURES & MORE_FEATURE_VALUE_SCALES) != 0u;
+const bool SCALES_VALUES_BY_KEY = (MORE_FEATURES & MORE_FEATURE_VALUE_SCALES_OF_KEYS) != 0u;
 
 // Slots of the longest sequence, or of a list: see attention/keys.glsl.
 uint all_slots() { return LISTS_KEYS ? parameters.key_indices_len * KEY_BLOCK_LEN : parameters.kv_len; }

@@ -6,13 +6,14 @@
 
 layout(set = 0, binding = BINDING_ALIBI_SLOPES, std430) readonly buffer AlibiBuffer { float alibi_slopes[]; };
 
-// tanh that neither overflows for large arguments nor cancels for small ones.
+// tanh that neither overflows for large arguments nor cancels for small ones. Of what is not a number it is not one.
 float stable_tanh(float x) {
     float square = x * x;
     if (square < 0.0625)
         return x * (1.0 + square * (-1.0 / 3.0 +
                                     square * (2.0 / 15.0 + square * (-17.0 / 315.0 + square * (62.0 / 2835.0)))));
-    return 1.0 - 2.0 / (exp2(min(2.0 * LOG2_E * x, 126.0)) + 1.0);
+    float exponent = 2.0 * LOG2_E * x;
+    return exponent > 126.0 ? 1.0 : 1.0 - 2.0 / (exp2(exponent) + 1.0);
 }
 
 float cap_score(float score) {

@@ -33,18 +33,31 @@ bool are_finite(uvec4 words) {
     return largest != EXPONENT_BITS;
 }
 
-// Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; ones for what
-// adds +infinity; ones for what adds -infinity. What is not a number adds both.
+// Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; those that sixteen bits do
+// not hold, as multiples of UNIT_OF_LARGE_VALUES; ones for what adds +infinity; ones for what adds -infinity. What is not a
+// number adds both.
 #define VALUES_ALL 0u
 #define VALUES_FINITE 1u
-#define VALUES_PLUS_INFINITY 2u
-#define VALUES_MINUS_INFINITY 3u
+#define VALUES_LARGE 2u
+#define VALUES_PLUS_INFINITY 3u
+#define VALUES_MINUS_INFINITY 4u
+const float UNIT_OF_LARGE_VALUES = 256.0;
+
+#ifndef BFLOAT16
+// The large ones of eight values, in their unit; 0 for the others, which sixteen bits hold.
+uvec4 pack_large_values(mat2x4 v) {
+    uvec4 beyond = (pack_vector(v) & 0x7c007c00u) + 0x04000400u; // exponents that are all ones carry
+    return pack_vector(v * (1.0 / UNIT_OF_LARGE_VALUES)) & (beyond >> 15 & 0x00010001u) * 0xffffu;
+}
+#else
+#define pack_large_values pack_vector // which holds all
+#endif
 
 uint part_of_element(uint bits, uint part) {
     uint special = uint((bits & EXPONENT_BITS) == EXPONENT_BITS);
     uint nan = uint((bits & 0x7fffu) > EXPONENT_BITS);
     uint of_this_sign = uint((bits >> 15) == uint(part == VALUES_MINUS_INFINITY));
-    return part == VALUES_FINITE ? bits * (1u - special) : (special & (nan | of_this_sign)) * ONE_BITS;
+    return part <= VALUES_LARGE ? bits * (1u - special) : (special & (nan | of_this_sign)) * ONE_BITS;
 }
 
 uvec4 part_of_elements(uvec4 words, uint part) {

@@ -82,7 +82,7 @@ void finish_row(SoftmaxState state, Row row, uint part) {
         return;
     }
     float rescale = softmax_denominator_scale(state, row);
-    store_row(row, state.sum > 0.0 ? rescale / state.sum : 0.0);
+    store_row(row, normaliser_of(state, rescale));
     store_log_sum_exp(state, row);
 }
 

@@ -132,7 +132,7 @@ float score_keys(Row row, Slot slot, uint query) {
         }                                                                                                              \
     }
     EACH_LANE(MULTIPLY_LANE)
-    float score = NO_HEADS, scale = key_scale(row, Key(slot.number));
+    float score = no_heads(), scale = key_scale(row, Key(slot.number));
     [[unroll]] for (uint h = 0; h < GROUP; ++h) score = add_head(score, score_of_head(scale * own[h], query, h));
     return score;
 }

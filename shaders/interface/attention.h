@@ -30,11 +30,15 @@ namespace vkattn::gpu {
 #define FEATURE_QUERY_ALIGNED (1u << 25)
 #define FEATURE_PARTS (1u << 26) /* each row's keys are split into parts, for merge_parts to join */
 
+/* in MORE_FEATURES: value_scales differ among the keys of a sequence's head: bit 44 */
+#define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
+
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)
 #define MORE_FEATURE_INDEX_MAX_OF_HEADS (1u << 17)
 #define MORE_FEATURE_INDEX_MEAN_OF_KEYS (1u << 18)
 #define MORE_FEATURE_INDEX_WEIGHTS (1u << 19)
+#define MORE_FEATURE_INDEX_NO_HEADS (1u << 20)
 
 /* what merge_parts reads of them */
 #define FEATURES_OF_MERGE_PARTS                                                                                        \
@@ -69,6 +73,8 @@ namespace vkattn::gpu {
  * at a time.
  *
  * Of merge_parts: COLUMNS, invocations that share a block of the output.
+ *
+ * Of block_mask: ROWS, queries of each block that a dispatch takes.
  *
  * Of decode, beside some of those: VALUE_IN_KEY: V is the first dims of K.
  *
@@ -154,7 +160,7 @@ struct AttentionParameters {
     uint most_queries;
     uint parts;           /* of each row's keys; read with FEATURE_PARTS */
     uint key_indices_len; /* entries of a list */
-    uint sequences;       /* of packed queries */
+    uint sequences;       /* index: of packed queries; block_mask: that each of its entries stands for */
     uint forced_first;    /* index: blocks that are listed whatever their scores */
     uint forced_last;
 #ifdef HAS_CAPTURED_TENSORS
@@ -173,7 +179,7 @@ struct AttentionPush {
     uint value_address[2];
     uint addressed_begin;
     uint addressed_end;
-    uint first_row; /* index: of the dispatch's queries */
+    uint first_row; /* index: of the dispatch's queries; block_mask: of those of each block */
 };
 
 #ifdef __cplusplus

@@ -2,7 +2,8 @@
 //
 // -> block_mask [B|1,Hq|1,blocks of queries,blocks of keys]
 // grid: (blocks of keys, blocks of queries, batch entries times heads of block_mask), one workgroup a block. Queries and keys
-// beyond a sequence's end count for nothing; a block without any is hidden.
+// beyond a sequence's end count for nothing; a block without any is hidden. A dispatch takes ROWS queries of each block, from its
+// query first_row on, and the last one leaves states: a workgroup's work is bounded, whatever the size of a block.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -10,7 +11,7 @@
 
 layout(local_size_x = BLOCK_MASK_WORKGROUP_SIZE) in;
 
-layout(set = 0, binding = BINDING_BLOCK_MASK, std430) writeonly buffer BlockMaskBuffer { uint block_mask[]; };
+layout(set = 0, binding = BINDING_BLOCK_MASK, std430) buffer BlockMaskBuffer { uint block_mask[]; };
 
 shared uint found; // bits of what is in the block
 const uint SEEN = 1, UNSEEN = 2;
@@ -25,20 +26,33 @@ uint find(uint batch, uint head, uvec2 queries, uvec2 keys) {
     return own;
 }
 
+// The same in all the sequences that block_mask's entry stands for: they differ in lengths and in positions.
+uint find_in_sequences(uint entry, uint head) {
+    uint own = 0, first_key = workgroup().x * BLOCK_KV_LEN, first_query = workgroup().y * BLOCK_Q_LEN + push.first_row;
+    uint end = min(workgroup().y * BLOCK_Q_LEN + BLOCK_Q_LEN, first_query + ROWS);
+    for (uint batch = entry; batch < entry + parameters.sequences; ++batch)
+        own |= find(batch, head, uvec2(first_query, min(end, query_length(batch))),
+                    uvec2(first_key, min(first_key + BLOCK_KV_LEN, sequence_keys(batch))));
+    return own;
+}
+
+uint state_of(uint bits) {
+    if ((bits & SEEN) == 0) return BLOCK_HIDDEN;
+    return (bits & UNSEEN) == 0 ? BLOCK_FULL : BLOCK_PARTIAL;
+}
+
 void main() {
     uint heads = parameters.block_mask_strides[1] == 0 ? 1 : parameters.kv_heads * GROUP;
-    uint batch = workgroup().z / heads, head = workgroup().z % heads;
-    uint first_query = workgroup().y * BLOCK_Q_LEN, first_key = workgroup().x * BLOCK_KV_LEN;
+    uint entry = workgroup().z / heads, head = workgroup().z % heads;
     if (gl_LocalInvocationID.x == 0) found = 0;
     barrier();
-    uint own = find(batch, head, uvec2(first_query, min(first_query + BLOCK_Q_LEN, query_length(batch))),
-                    uvec2(first_key, min(first_key + BLOCK_KV_LEN, sequence_keys(batch))));
+    uint own = find_in_sequences(entry, head);
     if (own != 0) atomicOr(found, own);
     barrier();
     if (gl_LocalInvocationID.x != 0) return;
-    uint element = batch * parameters.block_mask_strides[0] + head * parameters.block_mask_strides[1] +
-                   workgroup().y * parameters.block_mask_strides[2] + workgroup().x;
-    block_mask[base_bytes(BINDING_BLOCK_MASK) / 4 + element] = (found & SEEN) == 0     ? BLOCK_HIDDEN
-                                                               : (found & UNSEEN) == 0 ? BLOCK_FULL
-                                                                                       : BLOCK_PARTIAL;
+    uint element = base_bytes(BINDING_BLOCK_MASK) / 4 + entry * parameters.block_mask_strides[0] +
+                   head * parameters.block_mask_strides[1] + workgroup().y * parameters.block_mask_strides[2] +
+                   workgroup().x;
+    uint bits = found | (push.first_row == 0 ? 0 : block_mask[element]); // of the dispatches before, bits wait there
+    block_mask[element] = BLOCK_Q_LEN - push.first_row <= ROWS ? state_of(bits) : bits;
 }

@@ -210,7 +210,10 @@ void sum_part_of_chunk(uint chunk, uint part) {
             load_values(t, step, values);
             sum = coopMatMulAdd(weights, values, sum);
         }
-        if (part != VALUES_FINITE) FOR_ELEMENTS(i, sum) sum[i] = sum[i] > 0.0 ? infinity : 0.0;
+        if (part >= VALUES_PLUS_INFINITY)
+            FOR_ELEMENTS(i, sum) sum[i] = sum[i] > 0.0 ? infinity : 0.0;
+        else if (VALUE_IS_OF_BLOCKS && part == VALUES_LARGE)
+            FOR_ELEMENTS(i, sum) sum[i] *= UNIT_OF_LARGE_VALUES;
         ADD_TO_MATRIX(outputs[r * OUTPUT_TILES + t], sum);
     }
 }
@@ -218,21 +221,24 @@ void sum_part_of_chunk(uint chunk, uint part) {
 // One part after the other. A hidden key's weight is 0, which adds nothing to a row even where its value is not a number.
 void sum_parts(KeyTile tile, ValueStaging staging) {
     [[dont_unroll]] for (staging.part = VALUES_FINITE; staging.part <= VALUES_MINUS_INFINITY; ++staging.part) {
-        barrier(); // the last readers of what lies there are done
+        if (!VALUE_IS_OF_BLOCKS && staging.part == VALUES_LARGE) continue;
+        stages_large_values = staging.part != VALUES_FINITE; // or infinite ones
+        barrier();                                           // the last readers of what lies there are done
         stage_values_in_turn(tile, staging);
         barrier();
         sum_part_of_chunk(staging.chunk, staging.part);
     }
+    stages_large_values = false;
 }
 
-// By parts, where some row does not see some key, and some value is not finite.
+// By parts, where some row does not see some key, and some value is not finite; of quantised blocks, where one is too large.
 void stage_and_sum(KeyTile tile, ValueStaging staging) {
     if (TAKES_TURNS != 0) {
         barrier(); // the last readers of what lies there are done
         stage_values(tile, staging);
         barrier();
     }
-    if (HIDES_KEYS == 0 || tile.all_visible || last_special != staging.number)
+    if ((!VALUE_IS_OF_BLOCKS && (HIDES_KEYS == 0 || tile.all_visible)) || last_special != staging.number)
         sum_chunk(staging.chunk);
     else
         sum_parts(tile, staging);
@@ -253,6 +259,7 @@ void sum_tile(KeyTile tile, uint number) {
 void attend_tile(KeyTile tile, uint number) {
     barrier(); // the tiles' last readers are done
     stage_keys(tile, 0);
+    stage_value_exponents(tile);
     if (TAKES_TURNS == 0) stage_values(tile, ValueStaging(0, VALUES_ALL, number));
     barrier();
     score_tile(tile);
@@ -339,6 +346,7 @@ void store_outputs(uint part) {
 float finish_state(SoftmaxState state, uint tile_row, uint part) {
     Row row = row_of_tile(rows, tile_row);
     float kept = has(FEATURE_DROPOUT) ? parameters.dropout_scale : 1.0;
+    if (SCALES_VALUES && !SCALES_VALUES_BY_KEY) kept *= value_scale(row, Key(0)); // all keys' own
     bool stores = owns_rows() && rows.first + tile_row < rows.end;
     if (leaves_states()) {
         if (stores) store_state(state_element(row, part), state);
@@ -346,7 +354,7 @@ float finish_state(SoftmaxState state, uint tile_row, uint part) {
     }
     float rescale = softmax_denominator_scale(state, row);
     if (stores) store_log_sum_exp(state, row);
-    return state.sum > 0.0 ? kept * rescale / state.sum : 0.0;
+    return normaliser_of(state, kept * rescale);
 }
 
 void finish_rows(uint part) {

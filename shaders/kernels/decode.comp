@@ -285,7 +285,7 @@ void sum_seen_values() {
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
                 float weight = key_scores[r * KEYS];
                 vec4 sum = sums[r * BLOCKS + block];
-                sums[r * BLOCKS + block] = weight > 0.0 ? fma(vec4(weight), v4, sum) : sum;
+                sums[r * BLOCKS + block] = weight == 0.0 ? sum : fma(vec4(weight), v4, sum);
             }
         }
         [[unroll]] for (uint i = VALUE_VECTORS; i < KEYS * VALUE_VECTORS; ++i) values[i - VALUE_VECTORS] = values[i];

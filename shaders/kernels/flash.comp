@@ -197,7 +197,7 @@ float finish_state(SoftmaxState state, Row row, uint part, bool stores) {
     }
     float rescale = softmax_denominator_scale(state, row);
     if (stores) store_log_sum_exp(state, row);
-    return state.sum > 0.0 ? rescale / state.sum : 0.0;
+    return normaliser_of(state, rescale);
 }
 
 void finish_rows(uint part) {

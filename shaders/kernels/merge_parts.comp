@@ -77,7 +77,7 @@ JoinedParts join_columns(JoinedParts run) {
 void store_block(Row row, uint block, JoinedParts all) {
     SoftmaxState with_sink = all.state;
     float rescale = softmax_denominator_scale(with_sink, row);
-    float scale = with_sink.sum > 0.0 ? rescale / with_sink.sum : 0.0;
+    float scale = normaliser_of(with_sink, rescale);
     store_output_block(output_element(row), 4 * block, modify_output(scale * all.block, row, 4 * block));
     if (block == 0) store_log_sum_exp(with_sink, row);
 }

@@ -2,6 +2,7 @@
 #ifndef ACTIVATION_GLSL
 #define ACTIVATION_GLSL
 
+#include "common/relu.glsl"
 #include "interface/linear.h"
 
 // Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
@@ -16,7 +17,7 @@ float times_sigmoid(float x, float y) { return x / (1.0 + exp(-max(y, -80.0))); 
 float activate(const uint activation, float x) {
     switch (activation) {
     case ACTIVATION_RELU:
-        return max(x, 0.0);
+        return relu(x);
     case ACTIVATION_GELU:
         return 0.5 * x * (1.0 + error_function(x * 0.70710678118654752440));
     case ACTIVATION_SILU:

@@ -69,5 +69,5 @@ void main() {
     tokens[base_bytes(BINDING_ARGMAX_TOKENS) / 4 + row_of(push.token_strides)] = int(greatest[0].y);
     if (HAS_VALUES != 0u)
         values[base_bytes(BINDING_ARGMAX_VALUES) / 4 + row_of(push.value_strides)] =
-            floatBitsToUint(number_of_rank(greatest[0].x));
+            floatBitsToUint(input_load(INPUT_FORMAT, row_of(push.input_strides) + greatest[0].y)); // ranks know no -0
 }

@@ -5,6 +5,7 @@
 #include "attention/rows.glsl"
 #include "attention/variant.glsl"
 #include "common/rank.glsl"
+#include "common/relu.glsl"
 
 layout(set = 0, binding = BINDING_INDEX_WEIGHTS, std430) readonly buffer WeightsBuffer { float index_weights[]; };
 layout(set = 0, binding = BINDING_SCORES, std430) writeonly buffer RanksBuffer { uint ranks[]; };
@@ -35,7 +36,7 @@ Row row_of_query(uint query, out bool exists) {
     return row_of_head(batch, 0, exists ? query - queries.x : 0);
 }
 
-float activate(float product) { return has_more(MORE_FEATURE_INDEX_RELU) ? max(product, 0.0) : product; }
+float activate(float product) { return has_more(MORE_FEATURE_INDEX_RELU) ? relu(product) : product; }
 
 float weight_of(uint query, uint head) {
     if (!has_more(MORE_FEATURE_INDEX_WEIGHTS)) return 1.0;
@@ -47,9 +48,10 @@ float score_of_head(float product, uint query, uint head) {
     return weight_of(query, head) * activate(parameters.scale_log2 * LN_2 * product);
 }
 
-const float NO_HEADS = TAKES_GREATEST_HEAD ? -3.4e38 : 0.0;
+// The sum of none, or -infinity.
+float no_heads() { return TAKES_GREATEST_HEAD ? uintBitsToFloat(0xff800000u) : 0.0; }
 
-float add_head(float score, float each) { return TAKES_GREATEST_HEAD ? max(score, each) : score + each; }
+float add_head(float score, float each) { return TAKES_GREATEST_HEAD ? greater(score, each) : score + each; }
 
 // Whether the first or the last visible blocks of the query include this one.
 bool is_forced(Row row, uint block) {
@@ -69,7 +71,7 @@ BlockScore add_key(BlockScore block, float score) {
     if (has_more(MORE_FEATURE_INDEX_MEAN_OF_KEYS))
         block.score += score;
     else
-        block.score = block.keys == 0 ? score : max(block.score, score);
+        block.score = block.keys == 0 ? score : greater(block.score, score);
     ++block.keys;
     return block;
 }
@@ -81,7 +83,8 @@ uint rank_of_score(Row row, uint block, BlockScore visible) {
     return rank_of(mean ? visible.score / float(visible.keys) : visible.score);
 }
 
-uint all_blocks() { return (parameters.kv_len + KEY_BLOCK_LEN - 1) / KEY_BLOCK_LEN; }
+// Of no keys there is one, which is never selected.
+uint all_blocks() { return max((parameters.kv_len + KEY_BLOCK_LEN - 1) / KEY_BLOCK_LEN, 1); }
 
 void store_rank(uint block, uint rank) {
     ranks[base_bytes(BINDING_SCORES) / 4 + workgroup().y * all_blocks() + block] = rank;

@@ -37,7 +37,8 @@ void multiply(Row row, Slot slot, uint head, out float products[ROWS]) {
 }
 
 float score_key(Row row, Slot slot, uint query) {
-    float score = NO_HEADS, scale = key_scale(row, Key(slot.number));
+    if (has_more(MORE_FEATURE_INDEX_NO_HEADS)) return no_heads();
+    float score = no_heads(), scale = key_scale(row, Key(slot.number));
     [[dont_unroll]] for (uint head = 0; head < GROUP; head += ROWS) {
         float products[ROWS];
         multiply(row, slot, head, products);

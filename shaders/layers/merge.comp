@@ -56,9 +56,9 @@ uint log_sum_exp_word() {
            workgroup().x;
 }
 
-// exp(log_sum_exp - maximum), 0 for a set that saw no key
+// exp(log_sum_exp - maximum), 0 for a set that saw no key. What is not a number stays so.
 float weight(float log_sum_exp, float maximum) {
-    return log_sum_exp > LOWEST ? exp2((log_sum_exp - maximum) * LOG2_E) : 0.0;
+    return log_sum_exp <= LOWEST ? 0.0 : exp2((log_sum_exp - maximum) * LOG2_E);
 }
 
 vec2 load_pair_of_part(uint element, bool second) {
@@ -69,7 +69,7 @@ vec2 load_pair_of_part(uint element, bool second) {
 vec2 join_pair(uint dim, bool second, float own, float maximum) {
     vec2 sum = vec2(0);
     uint at = output_element() + dim * push.output_strides[3];
-    if (ACCUMULATES != 0u && weight(own, maximum) > 0.0) {
+    if (ACCUMULATES != 0u && weight(own, maximum) != 0.0) {
         sum.x = output_load(OUTPUT_FORMAT, at);
         if (second) sum.y = output_load(OUTPUT_FORMAT, at + push.output_strides[3]);
         sum *= weight(own, maximum);
@@ -77,7 +77,7 @@ vec2 join_pair(uint dim, bool second, float own, float maximum) {
     for (uint part = 0; part < push.parts; ++part) {
         float scale = weight(partial_log_sum_exp(part), maximum);
         uint element = partial_element() + part * push.part_stride + dim * push.partial_strides[3];
-        if (scale > 0.0) sum += scale * load_pair_of_part(element, second);
+        if (scale != 0.0) sum += scale * load_pair_of_part(element, second);
     }
     return sum;
 }
@@ -91,7 +91,7 @@ void main() {
     float sum = ACCUMULATES != 0u ? weight(own, maximum) : 0.0;
     for (uint part = 0; part < push.parts; ++part) sum += weight(partial_log_sum_exp(part), maximum);
 
-    float scale = sum > 0.0 ? 1.0 / sum : 0.0;
+    float scale = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint dim = 2 * gl_LocalInvocationID.x; dim < push.dims; dim += 2 * MERGE_WORKGROUP_SIZE) {
         bool second = dim + 1 < push.dims;
         vec2 pair = scale * join_pair(dim, second, own, maximum);
@@ -102,5 +102,6 @@ void main() {
             output_store(OUTPUT_FORMAT, at, pair.x);
     }
     if (HAS_LOG_SUM_EXP != 0u && gl_LocalInvocationID.x == 0)
-        log_sum_exp_words[log_sum_exp_word()] = sum > 0.0 ? floatBitsToUint(maximum + log2(sum) / LOG2_E) : 0xff800000u;
+        log_sum_exp_words[log_sum_exp_word()] =
+            sum == 0.0 ? 0xff800000u : floatBitsToUint(maximum + log2(sum) / LOG2_E);
 }

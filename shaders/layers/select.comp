@@ -34,11 +34,14 @@ shared uvec2 found; // digit, and how many are still to be selected among those 
 
 uint lane() { return gl_LocalInvocationID.x; }
 
-uint rank_at(uint row, uint i) {
+// A rank that tells -0 from 0.
+uint signed_rank_at(uint row, uint i) {
     if (INPUT_FORMAT == FORMAT_NONE) return ranks[base_bytes(BINDING_SELECT_RANKS) / 4 + row * push.width + i];
     uint begin = row / push.positions * push.input_strides[0] + row % push.positions * push.input_strides[1];
-    return rank_of(input_load(INPUT_FORMAT, begin + i));
+    return signed_rank_of(input_load(INPUT_FORMAT, begin + i));
 }
+
+uint rank_at(uint row, uint i) { return rank_of_signed(signed_rank_at(row, i)); }
 
 uint index_at(uint row, uint i) {
     return HAS_INDICES != 0 ? indices[base_bytes(BINDING_SELECT_INDICES) / 4 + row * push.width + i] : i;
@@ -76,6 +79,7 @@ void find_digit(uint wanted) {
 
 // The lowest rank that is selected, and how many of those that have it are.
 uvec2 lowest_selected(uint row, uint begin, uint end, uint wanted) {
+    if (wanted == 0) return uvec2(RANK_OF_NOTHING, 0);
     uint rank = 0, known = 0; // bits of it
     for (uint shift = 32 - DIGIT_BITS;; shift -= DIGIT_BITS) {
         for (uint i = lane(); i < DIGITS; i += SELECT_WORKGROUP_SIZE) bins[i] = 0;
@@ -110,9 +114,9 @@ void store_selected(uint row, uint begin, uint end, uint to, uint most, uvec2 lo
     }
     uvec2 all, before = sum_before(own, all);
     for (uint i = first; i < last; ++i) {
-        uint rank = rank_at(row, i);
+        uint signed_rank = signed_rank_at(row, i), rank = rank_of_signed(signed_rank);
         bool selected = rank > lowest.x || (rank == lowest.x && before.y < lowest.y);
-        if (selected) store(to + before.x + min(before.y, lowest.y), rank, index_at(row, i));
+        if (selected) store(to + before.x + min(before.y, lowest.y), signed_rank, index_at(row, i));
         before += uvec2(rank > lowest.x ? 1 : 0, rank == lowest.x ? 1 : 0);
     }
     for (uint i = all.x + lowest.y + lane(); i < most; i += SELECT_WORKGROUP_SIZE)

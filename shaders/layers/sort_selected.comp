@@ -25,7 +25,8 @@ layout(set = 0, binding = BINDING_SELECT_INDICES, std430) readonly buffer Indice
 layout(set = 0, binding = BINDING_SELECT_TO_INDICES, std430) writeonly buffer ToIndicesBuffer { uint to_indices[]; };
 
 #define SORT_TYPE uvec2
-#define SORT_PRECEDES(a, b) ((a).x > (b).x || ((a).x == (b).x && (a).y < (b).y))
+#define RANK(a) rank_of_signed((a).x)
+#define SORT_PRECEDES(a, b) (RANK(a) > RANK(b) || (RANK(a) == RANK(b) && (a).y < (b).y))
 #define SORT_LEN SORTED_LEN
 #define SORT_SIZE SELECT_WORKGROUP_SIZE
 #include "common/sort.glsl"

@@ -1,6 +1,7 @@
 // Dropout of weights, the same in every kernel, and results whose bits do not depend on the rest of the batch.
 #include "compare.hpp"
 #include "device.hpp"
+#include "limited_device.hpp"
 #include "philox.hpp"
 
 #include <doctest/doctest.h>
@@ -121,6 +122,30 @@ TEST_CASE_FIXTURE(DeviceTest, "batch-invariant bits: alone, in a batch, beside l
             }
         }
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "batch-invariant bits whatever lies between the entries of a batch") {
+    const LimitedDevice limited("gpu_class=7"); // stages halves, where rows are aligned
+    constexpr std::uint64_t kKeys = 300, kHead = 64, kEntry = 2 * kKeys * kHead + 4; // no multiple of eight
+    std::mt19937 random(98);
+    std::vector<std::vector<float>> outputs;
+    const HostTensor numbers = normal_tensor(VKATTN_TYPE_F16, {2, 2, kKeys, kHead}, random);
+    const HostTensor queries = normal_tensor(VKATTN_TYPE_F16, {2, 4, 3, kHead}, random);
+    for (const std::uint64_t batch : {1, 2}) {
+        AttentionProblem problem;
+        problem.query = HostTensor(VKATTN_TYPE_F16, {batch, 4, 3, kHead});
+        for (std::uint64_t i = 0; i < problem.query.elements(); ++i) problem.query.set(i, queries.get(i));
+        for (HostTensor *tensor : {&problem.key, &problem.value}) {
+            *tensor = HostTensor(VKATTN_TYPE_F16, {batch, 2, kKeys, kHead}, {kEntry, kKeys * kHead, kHead, 1});
+            for (std::uint64_t i = 0; i < tensor->elements(); ++i) tensor->set(i, numbers.get(i));
+        }
+        AttentionResults results;
+        results.output = HostTensor(VKATTN_TYPE_F32, {batch, 4, 3, kHead});
+        vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_AUTO);
+        desc.batch_invariant = 1;
+        outputs.push_back(limited.run(problem, desc, results.output));
+    }
+    CHECK(std::equal(outputs[0].begin(), outputs[0].end(), outputs[1].begin()));
 }
 
 TEST_SUITE_END();

@@ -264,6 +264,40 @@ TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys") {
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "no keys are listed where there are none, and the first ones of no heads") {
+    check_dense({.heads = 2, .q_len = 3, .kv_len = 0, .head_dim = 32}, {.top_k = 3}, 4);
+    check_dense({.heads = 0, .q_len = 3, .kv_len = 0, .head_dim = 32}, {.top_k = 3}, 5);
+    for (const vkattn_index_reduce reduce : {VKATTN_INDEX_SUM, VKATTN_INDEX_MAX})
+        check_dense({.heads = 0, .q_len = 3, .kv_len = 9, .head_dim = 32},
+                    {.top_k = 3, .key_block_len = 2, .head_reduce = reduce, .causal = true}, 6);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a score that is not a number is above every number") {
+    // of two heads, the first one's products with key 2 are -infinity or a number, the second one's are NaN
+    for (const std::uint64_t size : {std::uint64_t{7}, std::uint64_t{64}}) // by addresses the latter, where they serve
+        for (const vkattn_index_reduce reduce : {VKATTN_INDEX_SUM, VKATTN_INDEX_MAX})
+            for (const vkattn_index_activation activation : {VKATTN_INDEX_RELU, VKATTN_INDEX_IDENTITY}) {
+                CAPTURE(size);
+                CAPTURE(reduce);
+                CAPTURE(activation);
+                std::mt19937 random(7);
+                HostTensor query(VKATTN_TYPE_F32, {1, 2, 1, size}), key(VKATTN_TYPE_F32, {1, 1, 6, size});
+                for (std::uint64_t i = 0; i < query.elements(); ++i) query.set(i, i == size ? 0.0f : 1.0f);
+                for (std::uint64_t i = 0; i < key.elements(); ++i) key.set(i, 1.0f + static_cast<float>(i / size));
+                key.set(2 * size, -HUGE_VALF);
+                HostTensor indices(VKATTN_TYPE_I32, {1, 1, 1, 1});
+                vkattn_index_desc desc = describe({.activation = activation, .head_reduce = reduce});
+                desc.query = query.view();
+                desc.key = key.view();
+                desc.indices = indices.view();
+                test_device().run(test_device().context().index_plan(desc),
+                                  std::array{Region{VKATTN_ROLE_QUERY, &query, Access::kRead},
+                                             Region{VKATTN_ROLE_KEY, &key, Access::kRead},
+                                             Region{VKATTN_ROLE_INDICES, &indices, Access::kWrite}});
+                CHECK(list_at(indices, 0, 1) == std::vector<std::int32_t>{2});
+            }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "wrong choices of keys are named") {
     vkattn_index_desc desc{};
     desc.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, 3, 32});

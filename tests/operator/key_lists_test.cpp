@@ -71,6 +71,31 @@ TEST_CASE_FIXTURE(DeviceTest, "a query sees the keys that its list names, in eve
     check(blocks);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "an entry that is listed twice counts twice, and blocks are hidden in both") {
+    for (const std::uint32_t block_len : {3u, 5u, 24u}) {
+        CAPTURE(block_len);
+        AttentionProblem problem = problem_of({.heads = 16,
+                                               .kv_heads = 1,
+                                               .q_len = 2,
+                                               .kv_len = 48,
+                                               .list_heads = 1,
+                                               .list_len = 9,
+                                               .key_block_len = block_len,
+                                               .query = VKATTN_TYPE_F16,
+                                               .key = VKATTN_TYPE_F16,
+                                               .value = VKATTN_TYPE_F16},
+                                              8);
+        auto *entries = reinterpret_cast<std::int32_t *>(problem.key_indices.bytes().data());
+        for (std::uint64_t i = 0; i < problem.key_indices.elements(); ++i)
+            entries[i] = static_cast<std::int32_t>(i % 9 / 8); // block 0 eight times, and block 1
+        problem.block_q_len = 1, problem.block_kv_len = block_len == 24 ? 8 : 2;
+        problem.block_mask = HostTensor(VKATTN_TYPE_I32, {1, 1, 2, 48 / problem.block_kv_len});
+        for (std::uint64_t i = 0; i < problem.block_mask.elements(); ++i)
+            problem.block_mask.set(i, i % problem.block_mask.shape()[3] == 0 ? VKATTN_BLOCK_HIDDEN : VKATTN_BLOCK_FULL);
+        check(problem);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "lists of keys in f16 and q8_0, V in K, with other masks") {
     check(problem_of({.heads = 32,
                       .kv_heads = 1,

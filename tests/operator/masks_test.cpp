@@ -480,6 +480,58 @@ TEST_CASE_FIXTURE(DeviceTest, "more queries than keys, bottom-right: the first q
     check_every_kernel(problem);
 }
 
+namespace {
+
+// Row by row: NaN where the query sees a key that is not a number, and what the reference says of the others.
+void check_rows_with_nan(const AttentionProblem &problem, std::uint64_t key, vkattn_kernel kernel) {
+    INFO(kernel_text(kernel), ", V in K ", problem.value_in_key);
+    AttentionProblem finite = problem; // the rows that do not see the key do not notice
+    const AttentionSizes s = sizes_of(problem);
+    for (HostTensor *tensor : {&finite.key, &finite.value})
+        for (std::uint64_t i = 0; i < tensor->elements(); ++i)
+            if (std::isnan(tensor->get(i))) tensor->set(i, 0.0f);
+    const AttentionReference reference = reference_attention(finite);
+    AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+    results.attn_weights = results.qk_matmul_output = {};
+    run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = 0; i < results.output.elements(); ++i) {
+        const std::uint64_t query = i / s.v_head_dim % s.q_len;
+        const bool sees = query + problem.past_len >= key;
+        const float value = results.output.get(i), sum = results.log_sum_exp.get(i / s.v_head_dim);
+        const double expected = reference.output[i];
+        wrong += std::isnan(value) != sees || std::isnan(sum) != sees ||
+                 (!sees && std::fabs(value - expected) > 0.02 * (0.1 + std::fabs(expected)));
+    }
+    CHECK(wrong == 0);
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "a key that is not a number makes the rows that see it so, and no others") {
+    for (const bool value_in_key : {false, true})
+        for (const std::uint64_t q_len : {std::uint64_t{1}, std::uint64_t{20}}) {
+            const std::uint64_t kv_len = q_len == 1 ? 20 : 200;
+            std::mt19937 random(15);
+            AttentionProblem problem;
+            problem.query = normal_tensor(VKATTN_TYPE_F16, {1, 16, q_len, 64}, random);
+            problem.key = normal_tensor(VKATTN_TYPE_F16, {1, 1, kv_len, 64}, random);
+            const std::uint64_t key = q_len == 1 ? 3 : kv_len - 8; // that some of several queries see
+            problem.key.set(key * 64 + 5, std::numeric_limits<float>::quiet_NaN());
+            problem.value_in_key = value_in_key;
+            problem.value = value_in_key ? first_columns(problem.key, 32)
+                                         : normal_tensor(VKATTN_TYPE_F16, {1, 1, kv_len, 32}, random);
+            problem.mask_flags = VKATTN_MASK_CAUSAL;
+            problem.past_len = static_cast<std::uint32_t>(kv_len - q_len);
+            problem.softcap = q_len == 1 ? 0.0f : 5.0f;
+            for (const vkattn_kernel kernel :
+                 {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
+                  VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES})
+                if (can_run(test_device().facts(), kernel) && (kernel != VKATTN_KERNEL_LATENT_DECODE || value_in_key))
+                    check_rows_with_nan(problem, key, kernel);
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "what lies beyond key_lengths may be anything, NaN as well") {
     std::mt19937 random(12);
     AttentionProblem problem = plain_problem(3, 9, 70, random);

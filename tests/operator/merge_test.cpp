@@ -240,6 +240,28 @@ TEST_CASE_FIXTURE(DeviceTest, "a prefix that sequences share is read once, for t
     check_merged(output, sums, whole, nmse_bound({VKATTN_TYPE_F32}));
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a set whose log_sum_exp is not a number is one all the same") {
+    HostTensor partial_output(VKATTN_TYPE_F32, {2, 1, 2, 4}), partial_sums(VKATTN_TYPE_F32, {2, 1, 2});
+    for (std::uint64_t i = 0; i < partial_output.elements(); ++i) partial_output.set(i, 2.0f);
+    for (std::uint64_t i = 0; i < 4; ++i) partial_sums.set(i, i == 2 ? NAN : 0.0f); // of the second set, row 0
+    HostTensor output(VKATTN_TYPE_F32, {1, 1, 2, 4}), sums(VKATTN_TYPE_F32, {1, 1, 2});
+    vkattn_merge_desc desc{};
+    desc.part_count = 2;
+    desc.partial_output = desc.output = output.view();
+    desc.partial_log_sum_exp = desc.log_sum_exp = sums.view();
+    desc.partial_output_stride = output.elements();
+    desc.partial_log_sum_exp_stride = sums.elements();
+    test_device().run(test_device().context().merge_plan(desc),
+                      std::array{Region{VKATTN_ROLE_PARTIAL_OUTPUT, &partial_output, Access::kRead},
+                                 Region{VKATTN_ROLE_PARTIAL_LOG_SUM_EXP, &partial_sums, Access::kRead},
+                                 Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite},
+                                 Region{VKATTN_ROLE_LOG_SUM_EXP, &sums, Access::kWrite}});
+    CHECK(std::isnan(output.get(0)));
+    CHECK(std::isnan(sums.get(0)));
+    CHECK(output.get(4) == 2.0f);
+    CHECK(sums.get(1) == doctest::Approx(std::log(2.0)));
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "wrong merges are named") {
     const auto fails = [](const vkattn_merge_desc &desc, const char *message) {
         std::string actual = "no error";

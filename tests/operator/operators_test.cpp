@@ -26,6 +26,10 @@ HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::u
     return normal_tensor(type, {batch, len, width}, {len * (width + gap), width + gap, 1}, random);
 }
 
+constexpr vkattn_activation kActivations[] = {VKATTN_ACTIVATION_NONE,       VKATTN_ACTIVATION_RELU,
+                                              VKATTN_ACTIVATION_GELU,       VKATTN_ACTIVATION_SILU,
+                                              VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH};
+
 double activated(vkattn_activation activation, double x) {
     switch (activation) {
     case VKATTN_ACTIVATION_RELU:
@@ -254,14 +258,34 @@ TEST_CASE_FIXTURE(DeviceTest, "linear over nearly as many features as loops may 
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier and residual") {
-    for (const vkattn_activation activation :
-         {VKATTN_ACTIVATION_NONE, VKATTN_ACTIVATION_RELU, VKATTN_ACTIVATION_GELU, VKATTN_ACTIVATION_SILU,
-          VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH})
+    for (const vkattn_activation activation : kActivations)
         for (const std::uint64_t len : {1, 19}) {
             LinearProblem problem = linear_problem(VKATTN_TYPE_F16, len, 40, 30);
             add_epilogue(problem, activation, VKATTN_TYPE_F16);
             check_linear(problem, VKATTN_TYPE_F32);
         }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "every activation of what is not a number is not one") {
+    for (const vkattn_activation activation : kActivations) {
+        CAPTURE(static_cast<int>(activation));
+        HostTensor input(VKATTN_TYPE_F32, {1, 1, 4}), weight(VKATTN_TYPE_F32, {3, 4}),
+            output(VKATTN_TYPE_F32, {1, 1, 3});
+        for (std::uint64_t i = 0; i < 12; ++i) weight.set(i, i < 4 ? 1.0f : i < 8 ? -1.0f : NAN);
+        for (std::uint64_t i = 0; i < 4; ++i) input.set(i, 1.0f);
+        vkattn_linear_desc desc{};
+        desc.input = input.view();
+        desc.weight = weight.view();
+        desc.output = output.view();
+        desc.activation = activation;
+        test_device().run(test_device().context().linear_plan(desc),
+                          std::array{Region{VKATTN_ROLE_INPUT, &input, Access::kRead},
+                                     Region{VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                     Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}});
+        CHECK_FALSE(std::isnan(output.get(0)));
+        CHECK_FALSE(std::isnan(output.get(1)));
+        CHECK(std::isnan(output.get(2)));
+    }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "linear of a normalised input, by itself where rows are few") {
@@ -509,6 +533,7 @@ TEST_CASE_FIXTURE(DeviceTest, "argmax gives the lowest of equal places, in every
                         if (at(i) > at(best) || (std::isnan(at(i)) && !std::isnan(at(best)))) best = i;
                     REQUIRE(tokens.get(row) == static_cast<float>(best));
                     REQUIRE((values.get(row) == at(best) || (std::isnan(values.get(row)) && std::isnan(at(best)))));
+                    REQUIRE((std::isnan(at(best)) || std::signbit(values.get(row)) == std::signbit(at(best))));
                 }
             }
         }

@@ -92,6 +92,29 @@ TEST_CASE_FIXTURE(DeviceTest, "attention of rotated keys and values is what it i
            .value_in_key = true});
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "rotated numbers that f16 does not hold do not overflow on the way") {
+    std::mt19937 random(25);
+    for (const vkattn_type query : {VKATTN_TYPE_F32, VKATTN_TYPE_F16})
+        for (const std::uint64_t size :
+             {std::uint64_t{64}, std::uint64_t{128}}) { // of an even and of an odd power of two
+            AttentionProblem p;
+            p.query = HostTensor(query, {1, 2, 4, size});
+            p.key = normal_tensor(VKATTN_TYPE_Q8_0, {1, 1, 20, size}, random, 1e-4f);
+            p.value = HostTensor(VKATTN_TYPE_Q8_0, {1, 1, 20, size});
+            for (std::uint64_t i = 0; i < p.query.elements(); ++i) p.query.set(i, 6000.0f);
+            std::array<float, kBlockElements> block{}; // what 6000 in each element becomes
+            for (std::uint64_t i = 0; i < p.value.elements(); i += kBlockElements) {
+                block[0] = i % size == 0 ? 6000.0f * std::sqrt(static_cast<float>(size)) : 0.0f;
+                p.value.set_block(i, block);
+            }
+            p.keys_rotated = p.values_rotated = true;
+            const AttentionReference reference = reference_attention(p);
+            AttentionResults results = all_results(p, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F16);
+            check_attention(p, reference, results, VKATTN_KERNEL_FLASH);
+            CHECK(results.output.get(0) == doctest::Approx(6000.0).epsilon(0.01));
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys, beside rows that are of no sequence") {
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
         std::mt19937 random(24);

@@ -127,6 +127,13 @@ HostTensor rows_out_of_range(const LayerCase &c, std::mt19937 &random) {
     return rows;
 }
 
+// V becomes f16 there.
+void check_on_matrix_units(const AttentionProblem &problem) {
+    const vkattn_kernel kernel = has_matrix_kernels() ? VKATTN_KERNEL_COOPMAT : VKATTN_KERNEL_FLASH;
+    AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+    check_attention(problem, reference_attention(problem), results, kernel);
+}
+
 std::string scaling_message(vkattn_type type, const vkattn_cache_scales &scales, bool layer_of_mla = false) {
     vkattn_cache_info info{};
     info.kv_heads = 2;
@@ -199,6 +206,65 @@ TEST_CASE_FIXTURE(DeviceTest, "a value that no query sees may have any scale") {
         AttentionResults results = all_results(p, kernel, VKATTN_TYPE_F32);
         results.qk_matmul_output = {}; // shows hidden keys' scores, too
         check_attention(p, reference, results, kernel);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "attention whose scales of values are far from 1, and far apart") {
+    for (const unsigned bits : {0u, 7u}) // of the tensor, each row
+        for (const float scale : {1e-10f, 1e-7f, 200.0f, 1e4f}) {
+            CAPTURE(bits);
+            CAPTURE(scale);
+            std::mt19937 random(37);
+            AttentionProblem p = problem_of({.heads = 16,
+                                             .kv_heads = 1,
+                                             .q_len = 3,
+                                             .kv_len = 90,
+                                             .head_dim = 64,
+                                             .v_head_dim = 64,
+                                             .value = kTypes[bits % 2],
+                                             .value_scales = bits},
+                                            random);
+            p.value = normal_tensor(p.value.type(), p.value.shape(), random, 100.0f);
+            for (std::uint64_t i = 0; i < p.value_scales.elements(); ++i)
+                p.value_scales.set(i, p.value_scales.get(i) * (bits == 7 && i % 5 == 0 ? 1e4f * scale : scale));
+            check_on_matrix_units(p);
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "attention beside a huge scale of a value that no query sees") {
+    std::mt19937 random(38);
+    AttentionProblem p =
+        problem_of({.heads = 16, .kv_heads = 1, .q_len = 3, .kv_len = 90, .head_dim = 64, .v_head_dim = 64}, random);
+    p.key_padding_mask = HostTensor(VKATTN_TYPE_BOOL, {2, 90});
+    for (std::uint64_t i = 0; i < 180; i += 3) {
+        p.key_padding_mask.set(i, 1.0f);
+        p.value_scales.set(i, 1e30f);
+    }
+    check_on_matrix_units(p);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "attention over values of quantised blocks that are larger than f16 holds") {
+    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q5_0, VKATTN_TYPE_IQ4_NL}) {
+        const std::uint64_t q_len = type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_1 ? 3 : 16; // masked, and not
+        CAPTURE(type_name(type));
+        std::mt19937 random(39);
+        AttentionProblem p;
+        p.query = normal_tensor(VKATTN_TYPE_F16, {1, 16, q_len, 64}, random);
+        p.key = normal_tensor(VKATTN_TYPE_F16, {1, 1, 90, 64}, random);
+        HostTensor values = normal_tensor(VKATTN_TYPE_F32, {1, 1, 90, 64}, random);
+        p.value = HostTensor(type, values.shape());
+        for (std::uint64_t i = 0; i < values.elements(); i += kBlockElements) {
+            std::array<float, kBlockElements> block;
+            for (std::uint64_t j = 0; j < kBlockElements; ++j) {
+                const float number = std::clamp(values.get(i + j), -2.5f, 2.5f); // scales and minimums are f16
+                const bool large = i / 64 % 7 == 0;
+                block[j] = large ? 3e5f * (type == VKATTN_TYPE_Q4_1 ? std::fabs(number) : number) : number;
+            }
+            p.value.set_block(i, block);
+        }
+        if (q_len == 3) p.mask_flags = VKATTN_MASK_CAUSAL;
+        p.past_len = 87;
+        check_on_matrix_units(p);
     }
 }
 

@@ -45,7 +45,9 @@ void check_top_k(HostTensor &input, vkattn_type values_type, std::uint64_t k, bo
         CHECK(found == expected);
         for (std::uint64_t i = 0; !indices_alone && i < k; ++i) {
             const float value = all[static_cast<std::size_t>(expected[i])];
-            CHECK((std::isnan(value) ? std::isnan(values.get(row * k + i)) : values.get(row * k + i) == value));
+            const float given = values.get(row * k + i);
+            CHECK(
+                (std::isnan(value) ? std::isnan(given) : given == value && std::signbit(given) == std::signbit(value)));
         }
     }
 }

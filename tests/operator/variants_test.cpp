@@ -328,6 +328,81 @@ TEST_CASE_FIXTURE(DeviceTest,
 
 namespace {
 
+// The states that a plan writes into the problem's block_mask.
+std::vector<int> block_states(AttentionProblem &problem, vkattn_attention_desc desc, std::vector<Region> regions,
+                              const LimitedDevice *device = nullptr) {
+    regions.push_back({VKATTN_ROLE_BLOCK_MASK, &problem.block_mask, Access::kWrite});
+    TestDevice &runs = device == nullptr ? test_device() : device->device();
+    runs.run(runs.context().block_mask_plan(desc), regions);
+    const std::vector<double> states = problem.block_mask.values();
+    return {states.begin(), states.end()};
+}
+
+constexpr int kHidden = VKATTN_BLOCK_HIDDEN, kPartial = VKATTN_BLOCK_PARTIAL, kFull = VKATTN_BLOCK_FULL;
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "a block_mask of all sequences knows the lengths and the positions of each") {
+    std::mt19937 random(37);
+    AttentionProblem problem = plain_problem(random);
+    problem.key_lengths = tensor_of(VKATTN_TYPE_I32, {kBatch}, std::vector<float>{30, 96});
+    problem.past_lengths = tensor_of(VKATTN_TYPE_I32, {kBatch}, std::vector<float>{0, 60});
+    add_entry(problem, entry_of("causal"), random);
+    problem.block_q_len = problem.block_kv_len = 32;
+    problem.block_mask = HostTensor(VKATTN_TYPE_I32, {1, 1, 2, 3});
+    const AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+    const std::vector<int> states = block_states(problem, describe(problem, results, VKATTN_KERNEL_FLASH),
+                                                 {{VKATTN_ROLE_KEY_LENGTHS, &problem.key_lengths, Access::kRead},
+                                                  {VKATTN_ROLE_PAST_LENGTHS, &problem.past_lengths, Access::kRead}});
+    // the first sequence's queries begin at key 0 and have 30 keys, the second one's at key 60 and have 96
+    CHECK(states == std::vector<int>{kPartial, kPartial, kPartial, kFull, kFull, kPartial});
+    check_every_kernel(problem);
+
+    AttentionProblem packed; // sequences of 64 and 128 rows
+    for (HostTensor *tensor : {&packed.query, &packed.key, &packed.value})
+        *tensor = normal_tensor(VKATTN_TYPE_F32, {1, 1, 192, 32}, random);
+    set_variant(packed, "bool mask_mod(uint batch, uint head, uint query, uint key) { return true; }\n");
+    packed.block_q_len = packed.block_kv_len = 64;
+    packed.block_mask = HostTensor(VKATTN_TYPE_I32, {1, 1, 2, 2});
+    HostTensor bounds = tensor_of(VKATTN_TYPE_I32, {3}, std::vector<float>{0, 64, 192});
+    AttentionResults rows = all_results(packed, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+    rows.log_sum_exp = {};
+    vkattn_attention_desc desc = describe(packed, rows, VKATTN_KERNEL_FLASH);
+    desc.cu_seqlens_q = desc.cu_seqlens_k = bounds.view();
+    desc.max_seqlen_q = desc.max_seqlen_k = 128;
+    CHECK(block_states(packed, desc,
+                       {{VKATTN_ROLE_CU_SEQLENS_Q, &bounds, Access::kRead},
+                        {VKATTN_ROLE_CU_SEQLENS_K, &bounds, Access::kRead}}) == std::vector<int>(4, kFull));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a block of a block_mask may have more pairs than a shader's loops have iterations") {
+    std::mt19937 random(41);
+    AttentionProblem problem;
+    const auto states_of = [&](std::uint64_t q_len, std::uint64_t kv_len, const std::string &seen,
+                               const LimitedDevice *device = nullptr) {
+        problem.query = normal_tensor(VKATTN_TYPE_F32, {1, 1, q_len, 8}, random);
+        for (HostTensor *tensor : {&problem.key, &problem.value})
+            *tensor = normal_tensor(VKATTN_TYPE_F32, {1, 1, kv_len, 8}, random);
+        set_variant(problem, "bool mask_mod(uint batch, uint head, uint query, uint key) { return " + seen + "; }\n",
+                    (device == nullptr ? test_device() : device->device()).context());
+        problem.block_q_len = 4096, problem.block_kv_len = 65536; // more than there are
+        problem.block_mask = HostTensor(VKATTN_TYPE_I32, {1, 1, 1, 1});
+        const AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+        return block_states(problem, describe(problem, results, VKATTN_KERNEL_FLASH), {}, device).front();
+    };
+    CHECK(states_of(4096, 2560, "query < 4000u") == kPartial); // llvmpipe ends a loop after 65535 iterations
+    const LimitedDevice limited("max_loop_iterations=40,self_test=0");
+    CHECK(states_of(70, 300, "query < 69u", &limited) == kPartial);
+    CHECK(states_of(70, 300, "query > 0u", &limited) == kPartial);
+    CHECK(states_of(70, 300, "query < 70u", &limited) == kFull);
+    CHECK(states_of(70, 300, "query > 70u", &limited) == kHidden);
+    CHECK_THROWS_WITH_AS(states_of(3, 5000, "true", &limited), doctest::Contains("blocks of 5000 keys in 1 sequences"),
+                         vkattn::Error);
+    problem = {}; // it goes with its variant, before the context
+}
+
+namespace {
+
 // A plan of a variant in a context of its own, and the milliseconds of the processor that making both took.
 double plan_in(const vkattn::Context &context, AttentionProblem problem, const std::function<vkattn::Variant()> &make) {
     AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);

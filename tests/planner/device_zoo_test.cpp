@@ -420,6 +420,18 @@ TEST_CASE("where sums become factors, tiles are loaded ahead, which fit and can 
     CHECK(chosen.contains("coopmat")); // of K and V of blocks
 }
 
+TEST_CASE("tiles are not loaded ahead where sizes of workgroups cannot be specialised as SPIR-V 1.6 has it") {
+    for (const ZooDevice &device : device_zoo()) {
+        vkattn::DeviceCaps caps = converting_sums(device.caps);
+        caps.features.maintenance4 = false;
+        for (const Problem &problem : problems()) {
+            const vkattn::AttentionProblem checked = vkattn::check_attention(describe(problem));
+            const std::string name = vkattn::choose_attention(checked, caps).shape.dispatches[0].shader->name;
+            CHECK_FALSE(name.starts_with("coopmat_ahead"));
+        }
+    }
+}
+
 TEST_CASE("choices stay what they were") {
     const std::string path = VKATTN_TEST_DEVICES "/choices";
     const std::string expected = tools::read_if_there(path);

@@ -103,7 +103,7 @@ TEST_CASE("a pipeline binds what the call binds of what its module declares") {
     CHECK(merge.bindings == kBindingsOfMerge);
 }
 
-TEST_CASE("used bindings are numbered in their order, the others share one that is written") {
+TEST_CASE("used bindings are numbered in their order, the others share one of their own kind") {
     const std::span<const std::uint32_t> code = shaders::merge_parts.code;
     const BindingSet declared = binding_set(code);
     for (const std::uint32_t binding : {BINDING_OUTPUT, BINDING_SCORES, BINDING_SINKS, ATTENTION_BINDINGS})

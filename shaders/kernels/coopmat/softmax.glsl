@@ -2,7 +2,8 @@
 //
 // A weight is 2 to the power of its score less the row's reference. The reference follows the row's maximum at a distance:
 // f16 weights lie between 2^-14 and 2^15, and what is smaller some devices round to 0: hence a reference near the largest,
-// 2^25 below which a key is worth nothing. Few tiles move it. Most tiles need neither masks
+// 2^25 below which a key is worth nothing. Where values have scales by key, a weight is that of its key times the power of two in
+// the scale, and so is the largest; the row's sum is of weights alone. Few tiles move it. Most tiles need neither masks
 // nor a row's maximum: a vote finds that no score is too large. For the rest, the scores pass through shared memory, where
 // invocations that own rows mask them and move the references.
 #ifndef COOPMAT_SOFTMAX_GLSL
@@ -13,6 +14,7 @@
 #include "attention/softmax.glsl"
 #include "attention/variant.glsl"
 #include "kernels/coopmat/matrices.glsl"
+#include "kernels/coopmat/staging.glsl"
 
 const float MAXIMUM_ABOVE_REFERENCE = 11.0;
 const float LARGEST_EXPONENT = 15.0;
@@ -62,16 +64,24 @@ void start_rows() {
 #define LOAD_ROWS(matrix, numbers, r)                                                                                  \
     coopMatLoad(matrix, numbers, (subgroup_row() + (r)*MATRIX_M) / 4, 0, COLUMNS_IN_MEMORY)
 
+// What is added to the scores of a matrix of keys where they become weights of values, every row the same: a stride of 0.
+#define LOAD_VALUE_EXPONENTS(matrix, k)                                                                                \
+    coopMatLoad(matrix, key_scales, VALUE_EXPONENTS + key_of_tile(k) / 4, 0, ROWS_IN_MEMORY)
+
 // Products become scores in units of log 2, less the references. Whether one is too large, or a row has none yet.
 bool subtract_references() {
     float largest = HIDDEN;
     FOR_MATRICES(r, ROW_MATRICES) {
         SUMS references;
         LOAD_ROWS(references, row_references, r);
-        FOR_MATRICES(k, KEY_TILES) FOR_ELEMENTS(i, references) {
-            float score = fma(scores_of_tile[r * KEY_TILES + k][i], parameters.scale_log2, -references[i]);
-            scores_of_tile[r * KEY_TILES + k][i] = score;
-            largest = max(largest, score);
+        FOR_MATRICES(k, KEY_TILES) {
+            SUMS exponents;
+            if (SCALES_VALUES_BY_KEY) LOAD_VALUE_EXPONENTS(exponents, k);
+            FOR_ELEMENTS(i, references) {
+                float score = fma(scores_of_tile[r * KEY_TILES + k][i], parameters.scale_log2, -references[i]);
+                scores_of_tile[r * KEY_TILES + k][i] = score;
+                largest = max(largest, SCALES_VALUES_BY_KEY ? score + exponents[i] : score);
+            }
         }
     }
     bool moves = largest > LARGEST_EXPONENT;
@@ -108,15 +118,17 @@ vec4 finish_block(vec4 relative, uint tile_row, Slot slot, KeyTile tile) {
 }
 
 // In shared memory, where an invocation finds the scores of its own rows.
-void finish_strip(KeyTile tile, Slot first, inout float maxima[ROWS_OF_LANE]) {
+void finish_strip(KeyTile tile, uint first_key, inout float maxima[ROWS_OF_LANE]) {
     [[unroll]] for (uint turn = 0; turn < TURNS_OF_ROW; ++turn) [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         uint block = lane_of_row() + turn * LANES_OF_ROW, at = strip() + lane_row(r) * STRIP_PITCH + block;
         if (!is_block_of_row(block)) continue;
         vec4 scores = uintBitsToFloat(tiles[at]);
         if (!tile.all_visible || TRANSFORMS_SCORES) {
-            scores = finish_block(scores, subgroup_row() + lane_row(r), advance(first, 4 * block), tile);
+            scores =
+                finish_block(scores, subgroup_row() + lane_row(r), advance(tile.first, first_key + 4 * block), tile);
             tiles[at] = floatBitsToUint(scores);
         }
+        if (SCALES_VALUES_BY_KEY) scores += key_scales[VALUE_EXPONENTS + first_key / 4 + block];
         maxima[r] = max(maxima[r], max(max(scores.x, scores.y), max(scores.z, scores.w)));
     }
 }
@@ -138,7 +150,7 @@ void finish_scores(KeyTile tile, inout float maxima[ROWS_OF_LANE]) {
     [[dont_unroll]] for (uint current = 0; current < KEY_TILES; ++current) {
         FOR_MATRICES(k, KEY_TILES) if (k == current) store_scores(k);
         subgroupBarrier();
-        finish_strip(tile, advance(tile.first, key_of_tile(current)), maxima);
+        finish_strip(tile, key_of_tile(current), maxima);
         subgroupBarrier();
         FOR_MATRICES(k, KEY_TILES) if (k == current) load_scores(k);
         subgroupBarrier(); // the strip's last readers are done
@@ -200,10 +212,12 @@ void follow_maxima(KeyTile tile) {
 // lie in registers otherwise than those of 32: they are converted whole.
 void store_weights() {
     FOR_MATRICES(r, ROW_MATRICES) FOR_MATRICES(k, KEY_TILES) {
+        SUMS exponents;
+        if (SCALES_VALUES_BY_KEY) LOAD_VALUE_EXPONENTS(exponents, k);
         FOR_ELEMENTS(i, sums[r]) {
-            float weight = exp2(scores_of_tile[r * KEY_TILES + k][i]);
+            float score = scores_of_tile[r * KEY_TILES + k][i], weight = exp2(score);
             sums[r][i] += weight;
-            scores_of_tile[r * KEY_TILES + k][i] = weight;
+            scores_of_tile[r * KEY_TILES + k][i] = SCALES_VALUES_BY_KEY ? exp2(score + exponents[i]) : weight;
         }
         if (KEEPS_WEIGHTS != 0) continue;
         ROUNDED_WEIGHTS rounded;

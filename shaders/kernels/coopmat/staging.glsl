@@ -44,9 +44,28 @@ uvec4 load_key_elements(Row row, Slot slot, uint dim) {
     return keys_are_whole() ? load_key_whole(row, slot, dim) : pack_vector(load_key_vector(row, slot, dim));
 }
 
+#define IS_OF_VALUE(NAME, name, number, elements, bytes, KIND, width, USES)                                            \
+    +uint(KIND < E4M3) * uint(VALUE_FORMAT == FORMAT_##NAME)
+const bool VALUE_IS_OF_BLOCKS = (0u CACHED_BLOCK_TYPES(IS_OF_VALUE)) != 0u;
+
+// Sixteen bits hold an eight-bit float, but not its product with any scale. A scale that all of a head's values share multiplies
+// their sums in the end. Of a key's scale, the power of two multiplies the key's weight, whose reference follows what comes of it.
+float value_exponent(float scale) {
+    return float(clamp(int(bitfieldExtract(floatBitsToUint(scale), 23, 8)), 27, 227) - 126);
+}
+
+// Sixteen bits do not hold every number of a quantised block, of which 65504 * -128 is one: large ones are summed apart.
+bool stages_large_values = false;
+
 uvec4 load_value_elements(Row row, Slot slot, uint dim) {
     if (is_past_value(dim)) return uvec4(0);
-    return values_are_whole() ? load_value_whole(row, slot, dim) : pack_vector(load_value_vector(row, slot, dim));
+    if (values_are_whole()) return load_value_whole(row, slot, dim);
+    mat2x4 vector = load_unscaled_value_vector(row, slot, dim);
+    if (SCALES_VALUES_BY_KEY) {
+        float scale = value_scale(row, key_of_slot(row, slot));
+        vector *= scale * exp2(-value_exponent(scale)); // from 0.5 to 1
+    }
+    return VALUE_IS_OF_BLOCKS && stages_large_values ? pack_large_values(vector) : pack_vector(vector);
 }
 
 void stage_query() {
@@ -100,7 +119,10 @@ const uint BLOCKS_OF_CHUNK = (DIMS_OF_CHUNK + BLOCK_DIMS - 1) / BLOCK_DIMS;
 const uint KEY_IS_QUANTISED = 0u CACHED_BLOCK_TYPES(IS_OF_KEY); // constant expressions, unlike functions
 const uint KEY_HAS_MINIMUM = 0u CACHED_BLOCK_TYPES(MINIMUM_OF_KEY);
 const uint SCALES_OF_CHUNK = BLOCKS_OF_CHUNK * KEYS_OF_TILE / 4; // block after block, four keys in each
-shared vec4 key_scales[SCALES_OF_CHUNK * (KEY_IS_QUANTISED + KEY_HAS_MINIMUM) + 1 - KEY_IS_QUANTISED]; // then minimums
+const uint VALUE_EXPONENTS =
+    SCALES_OF_CHUNK * (KEY_IS_QUANTISED + KEY_HAS_MINIMUM); // where those of the tile's keys begin
+const uint SCALES_END = VALUE_EXPONENTS + KEYS_OF_TILE / 4 * uint(SCALES_VALUES_BY_KEY);
+shared vec4 key_scales[SCALES_END > 0 ? SCALES_END : 1]; // then minimums, then exponents of scales of values
 
 void stage_scales(KeyTile tile, uint chunk) {
     [[dont_unroll]] for (uint i = invocation(); i < BLOCKS_OF_CHUNK * KEYS_OF_TILE; i += WORKGROUP_SIZE) {
@@ -110,6 +132,15 @@ void stage_scales(KeyTile tile, uint chunk) {
         vec2 affine = is_past_head(dim) ? vec2(0) : key_affine(KEY_FORMAT, key_element(row, slot) + dim);
         key_scales[i / 4][i % 4] = affine.x * key_scale(row, key_of_slot(row, slot));
         if (KEY_HAS_MINIMUM != 0) key_scales[SCALES_OF_CHUNK + i / 4][i % 4] = affine.y;
+    }
+}
+
+void stage_value_exponents(KeyTile tile) {
+    if (!SCALES_VALUES_BY_KEY) return;
+    for (uint i = invocation(); i < KEYS_OF_TILE; i += WORKGROUP_SIZE) {
+        Row row = row_of_tile(rows, 0);
+        Slot slot = slot_to_load(tile, advance(tile.first, i));
+        key_scales[VALUE_EXPONENTS + i / 4][i % 4] = value_exponent(value_scale(row, key_of_slot(row, slot)));
     }
 }
 
@@ -170,12 +201,12 @@ struct TwoKeys {
 
 uvec4 restrict_elements(KeyTile tile, ValueStaging staging, Slot slot, uvec4 elements) {
     if (slot.number >= tile.end) elements = uvec4(0); // the last key once more, that others see
-    if (HIDES_KEYS == 0) return elements;
+    if (HIDES_KEYS == 0 && !VALUE_IS_OF_BLOCKS) return elements;
     if (!are_finite(elements)) atomicMax(last_special, staging.number);
     return part_of_elements(elements, staging.part);
 }
 
-// In a tile of which some row does not see some key.
+// In a tile of which some row does not see some key, or of which parts are summed apart.
 TwoKeys restrict_item(KeyTile tile, ValueStaging staging, ValueItem item, TwoKeys keys) {
     Slot slot = slot_of_item(tile, staging, item);
     return TwoKeys(restrict_elements(tile, staging, slot, keys.even),
@@ -237,7 +268,10 @@ void stage_values_in_turn(KeyTile tile, ValueStaging staging) {
     [[dont_unroll]] for (uint i = invocation(); i < VALUE_ITEMS; i += WORKGROUP_SIZE) {
         ValueItem item = value_item(i);
         TwoKeys keys = load_item(tile, staging, item);
-        if (!tile.all_visible) keys = restrict_item(tile, staging, item, keys);
+        if (VALUE_IS_OF_BLOCKS && !(are_finite(keys.even) && are_finite(keys.odd)))
+            atomicMax(last_special, staging.number);
+        if (!tile.all_visible || (VALUE_IS_OF_BLOCKS && staging.part != VALUES_ALL))
+            keys = restrict_item(tile, staging, item, keys);
         store_value_item(item, keys);
     }
 }

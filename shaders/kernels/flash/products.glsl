@@ -53,7 +53,7 @@ void sum_seen_of_chunk(uint chunk) {
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
                 float weight = weight_tile[weight_at + r * ROW_GROUPS * WEIGHT_PITCH][i % 4];
                 vec4 sum = sums[r * BLOCKS + block];
-                sums[r * BLOCKS + block] = weight > 0.0 ? fma(vec4(weight), value, sum) : sum;
+                sums[r * BLOCKS + block] = weight == 0.0 ? sum : fma(vec4(weight), value, sum);
             }
         }
     }

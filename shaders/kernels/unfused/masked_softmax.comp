@@ -66,7 +66,7 @@ void main() {
     }
     SoftmaxState state = SoftmaxState(maximum, reduce_sum(sum));
     float rescale = softmax_denominator_scale(state, row);
-    float normaliser = state.sum > 0.0 ? rescale / state.sum : 0.0;
+    float normaliser = normaliser_of(state, rescale);
     for (Slot slot = own; slot.number < all_slots(); slot = advance(slot, UNFUSED_WORKGROUP_SIZE)) {
         Key key = key_of_slot(row, slot);
         float weight = scores[scores_start + slot.number] * normaliser * dropout_factor(row, key);
