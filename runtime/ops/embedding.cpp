@@ -59,8 +59,10 @@ void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     const vkattn_tensor output = checked_output_tokens(desc.output, tokens.shape[0], tokens.shape[1], weight.shape[1]);
 
     const uint64_t rows = rows_that_fit(builder.context().caps(), weight);
-    for (uint64_t first = 0; first < weight.shape[0]; first += rows)
+    for (uint64_t first = 0; first < weight.shape[0]; first += rows) {
+        if (first > 0) builder.barrier(); // the parts' outputs lie between each other's
         add_lookup(builder, {tokens, weight, output}, first, std::min(rows, weight.shape[0] - first));
+    }
 }
 
 } // namespace vkattn

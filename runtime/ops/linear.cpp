@@ -173,6 +173,7 @@ std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
     if (fitting == 0 || fitting >= all) return add_product(builder, problem_of(operands), operands);
     std::string reason;
     for (uint64_t first = 0; first < all; first += fitting) {
+        if (first > 0) builder.barrier(); // the parts' outputs lie between each other's
         const LinearOperands part = outputs_of(operands, first, std::min(fitting, all - first));
         reason = add_product(builder, problem_of(part), part);
     }
@@ -225,6 +226,7 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
                               const View &output) {
     const uint64_t all = weight.tensor.shape[0], fitting = rows_that_fit(builder.context().caps(), weight.tensor);
     for (uint64_t first = 0; first < all; first += fitting) {
+        if (first > 0) builder.barrier();
         const uint64_t count = std::min(fitting, all - first);
         add_heads(builder, heads_of(input, 1, first, count), heads_of(weight, 0, first, count),
                   heads_of(bias, 0, first, count), heads_of(output, 1, first, count));
