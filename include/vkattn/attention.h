@@ -128,7 +128,7 @@ typedef struct vkattn_attention_desc {
     /* At least 1 with block_mask, else not read. Multiples of 64 suit every kernel's tiles. */
     uint32_t block_q_len;
     uint32_t block_kv_len; /* the same, of keys */
-    /* The longest sequence of cu_seqlens_q, not read without it; 0: total. What is longer is cut off. */
+    /* The longest of cu_seqlens_q, not read without it; 0: total. What is longer is cut off; cost follows total. */
     uint32_t max_seqlen_q;
     uint32_t max_seqlen_k;          /* the same, of cu_seqlens_k */
     vkattn_score_stage score_stage; /* of qk_matmul_output */

@@ -156,7 +156,7 @@ VKATTN_API vkattn_result vkattn_enumerate_types(uint32_t *count, vkattn_type_inf
  * shape[0..rank-1] are sizes, 1 to 2^29, outermost first; strides are in elements. All strides zero means contiguous.
  * A stride of 0 in a dimension of size > 1 broadcasts (inputs only). offset is in elements, from the bound offset.
  * From its first element to its last a tensor spans at most 2^32 elements, and at most the device's
- * max_storage_buffer_range of bytes; attention takes larger ones head by head.
+ * max_storage_buffer_range of bytes; attention takes larger ones by heads, linear and embedding larger weights by rows.
  * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a
  * block. A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
 typedef struct vkattn_tensor {

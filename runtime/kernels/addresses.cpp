@@ -75,7 +75,7 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kKeys = 256; // fewer are not worth a part of their own
     const uint64_t most_rows = problem.value_in_key ? 8 * kRowsOfDecode : kRowsOfDecode;
     if (rows_of(problem) > most_rows || slots_of(problem) < 2 * kKeys) return 1;
-    const uint64_t workgroups = row_tiles(problem, kRowsOfDecode) * problem.kv_heads * problem.batch;
+    const uint64_t workgroups = row_tiles(problem, kRowsOfDecode) * problem.kv_heads * grid_sequences(problem);
     const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, kKeysOfGranule));
     if (!may_take_parts(problem, caps, shaders::flash_addresses.name)) return fewest;
     const uint64_t filling = std::max<uint64_t>(caps.traits.parallel_workgroups / workgroups, 1);
@@ -112,9 +112,10 @@ AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const
     shape.keys_per_dispatch = shape.parts > 1 ? slots_of(problem) : keys_of_dispatch(problem, caps, kKeysOfGranule);
     if (copies) stage(problem, tile.step, shape);
     AttentionShape::Dispatch &dispatch = shape.dispatches[0];
-    dispatch = {&shaders::flash_addresses,
-                constants_of(problem, tile.workgroup_size),
-                {tiles(row_tiles(problem, tile.workgroup_size), 1) * shape.parts, problem.kv_heads, problem.batch}};
+    dispatch = {
+        &shaders::flash_addresses,
+        constants_of(problem, tile.workgroup_size),
+        {tiles(row_tiles(problem, tile.workgroup_size), 1) * shape.parts, problem.kv_heads, grid_sequences(problem)}};
     const vkattn_tensor &key = copies ? shape.staged_key : problem.key;
     const vkattn_tensor &value = !copies ? problem.value : problem.value_in_key ? shape.staged_key : shape.staged_value;
     dispatch.constants.STEP = tile.step;

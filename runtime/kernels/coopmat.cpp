@@ -321,12 +321,13 @@ AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const Atte
     shape.keys_per_dispatch = slots_of(problem);
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
-                                       {.count = uint64_t{row_tiles} * problem.kv_heads * problem.batch,
+                                       {.count = uint64_t{row_tiles} * problem.kv_heads * grid_sequences(problem),
                                         .filling = caps.traits.parallel_workgroups,
                                         .keys_of_tile = tile.keys})
                       : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
-    shape.dispatches[0] = {
-        &shader, constants_of_tile(tile, problem), {row_tiles * shape.parts, problem.kv_heads, problem.batch}};
+    shape.dispatches[0] = {&shader,
+                           constants_of_tile(tile, problem),
+                           {row_tiles * shape.parts, problem.kv_heads, grid_sequences(problem)}};
     finish_parts(problem, caps, shape);
     return shape;
 }

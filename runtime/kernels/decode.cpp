@@ -185,9 +185,10 @@ DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps, 
 }
 
 AttentionShape::Dispatch decode_dispatch(const AttentionProblem &problem, const DecodeTile &tile) {
-    AttentionShape::Dispatch dispatch{tile.shader,
-                                      constants_of(problem, tile.workgroup),
-                                      {tiles(row_tiles(problem, tile.rows), 1), problem.kv_heads, problem.batch}};
+    AttentionShape::Dispatch dispatch{
+        tile.shader,
+        constants_of(problem, tile.workgroup),
+        {tiles(row_tiles(problem, tile.rows), 1), problem.kv_heads, grid_sequences(problem)}};
     dispatch.constants.ROWS = tile.rows;
     if (tile.subgroup_size != 0) dispatch.constants.SUBGROUP_SIZE = tile.subgroup_size;
     dispatch.constants.COLUMNS = tile.columns;
@@ -209,7 +210,7 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
     FlashTile tile = flash_tile(problem, caps, {.parts = true});
     if (problem.tile.knobs[kRowsKnob] + problem.tile.knobs[kKeysKnob] != 0) return tile; // tuning knows better
     const auto workgroups = [&](const FlashTile &each) {
-        return uint64_t{problem.kv_heads} * problem.batch * row_tiles(problem, rows_of_tile(each));
+        return uint64_t{problem.kv_heads} * grid_sequences(problem) * row_tiles(problem, rows_of_tile(each));
     };
     const double keys = keys_that_pay(problem, {.count = workgroups(tile), .filling = filling(caps, tile.workgroup)});
     while (tile.keys > kKeysOfInvocation && keys_of_tile(tile) > std::max(keys, double{kFewestKeysOfPart}))
@@ -274,7 +275,9 @@ bool takes_decode_shader(const AttentionProblem &problem, const DeviceCaps &caps
     const DecodeLayout layout = decode_layout(caps);
     if (rows > layout.latent_rows) return false;
     const bool dots = flash_tile(problem, caps, {.parts = true}).shader == &shaders::flash_dots;
-    const uint64_t scores = rows * slots_of(problem) * problem.kv_heads * problem.batch;
+    const uint64_t all_rows =
+        std::min(rows * problem.kv_heads * problem.batch, problem.query_heads * query_positions(problem));
+    const uint64_t scores = all_rows * slots_of(problem);
     return scores / caps.traits.parallel_workgroups <= (dots ? layout.latent_scores_beside_dots : layout.latent_scores);
 }
 
@@ -303,7 +306,7 @@ bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t part
 // empty while they wait for quantised keys.
 bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint64_t kScoresOfWorkgroup = 96;
-    const uint64_t scores = rows_of(problem) * slots_of(problem) * problem.kv_heads * problem.batch;
+    const uint64_t scores = problem.query_heads * query_positions(problem) * slots_of(problem);
     if (!caps.cooperative_matrix || caps.traits.matrix_units == 0 || !takes_decode_shader(problem, caps)) return false;
     return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
            (is_quantised(problem.key.type) && rows_that_share_keys(problem) <= kRowsOfDecodeShader);

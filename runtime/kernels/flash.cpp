@@ -182,7 +182,7 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, co
 namespace {
 
 uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
-    return row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * problem.batch;
+    return row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * grid_sequences(problem);
 }
 
 // Without matrix units a key takes longer, and its part of a merge is the less of it.
@@ -241,7 +241,7 @@ AttentionShape::Dispatch flash_dispatch(const AttentionProblem &problem, const F
     AttentionShape::Dispatch dispatch{
         tile.shader,
         constants_of(problem, tile.workgroup),
-        {tiles(row_tiles(problem, rows_of_tile(tile)), 1) * parts, problem.kv_heads, problem.batch}};
+        {tiles(row_tiles(problem, rows_of_tile(tile)), 1) * parts, problem.kv_heads, grid_sequences(problem)}};
     dispatch.constants.ROWS = tile.rows;
     dispatch.constants.COLUMNS = tile.columns;
     dispatch.constants.KEYS_OF_INVOCATION = tile.keys;

@@ -34,7 +34,9 @@ struct AttentionShape {
     bool addressed; // [0] reads K and V through device addresses
     // f32 copies of one dispatch's keys in the workspace, where K and V do not suit the kernel; absent: not needed
     vkattn_tensor staged_key, staged_value;
-    vkattn_tensor scores; // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states [B,Hq,Lq,parts,state]
+    // in the workspace; absent: none. unfused: [B,Hq,Lq,Lk]; others: states of query positions, heads and parts, which
+    // state_element of shaders/attention/states.glsl finds
+    vkattn_tensor scores;
 };
 
 using AttentionAnswer = Answer<AttentionShape>;

@@ -146,6 +146,7 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.q_len = problem.q_len;
     parameters.kv_len = problem.kv_len;
     parameters.kv_heads = problem.kv_heads;
+    parameters.sequences = problem.batch;
     parameters.q_total = static_cast<uint32_t>(problem.query.shape[2]);
     parameters.kv_total = static_cast<uint32_t>(problem.key.shape[2]);
     if (present(problem.block_table)) {

@@ -34,7 +34,7 @@ uint32_t most_parts(const AttentionProblem &problem, const DeviceCaps &caps, con
 // fill the device many times over, or have few parts: then sharing gains nothing and costs the joining of what was shared.
 uint32_t columns_of_merge(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t blocks, uint32_t parts) {
     constexpr uint64_t kTimes = 16;
-    const uint64_t rows = uint64_t{problem.batch} * problem.query_heads * problem.q_len;
+    const uint64_t rows = problem.query_heads * query_positions(problem);
     if (rows * blocks >= kTimes * invocations_that_fill(caps)) return 1;
     const uint32_t most = std::min(caps.max_workgroup_invocations / blocks, most_merge_columns(caps));
     return std::bit_floor(std::clamp(parts / PARTS_AT_ONCE, 1u, std::max(most, 1u)));
@@ -48,7 +48,7 @@ double dims_of_usual_heads(const AttentionProblem &problem) {
 
 vkattn_tensor states_of(const AttentionProblem &problem, uint32_t parts) {
     const uint32_t size = kStateHeader + (problem.v_head_dim + 3) / 4 * 4;
-    return contiguous(VKATTN_TYPE_F32, {uint64_t{problem.batch} * problem.query_heads, problem.q_len, parts, size});
+    return contiguous(VKATTN_TYPE_F32, {query_positions(problem), problem.query_heads, parts, size});
 }
 
 // Of so many keys those that a row visits, at most. Whole tiles are visited where a window ends within them.
@@ -60,16 +60,9 @@ uint64_t visited_keys(const AttentionProblem &problem, uint64_t keys) {
 }
 
 // Operations over so many keys.
-double flops_of(const AttentionProblem &problem, const DeviceCaps &caps, uint64_t keys) {
-    const double flops_of_position = 2.0 * problem.query_heads * static_cast<double>(visited_keys(problem, keys)) *
-                                     (problem.head_dim + problem.v_head_dim);
-    const uint64_t positions = uint64_t{problem.batch} * problem.q_len;
-    const double flops = static_cast<double>(positions) * flops_of_position;
-    if (!present(problem.cu_seqlens_q)) return flops;
-    // Packed sequences have fewer rows than batch * q_len. But which of them are the long ones nobody knows here: where
-    // the grid must be divided, each may be.
-    const double packed = static_cast<double>(std::min(positions, problem.query.shape[2])) * flops_of_position;
-    return packed <= caps.traits.max_dispatch_megaflops * 1e6 ? packed : flops;
+double flops_of(const AttentionProblem &problem, uint64_t keys) {
+    return 2.0 * static_cast<double>(query_positions(problem)) * problem.query_heads *
+           static_cast<double>(visited_keys(problem, keys)) * (problem.head_dim + problem.v_head_dim);
 }
 
 // Whether workgroups take about the same time, each at work rather than waiting for memory as where one has all rows of its keys.
@@ -95,6 +88,20 @@ uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps
     for (uint32_t parts = fewest; parts <= most; ++parts)
         if (const uint32_t each = tiles(all_tiles, parts); time_of(each) < time_of(best)) best = each;
     return 10 * time_of(best) <= 9 * time_of(tiles_of_part) ? best : tiles_of_part;
+}
+
+// The tiles of the first dispatch's grid, of which packed sequences differ in work: each of the dispatches that share it takes
+// as many, and so the grid may become larger by a few.
+void share_tiles(const DeviceCaps &caps, AttentionShape &shape) {
+    AttentionShape::Dispatch &first = shape.dispatches[0];
+    const uint32_t all = first.groups[0] / shape.parts;
+    shape.parameters.row_tiles = shape.parameters.tiles_of_dispatch = all;
+    if ((first.constants.FEATURES & FEATURE_CU_SEQLENS_Q) == 0) return;
+    const Grid dispatches = dispatches_along(first.groups, grid_of_dispatch(first.groups, first.flops, caps));
+    const uint64_t sharing = uint64_t{dispatches[0]} * dispatches[1]; // KV heads too: see row_tile_of_grid
+    shape.parameters.tiles_of_dispatch = static_cast<uint32_t>(divide_up(uint64_t{all}, sharing));
+    shape.parameters.row_tiles = round_up(all, shape.parameters.tiles_of_dispatch);
+    first.groups[0] = shape.parameters.row_tiles * shape.parts;
 }
 
 // What merge_parts needs to know of a problem.
@@ -164,7 +171,8 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
         first.constants.FEATURES |= FEATURE_SPLIT_KEYS;
         first.paths |= kPathStretches;
     }
-    first.flops = flops_of(problem, caps, shape.keys_per_dispatch);
+    first.flops = flops_of(problem, shape.keys_per_dispatch);
+    share_tiles(caps, shape);
     if (shape.parts > 1 || shape.keys_per_dispatch < slots_of(problem)) shape.scores = states_of(problem, shape.parts);
     if (shape.parts == 1) return;
     shape.parameters.parts = shape.parts;
@@ -173,7 +181,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     const uint32_t columns = columns_of_merge(problem, caps, blocks, most_parts(problem, caps, shape));
     shape.dispatches[1] = {&shaders::merge_parts,
                            constants_of(problem, blocks * columns),
-                           {problem.q_len, problem.query_heads, problem.batch},
+                           {tiles(sequence_tiles(problem, 1, 1), 1), problem.query_heads, grid_sequences(problem)},
                            merge_paths_of(first.paths),
                            kFlopsOfElement * static_cast<double>(extent_elements(shape.scores))};
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;

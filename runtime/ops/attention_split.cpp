@@ -17,13 +17,6 @@ bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
         kAttentionTensors, [&](const AttentionTensor &tensor) { return is_bindable(caps, problem.*tensor.member); });
 }
 
-// Indices first .. first + count - 1 of a dimension; a broadcast dimension stays as it is.
-void slice(vkattn_tensor &tensor, uint32_t dim, uint64_t first, uint64_t count) {
-    if (!present(tensor) || tensor.shape[dim] == 1) return;
-    tensor.offset += first * tensor.strides[dim];
-    tensor.shape[dim] = count;
-}
-
 AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;

@@ -198,7 +198,6 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, const ScoreKern
 
 gpu::AttentionParameters parameters_of_index(const IndexProblem &index) {
     gpu::AttentionParameters parameters = parameters_of(index.attention);
-    parameters.sequences = index.attention.batch;
     parameters.forced_first = index.desc.forced_first;
     parameters.forced_last = index.desc.forced_last;
     return parameters;

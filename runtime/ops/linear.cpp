@@ -1,11 +1,13 @@
 #include "runtime/ops/linear.hpp"
 
+#include "runtime/device/bindable.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
+#include "runtime/support/rounding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -139,14 +141,56 @@ ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNo
     return normed;
 }
 
-void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
-                const LinearEpilogue &epilogue) {
-    const LinearOperands operands{input.tokens, weight, output, epilogue, input.norm};
-    add_product(builder, problem_of(operands), operands);
+namespace {
+
+// Output features first .. first + count - 1 of a product.
+LinearOperands outputs_of(const LinearOperands &operands, uint64_t first, uint64_t count) {
+    LinearOperands part = operands;
+    slice(part.weight.tensor, 0, first, count);
+    slice(part.epilogue.bias.tensor, 0, first, count);
+    slice(part.epilogue.multiplier.tensor, 2, first, count);
+    slice(part.epilogue.residual.tensor, 2, first, count);
+    vkattn_tensor &output = part.output.tensor;
+    const uint64_t size = output.shape[3]; // of a head
+    if (output.rank == 4)
+        slice(output, 1, first / size, count / size);
+    else
+        slice(output, 2, first, count);
+    return part;
 }
 
-void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
-                              const View &output) {
+// Output features of which the device can bind the weights at a time, of whole heads.
+uint64_t outputs_that_fit(const LinearOperands &operands, const DeviceCaps &caps) {
+    const vkattn_tensor &output = operands.output.tensor;
+    const uint64_t fitting = rows_that_fit(caps, operands.weight.tensor);
+    return output.rank == 4 ? fitting / output.shape[3] * output.shape[3] : fitting;
+}
+
+// The product, in as many parts as the device needs to bind its weights. Returns the shader and why.
+std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
+    const uint64_t all = operands.weight.tensor.shape[0],
+                   fitting = outputs_that_fit(operands, builder.context().caps());
+    if (fitting == 0 || fitting >= all) return add_product(builder, problem_of(operands), operands);
+    std::string reason;
+    for (uint64_t first = 0; first < all; first += fitting) {
+        if (first > 0) builder.barrier(); // the parts' outputs lie between each other's
+        const LinearOperands part = outputs_of(operands, first, std::min(fitting, all - first));
+        reason = add_product(builder, problem_of(part), part);
+    }
+    return text(reason, "; in ", divide_up(all, fitting),
+                " parts, for a weight above maxStorageBufferRange or 2^32 elements");
+}
+
+} // namespace
+
+void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
+                const LinearEpilogue &epilogue) {
+    add_products(builder, {input.tokens, weight, output, epilogue, input.norm});
+}
+
+namespace {
+
+void add_heads(PlanBuilder &builder, const View &input, const View &weight, const View &bias, const View &output) {
     const vkattn_tensor &x = input.tensor, &w = weight.tensor, &y = output.tensor;
     gpu::LinearPush push{};
     push.positions = word(x.shape[2]);
@@ -168,6 +212,25 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
     LinearOperands operands{input, weight, output, {}};
     operands.epilogue.bias = bias;
     add_product(builder, problem_of(push, x.shape[1], operands), operands);
+}
+
+View heads_of(const View &view, uint32_t dim, uint64_t first, uint64_t count) {
+    View part = view;
+    slice(part.tensor, dim, first, count);
+    return part;
+}
+
+} // namespace
+
+void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
+                              const View &output) {
+    const uint64_t all = weight.tensor.shape[0], fitting = rows_that_fit(builder.context().caps(), weight.tensor);
+    for (uint64_t first = 0; first < all; first += fitting) {
+        if (first > 0) builder.barrier();
+        const uint64_t count = std::min(fitting, all - first);
+        add_heads(builder, heads_of(input, 1, first, count), heads_of(weight, 0, first, count),
+                  heads_of(bias, 0, first, count), heads_of(output, 1, first, count));
+    }
 }
 
 LinearOperands check_linear(const vkattn_linear_desc &desc) {
@@ -212,7 +275,7 @@ void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
     const ProductInput input = normalise_for(builder, operands.input, norm, {&operands.weight, 1});
     operands.input = input.tokens;
     operands.norm = input.norm;
-    builder.set_choice(VKATTN_KERNEL_AUTO, add_product(builder, problem_of(operands), operands));
+    builder.set_choice(VKATTN_KERNEL_AUTO, add_products(builder, operands));
 }
 
 } // namespace vkattn

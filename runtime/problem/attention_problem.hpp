@@ -2,9 +2,12 @@
 
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tiles.hpp"
+#include "runtime/support/rounding.hpp"
 #include "shaders/interface/attention_tensors.h"
 
 #include <vkattn/variants.h>
+
+#include <algorithm>
 
 namespace vkattn {
 
@@ -71,7 +74,13 @@ inline bool is_dense(const AttentionProblem &problem) {
     return !present(problem.cu_seqlens_q) && !present(problem.cu_seqlens_k) && !present(problem.block_table);
 }
 
-// Query rows of a KV head.
+// Query positions of all sequences.
+inline uint64_t query_positions(const AttentionProblem &problem) {
+    const uint64_t of_longest = uint64_t{problem.batch} * problem.q_len;
+    return present(problem.cu_seqlens_q) ? std::min(of_longest, problem.query.shape[2]) : of_longest;
+}
+
+// Query rows of a KV head in the longest sequence.
 inline uint64_t rows_of(const AttentionProblem &problem) {
     return uint64_t{problem.query_heads / problem.kv_heads} * problem.q_len;
 }
@@ -87,10 +96,24 @@ inline uint64_t rows_that_share_keys(const AttentionProblem &problem) {
     return present(problem.key_indices) ? problem.query_heads / problem.kv_heads : rows_of(problem);
 }
 
-// Tiles of so many rows that a KV head's rows take: no tile has rows of several lists.
+// Tiles of `size` rows along the first axis of a grid, of `rows_of_position` rows of each query position: those of a sequence,
+// or of all packed ones, as packed_tile of shaders/attention/rows.glsl finds them.
+inline uint64_t sequence_tiles(const AttentionProblem &problem, uint64_t rows_of_position, uint32_t size) {
+    const uint64_t longest = divide_up(rows_of_position * problem.q_len, uint64_t{size});
+    if (!present(problem.cu_seqlens_q)) return longest;
+    return std::min(rows_of_position * problem.query.shape[2] / size + problem.batch, longest * problem.batch);
+}
+
+// Tiles of so many rows that a KV head's rows take along the first axis: no tile has rows of several lists.
 inline uint64_t row_tiles(const AttentionProblem &problem, uint32_t rows) {
-    const uint64_t shared = rows_that_share_keys(problem);
-    return (shared + rows - 1) / rows * (present(problem.key_indices) ? problem.q_len : 1);
+    const uint64_t group = problem.query_heads / problem.kv_heads;
+    if (!present(problem.key_indices)) return sequence_tiles(problem, group, rows);
+    return divide_up(group, uint64_t{rows}) * sequence_tiles(problem, 1, 1);
+}
+
+// Sequences along the last axis of a grid.
+inline uint32_t grid_sequences(const AttentionProblem &problem) {
+    return present(problem.cu_seqlens_q) ? 1 : problem.batch;
 }
 
 // The problems that a choice of tuning for this one serves.

@@ -105,6 +105,12 @@ uint64_t span_elements(const vkattn_tensor &tensor) {
     return span;
 }
 
+void slice(vkattn_tensor &tensor, uint32_t dim, uint64_t first, uint64_t count) {
+    if (!present(tensor) || tensor.shape[dim] == 1) return;
+    tensor.offset += first * tensor.strides[dim];
+    tensor.shape[dim] = count;
+}
+
 bool overlaps_itself(const vkattn_tensor &tensor) {
     if (is_empty(tensor)) return false;
     std::vector<std::pair<uint64_t, uint64_t>> dims; // stride and steps, of the dimensions that have steps

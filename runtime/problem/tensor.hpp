@@ -50,6 +50,9 @@ uint64_t extent_bytes(const vkattn_tensor &tensor);
 // Elements from the first one to the end of the last one. Normalised tensors only.
 uint64_t span_elements(const vkattn_tensor &tensor);
 
+// Indices first .. first + count - 1 of a dimension; an absent tensor, and a dimension of size 1, stay as they are.
+void slice(vkattn_tensor &tensor, uint32_t dim, uint64_t first, uint64_t count);
+
 // Whether two elements share an address.
 bool overlaps_itself(const vkattn_tensor &tensor);
 

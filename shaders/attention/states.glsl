@@ -11,8 +11,17 @@ const uint VALUE_BLOCKS = (V_HEAD_DIM + 3) / 4;
 const uint STATE_HEADER = 4;
 const uint STATE_SIZE = STATE_HEADER + 4 * VALUE_BLOCKS;
 
+// Index of a row's states. Of packed queries [rows, Hq]: those of sequence s begin where its rows do, or at s * q_len where
+// that is less.
+uint state_row(Row row) {
+    if (!has(FEATURE_CU_SEQLENS_Q)) return row_index(row);
+    uint begin = packed_begin(row.batch);
+    if (row.batch <= begin / parameters.q_len) begin = row.batch * parameters.q_len;
+    return (begin + row.position) * parameters.kv_heads * GROUP + row.query_head;
+}
+
 uint state_element(Row row, uint part) {
-    return base_bytes(BINDING_SCORES) / 4 + (row_index(row) * parts() + part) * STATE_SIZE;
+    return base_bytes(BINDING_SCORES) / 4 + (state_row(row) * parts() + part) * STATE_SIZE;
 }
 
 // Whether this dispatch starts from states that an earlier one left.

@@ -3,8 +3,8 @@
 // CPU driver makes of each load one scalar that feeds a vector of rows.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times parts, Hkv, B); an invocation owns a row and
-// takes STEP keys at a time. At the addresses: K and V, rows contiguous and aligned to four elements, quantised ones to
+// grid: (tiles of WORKGROUP_SIZE of a KV head's GROUP * Lq rows, times parts, Hkv, B), packed queries as in attention/rows.glsl; an
+// invocation owns a row and takes STEP keys at a time. At the addresses: K and V, rows contiguous and aligned to four elements, quantised ones to
 // whole words, slots addressed_begin .. addressed_end - 1, at least STEP of them; D and Dv are multiples of 4. No shared
 // memory, barrier or subgroup operation. Long contexts take several dispatches and few rows several parts, as in
 // flash.comp.
@@ -147,8 +147,8 @@ uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 
 
 // The steps over the walk's keys. The last one begins before its tile, where it would end beyond the addresses.
 void attend_keys(KeyWalk walk, Row row) {
-    uvec2 keys = addressed_keys(workgroup().z, workgroup().y);
-    uvec2 values = addressed_values(workgroup().z, workgroup().y);
+    uvec2 keys = addressed_keys(walk.rows.batch, walk.rows.kv_head);
+    uvec2 values = addressed_values(walk.rows.batch, walk.rows.kv_head);
     bool more = next_tile(walk, STEP);
     // a walk that ends before addressed_begin is empty, and loads all the same
     walk.slots.begin = max(walk.slots.begin, push.addressed_begin);
@@ -174,12 +174,8 @@ void attend_keys(KeyWalk walk, Row row) {
 }
 
 void main() {
-    const uint of_list = (GROUP + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
-    uint row_tiles =
-        LISTS_KEYS ? of_list * parameters.q_len : (GROUP * parameters.q_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
     uint part = workgroup().x % parts();
-    uint index = from_both_ends(workgroup().x / parts(), row_tiles);
-    RowTile rows = row_tile(index, WORKGROUP_SIZE);
+    RowTile rows = row_tile(from_both_ends(workgroup().x / parts(), parameters.row_tiles), WORKGROUP_SIZE);
     KeyWalk walk = begin_walk(rows, part, 1, 1);
     if (is_empty(rows)) walk.slots.end = walk.slots.begin;
     // invocations past the last row repeat it and write nothing: they never return, see attend_keys

@@ -158,10 +158,12 @@ struct AttentionParameters {
     float dropout_scale;    /* 1 / (1 - probability) */
     uint fewest_queries;    /* packed ones that a sequence must have to be attended */
     uint most_queries;
-    uint parts;           /* of each row's keys; read with FEATURE_PARTS */
-    uint key_indices_len; /* entries of a list */
-    uint sequences;       /* index: of packed queries; block_mask: that each of its entries stands for */
-    uint forced_first;    /* index: blocks that are listed whatever their scores */
+    uint parts;             /* of each row's keys; read with FEATURE_PARTS */
+    uint key_indices_len;   /* entries of a list */
+    uint sequences;         /* of packed queries; block_mask: that each of its entries stands for */
+    uint row_tiles;         /* along the first axis of the first step's grid, of a part */
+    uint tiles_of_dispatch; /* of them, where dispatches share the grid: row_tiles is a multiple of it */
+    uint forced_first;      /* index: blocks that are listed whatever their scores */
     uint forced_last;
 #ifdef HAS_CAPTURED_TENSORS
     uvec4 captured_elements; /* of each captured tensor */

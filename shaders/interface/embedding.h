@@ -22,7 +22,9 @@ namespace vkattn::gpu {
 struct EmbeddingPush {
     uint first_group[3];
     uint bases[4];
-    uint rows; /* of weight */
+    uint rows;      /* of weight */
+    uint first_row; /* of this dispatch's part of it, and how many */
+    uint part_rows;
     uint features;
     uint token_strides[2]; /* batch, position */
     uint row_stride;

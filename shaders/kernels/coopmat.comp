@@ -2,7 +2,7 @@
 // defined; f32 sums.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B)
+// grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B), packed queries as in attention/rows.glsl
 //
 // With LOADS_AHEAD the next tile's keys are on their way while a tile is attended: kernels/coopmat/ahead.glsl.
 //

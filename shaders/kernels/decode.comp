@@ -1,7 +1,7 @@
 // Attention of few query rows over many keys, which are split over workgroups and joined by merge_parts.
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> states of the parts in scores (see attention/states.glsl)
-// grid: (tiles of ROWS rows of a KV head's GROUP * Lq rows, times parts, Hkv, B)
+// grid: (tiles of ROWS rows of a KV head's GROUP * Lq rows, times parts, Hkv, B), packed queries as in attention/rows.glsl
 //
 // COLUMNS invocations are a group that reads whole rows of K and V, a vector of eight dims each in turn, straight into
 // registers: KEYS_OF_INVOCATION keys at a time, for all ROWS rows. Every group has a softmax of its own, and every

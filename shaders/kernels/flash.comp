@@ -1,7 +1,8 @@
 // Attention with online softmax: nothing of size q_len x kv_len is written (Dao et al., "FlashAttention", 2022).
 //
 // query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv] -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B). WORKGROUP_SIZE invocations are COLUMNS wide:
+// grid: (row tiles of a KV head's GROUP * Lq rows, times parts, Hkv, B), packed queries as in attention/rows.glsl.
+// WORKGROUP_SIZE invocations are COLUMNS wide:
 // an invocation owns ROWS rows of the tile, ROW_GROUPS apart, and of them the scores of KEYS_OF_INVOCATION keys, COLUMNS
 // apart, and the elements of the output that are COLUMNS apart. Both products run from registers in small loops, which
 // compilers leave small; what is rare stands in loops of its own, over numbers in shared memory, and costs those two no
@@ -218,6 +219,7 @@ void main() {
     rows = row_tile_of_grid(group / parts(), TILE_ROWS);
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, part, KEYS, KEYS);
+    if (resumes() && leaves_states() && walk.slots.begin >= walk.slots.end) return; // the states stay as they are
     start_rows(part);
     if (lane() == 0) values_beyond_numbers = 0;
     if (QUERY_STAGED != 0) stage_query(0);

@@ -2,8 +2,9 @@
 // Sums run in the order of the parts, so the same call gives the same bits.
 //
 // states in scores (see attention/states.glsl) -> output [B,Hq,Lq,Dv], log_sum_exp [B,Hq,Lq]
-// grid: (Lq, Hq, B), one workgroup a row. COLUMNS invocations share a block of four elements: each of them joins a run of
-// the parts, so that the loads of all are in flight, and the first one joins their results.
+// grid: (Lq, Hq, B), one workgroup a row; packed queries as in attention/rows.glsl, in tiles of one row of one head. COLUMNS
+// invocations share a block of four elements: each of them joins a run of the parts, so that the loads of all are in flight,
+// and the first one joins their results.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -83,7 +84,8 @@ void store_block(Row row, uint block, JoinedParts all) {
 }
 
 void main() {
-    Row row = row_of_head(workgroup().z, workgroup().y, workgroup().x);
+    SequenceTile position = sequence_tile(workgroup().x, 1, 1);
+    Row row = row_of_head(position.batch, workgroup().y, position.index);
     if (row.position >= query_length(row.batch)) return;
     uint first = state_element(row, 0);
     for (uint begin = 0; begin < VALUE_BLOCKS; begin += BLOCKS_AT_ONCE) {

@@ -1,6 +1,7 @@
 // output[b,l,:] = weight[tokens[b,l],:]; zeros for a token that has no row.
 //
-// tokens I32 [B,L], weight [rows,N] -> output [B,L,N]
+// tokens I32 [B,L], weight [rows,N] -> output [B,L,N]; a weight that is above what a device binds comes in parts, a dispatch each:
+// it stores the tokens of its rows, and the first one those that have no row
 // grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * EMBEDDING_WORKGROUP_SIZE),
 // so that two 16-bit values may share a word
 #version 460
@@ -37,7 +38,9 @@ int token() {
 void main() {
     int row = token();
     bool known = row >= 0 && uint(row) < push.rows;
-    uint from = known ? uint(row) * push.row_stride : 0;
+    uint row_of_part = uint(row) - push.first_row; // of an earlier part a number above its rows
+    if (known ? row_of_part >= push.part_rows : push.first_row > 0) return;
+    uint from = known ? row_of_part * push.row_stride : 0;
     uint to = workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1];
     for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * EMBEDDING_WORKGROUP_SIZE) {
 #ifdef QUANTISED_WEIGHT // rows of whole blocks, whose neighbours are read by fours

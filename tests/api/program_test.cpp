@@ -236,6 +236,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a program does so without push descriptors, and i
     check_model(limited.context(), true);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a vocabulary above the storage buffer range gives the same tokens and logits") {
+    const auto replayed = [](const char *traits) {
+        const LimitedDevice device(traits);
+        SmallModel model(device.context()); // whose embedding takes 2,560,128 bytes
+        const vkattn::Program program = model.steps.program(device.context());
+        std::vector<std::vector<std::uint32_t>> results;
+        model.begin(17);
+        for (int i = 0; i < 3; ++i) {
+            program.run();
+            results.push_back(model.result());
+        }
+        return results;
+    };
+    CHECK(replayed("max_storage_buffer_range=500000,self_test=0") == replayed("self_test=0"));
+}
+
 TEST_CASE_FIXTURE(DeviceTest,
                   "a program waits where something was written, or is written that was read, and nowhere else") {
     const vkattn::Context &context = test_device().context();

@@ -447,30 +447,81 @@ TEST_CASE_FIXTURE(DeviceTest, "norms with a residual of another type, and one th
             }
 }
 
+namespace {
+
+// Tokens of which some have no row. Returns the dispatches.
+std::uint32_t check_embedding(TestDevice &device, vkattn_type type, std::uint64_t width, int known_tokens = 5) {
+    std::mt19937 random(3);
+    HostTensor weight = normal_tensor(type, {static_cast<std::uint64_t>(known_tokens), width}, {width + 1, 1}, random);
+    HostTensor tokens(VKATTN_TYPE_I32, {2, 4}, {1, 2}); // transposed
+    const int numbers[8] = {known_tokens - 1, 0,       -1,        known_tokens - 2, known_tokens,
+                            known_tokens / 2, 1 << 30, -(1 << 30)};
+    for (std::uint64_t i = 0; i < 8; ++i) tokens.set(i, static_cast<float>(numbers[i]));
+    HostTensor output(type, {2, 4, width}, {4 * (width + 2), width + 2, 1});
+    vkattn_embedding_desc desc{};
+    desc.tokens = tokens.view();
+    desc.weight = weight.view();
+    desc.output = output.view();
+    const std::vector<Region> regions = {{VKATTN_ROLE_TOKENS, &tokens, Access::kRead},
+                                         {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
+                                         {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    const vkattn::Plan plan = device.context().embedding_plan(desc);
+    device.run(plan, regions);
+    for (std::uint64_t i = 0; i < 8 * width; ++i) {
+        const int token = numbers[i / width];
+        const bool known = token >= 0 && token < known_tokens;
+        const float expected = known ? weight.get(static_cast<std::uint64_t>(token) * width + i % width) : 0.0f;
+        REQUIRE(output.get(i) == expected);
+    }
+    return plan.report().dispatches;
+}
+
+} // namespace
+
 TEST_CASE_FIXTURE(DeviceTest, "embedding gives the tokens' rows, and zeros for tokens that lie") {
     for (const vkattn_type type : kFloats)
-        for (const std::uint64_t width : {1, 7, 130}) {
-            std::mt19937 random(3);
-            HostTensor weight = normal_tensor(type, {5, width}, {width + 1, 1}, random);
-            HostTensor tokens(VKATTN_TYPE_I32, {2, 4}, {1, 2}); // transposed
-            const int numbers[8] = {4, 0, -1, 3, 5, 2, 1 << 30, -(1 << 30)};
-            for (std::uint64_t i = 0; i < 8; ++i) tokens.set(i, static_cast<float>(numbers[i]));
-            HostTensor output(type, {2, 4, width}, {4 * (width + 2), width + 2, 1});
-            vkattn_embedding_desc desc{};
-            desc.tokens = tokens.view();
-            desc.weight = weight.view();
-            desc.output = output.view();
-            const std::vector<Region> regions = {{VKATTN_ROLE_TOKENS, &tokens, Access::kRead},
-                                                 {VKATTN_ROLE_WEIGHT, &weight, Access::kRead},
-                                                 {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
-            test_device().run(test_device().context().embedding_plan(desc), regions);
-            for (std::uint64_t i = 0; i < 8 * width; ++i) {
-                const int token = numbers[i / width];
-                const bool known = token >= 0 && token < 5;
-                const float expected = known ? weight.get(static_cast<std::uint64_t>(token) * width + i % width) : 0.0f;
-                REQUIRE(output.get(i) == expected);
-            }
-        }
+        for (const std::uint64_t width : {1, 7, 130}) check_embedding(test_device(), type, width);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a weight above the storage buffer range is multiplied and looked up in parts") {
+    const LimitedDevice small("max_storage_buffer_range=8192,self_test=0"); // 7936 bytes of a tensor
+    CHECK(check_embedding(small.device(), VKATTN_TYPE_F32, 60, 70) == 3);   // 32 rows fit
+    CHECK(check_embedding(small.device(), VKATTN_TYPE_F16, 60, 150) == 3);  // 65 rows fit, and so 64
+    const auto parts_of = [&](LinearProblem &problem, vkattn_type type) {
+        const std::string reason = check_linear(problem, type, small.device());
+        INFO(reason);
+        const std::size_t at = reason.find("; in ");
+        REQUIRE(at != std::string::npos);
+        CHECK(reason.ends_with(" parts, for a weight above maxStorageBufferRange or 2^32 elements"));
+        return std::stoi(reason.substr(at + 5));
+    };
+    std::mt19937 random(95);
+    for (const std::uint64_t len : {1u, 3u}) {
+        LinearProblem problem = linear_problem(VKATTN_TYPE_F32, len, 24, 250); // 24000 bytes; 82 rows fit, and so 64
+        add_epilogue(problem, VKATTN_ACTIVATION_SILU, VKATTN_TYPE_F32);
+        problem.norm = normal_tensor(VKATTN_TYPE_F32, {24}, random);
+        CHECK(parts_of(problem, VKATTN_TYPE_F32) == 4);
+    }
+    LinearProblem wide = linear_problem(VKATTN_TYPE_F16, 1, 450, 19); // 8 rows fit, an odd number of outputs is left
+    add_epilogue(wide, VKATTN_ACTIVATION_NONE, VKATTN_TYPE_F16);
+    CHECK(parts_of(wide, VKATTN_TYPE_F16) == 3);
+    for (const vkattn_type type : {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_K}) {
+        const std::uint64_t in = type_info(type).block_elements;
+        LinearProblem quantised = linear_problem(VKATTN_TYPE_F32, 2, in, 300);
+        quantised.weight = normal_tensor(type, {300, in}, random, 0.1f);
+        add_epilogue(quantised, VKATTN_ACTIVATION_RELU, VKATTN_TYPE_F32);
+        CHECK(parts_of(quantised, VKATTN_TYPE_F32) == (type == VKATTN_TYPE_Q8_0 ? 2 : 6));
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a row of a weight above the storage buffer range is refused") {
+    const LimitedDevice small("max_storage_buffer_range=1024,self_test=0");
+    LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 1, 8, 4);
+    problem.weight = HostTensor(VKATTN_TYPE_F16, {4, 8}, {1, 200}); // whose rows lie across
+    const HostTensor output(VKATTN_TYPE_F16, {2, 1, 4}, {9, 9, 1});
+    CHECK(message_of([&] {
+              small.context().linear_plan(describe(problem, output));
+          }).starts_with("weight: 2808 bytes, expected at most 768 (maxStorageBufferRange of "));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "embedding of quantised rows, in every type of output") {

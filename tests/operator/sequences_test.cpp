@@ -62,6 +62,70 @@ TEST_CASE_FIXTURE(DeviceTest, "packed, paged and dense keys under packed queries
     }
 }
 
+// Whose tiles lie between each other's in one grid, in every order of long, short and empty sequences.
+TEST_CASE_FIXTURE(DeviceTest, "many sequences, whose longest is told or not") {
+    std::mt19937 random(63);
+    std::vector<SequenceLengths> lengths;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        const std::uint64_t queries = i == 15 ? 90 : i % 9 == 4 ? 17 : random() % 3;
+        lengths.push_back({queries, queries + random() % 7});
+    }
+    for (const bool told : {true, false}) {
+        SequencesCase c{.lengths = lengths, .head_dim = 16, .v_head_dim = 8, .tells_longest = told};
+        c.query_heads = told ? 6 : 4;
+        c.mask_flags = told ? VKATTN_MASK_CAUSAL : VKATTN_MASK_NONE;
+        c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+        check(c);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "batch-invariant: the same bits as the sequence alone, in whichever place") {
+    SequencesCase c{.lengths = {{1, 90}, {40, 300}, {0, 5}, {3, 3}}};
+    c.mask_flags = VKATTN_MASK_CAUSAL;
+    c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    std::mt19937 random(64);
+    std::vector<Sequence> sequences = make_sequences(c, random);
+    SequencesBatch batch = make_batch(c, sequences, random);
+    const auto attended = [](const SequencesCase &each, SequencesBatch &of) {
+        vkattn_attention_desc desc = describe(each, of, VKATTN_KERNEL_AUTO);
+        desc.batch_invariant = 1;
+        run(test_device().context().attention_plan(desc), of);
+        return of.output.floats();
+    };
+    const std::vector<float> all = attended(c, batch);
+    std::uint64_t first = 0;
+    for (std::size_t b = 0; b < sequences.size(); ++b) {
+        const std::uint64_t queries = c.lengths[b].queries, total = batch.query.shape()[2];
+        if (queries == 0) continue;
+        SequencesCase alone = c;
+        alone.lengths = {c.lengths[b]};
+        std::vector<Sequence> one = {sequences[b]};
+        SequencesBatch own = make_batch(alone, one, random);
+        const std::vector<float> expected = attended(alone, own);
+        for (std::uint64_t h = 0; h < c.query_heads; ++h)
+            for (std::uint64_t i = 0; i < queries * c.v_head_dim; ++i)
+                REQUIRE(all[(h * total + first) * c.v_head_dim + i] == expected[h * queries * c.v_head_dim + i]);
+        first += queries;
+    }
+}
+
+// As many as rows there are, not as sequences times the longest.
+TEST_CASE_FIXTURE(DeviceTest, "a prompt among single tokens takes states for the rows that there are") {
+    constexpr std::uint64_t kRows = 512 + 32;
+    vkattn_attention_desc desc{};
+    desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F16, {1, 32, kRows, 64});
+    desc.cu_seqlens_q = desc.cu_seqlens_k = vkattn::tensor(VKATTN_TYPE_I32, {34});
+    desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F16, {1, 8, 512 + 32 * 256, 64});
+    desc.max_seqlen_q = desc.max_seqlen_k = 512;
+    desc.mask_flags = VKATTN_MASK_CAUSAL;
+    desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+    desc.kernel = VKATTN_KERNEL_FLASH;
+    const LimitedDevice bounded("max_loop_iterations=65535,self_test=0"); // whose keys come in several dispatches
+    CHECK(bounded.context().attention_plan(desc).requirements().workspace_bytes == kRows * 32 * (4 + 64) * 4);
+    desc.max_seqlen_q = 0;
+    CHECK(bounded.context().attention_plan(desc).requirements().workspace_bytes == kRows * 32 * (4 + 64) * 4);
+}
+
 // Where a device wants more workgroups than the batch has tiles: those of few queries with their keys in parts.
 TEST_CASE_FIXTURE(DeviceTest, "prefills and decodes are attended side by side") {
     const LimitedDevice wide("parallel_workgroups=256,scalar_address_loads=0");

@@ -4,6 +4,7 @@
 #include "runtime/device/bindable.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/problem/attention_problem.hpp"
+#include "small_decoder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -89,6 +90,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a context that is split leaves no more states tha
     const Comparison comparison = compare("output", results.output.shape(), reference.output,
                                           device.run(problem, desc, results.output), nmse_bound({VKATTN_TYPE_Q8_0}));
     CHECK_MESSAGE(comparison.passed, comparison.report);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a layer whose weights are above the storage buffer range decodes the same tokens") {
+    const auto decoded = [](const char *traits) {
+        const LimitedDevice device(traits);
+        const vkattn::Layer layer =
+            small_layer(device.context()); // whose weights take 4096 bytes, those of a head 2048
+        SmallDecoder decoder(device.context(), layer, 8);
+        std::vector<std::vector<std::uint32_t>> steps;
+        for (std::uint8_t i = 0; i < 3; ++i) {
+            std::mt19937 random(i);
+            steps.push_back(decoder.step(normal_tensor(VKATTN_TYPE_F32, {kDecoderWidth}, random).bytes()));
+        }
+        return steps;
+    };
+    CHECK(decoded("max_storage_buffer_range=3000,self_test=0") == decoded("self_test=0"));
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "work above what a dispatch may do is shared by several, with the same answer") {

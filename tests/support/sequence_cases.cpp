@@ -187,8 +187,10 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.block_kv_len = kBlockKeys;
     desc.key_lengths = batch.key_lengths.view();
     desc.alibi_slopes = batch.slopes.view();
-    if (c.packs_queries) desc.max_seqlen_q = static_cast<std::uint32_t>(longest(c, &SequenceLengths::queries));
-    if (c.keys == Keys::kPacked) desc.max_seqlen_k = static_cast<std::uint32_t>(longest(c, &SequenceLengths::keys));
+    if (c.packs_queries && c.tells_longest)
+        desc.max_seqlen_q = static_cast<std::uint32_t>(longest(c, &SequenceLengths::queries));
+    if (c.keys == Keys::kPacked && c.tells_longest)
+        desc.max_seqlen_k = static_cast<std::uint32_t>(longest(c, &SequenceLengths::keys));
     desc.mask_flags = c.mask_flags;
     desc.window_left = c.window_left;
     desc.window_right = c.window_right;

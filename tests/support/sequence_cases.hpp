@@ -28,9 +28,10 @@ struct SequencesCase {
     std::int32_t window_left = -1, window_right = -1;
     vkattn_causal_alignment alignment = VKATTN_CAUSAL_TOP_LEFT;
     bool alibi = false;
-    bool scales = false;    // of each row of K and V, whose types are floats of 8 bits
-    bool blocks = false;    // a block mask of its own for each sequence and head
-    bool functions = false; // of a variant, which the batch is given after it is made
+    bool scales = false;       // of each row of K and V, whose types are floats of 8 bits
+    bool blocks = false;       // a block mask of its own for each sequence and head
+    bool tells_longest = true; // as max_seqlen_q and max_seqlen_k
+    bool functions = false;    // of a variant, which the batch is given after it is made
     bool operator==(const SequencesCase &) const = default;
 };
 
