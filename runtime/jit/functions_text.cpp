@@ -156,7 +156,7 @@ std::string fault_of_text(std::string_view text) {
         if (const auto *found = std::ranges::find(kRefused, token.text, &Refused::word); found != std::end(kRefused))
             return place_of(token, text) + "'" + std::string(token.text) + "' : " + std::string(found->what) +
                    ", expected functions of their arguments and of captured tensors alone";
-        tokens = std::string_view(";{}").find(token.text) != std::string_view::npos ? 0 : tokens + 1;
+        tokens = std::string_view(";{}#").find(token.text) != std::string_view::npos ? 0 : tokens + 1;
         if (tokens > kMostTokens)
             return place_of(token, text) + "a statement of more than " + std::to_string(kMostTokens) +
                    " words, expected fewer: a captured tensor holds many numbers";
