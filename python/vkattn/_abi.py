@@ -32,7 +32,7 @@ NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY, SCALE_AS_GIVEN = 1, 2, 4, 8
 CACHE_PARTS = {"keys": 0, "values": 1}
-MAX_CHECKS, MAX_CANDIDATES = 128, 128
+MAX_CHECKS, MAX_CANDIDATES = 1024, 128  # room for results; checks: several times those of any device
 
 
 _RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
