@@ -83,13 +83,14 @@ inline std::pair<std::optional<CompiledVariant>, VariantDamage> read_variant_fil
     if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words)
         return {std::nullopt, VariantDamage::kDamaged};
     std::vector<uint32_t> words(header.words);
-    std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
+    if (!words.empty()) std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
     if (variant_checksum(words) != header.checksum) return {std::nullopt, VariantDamage::kDamaged};
     size_t at = (size_t{header.function_bytes} + 3) / 4;
     if (at > words.size()) return {std::nullopt, VariantDamage::kDamaged};
     CompiledVariant file;
     file.defined = header.defined;
-    file.functions.assign(reinterpret_cast<const char *>(words.data()), header.function_bytes);
+    if (header.function_bytes != 0)
+        file.functions.assign(reinterpret_cast<const char *>(words.data()), header.function_bytes);
     for (uint32_t i = 0; i < header.module_count; ++i) {
         VariantModuleHeader module{};
         constexpr size_t kHeaderWords = sizeof module / sizeof(uint32_t);

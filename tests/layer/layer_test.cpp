@@ -398,7 +398,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a buffer of vkattn's own that is too small for a 
             vkattn_weight weight{};
             weight.name = name;
             weight.tensor = vkattn::tensor(VKATTN_TYPE_F32, {32, 32});
-            weight.buffer = buffer.get();
+            weight.buffer = buffer.vulkan();
             weight.buffer_offset = offset;
             weights.push_back(weight);
         }
