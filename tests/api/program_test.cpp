@@ -340,6 +340,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a replay that no cache has room for, or that is r
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a replay takes as many submissions as the report says, timed or not") {
+    load_vulkan();
     for (const bool in_pieces : {false, true}) {
         const LimitedDevice limited(in_pieces ? "max_dispatch_megaflops=1,self_test=0" : "self_test=0",
                                     counted_instance_function);

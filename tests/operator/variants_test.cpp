@@ -484,6 +484,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what is compiled for a text goes with its last va
     const std::vector<std::uint8_t> file = vkattn::compile_variant(gallery_text("softcap"));
     std::size_t taken = 0;
     Compiled compiled{vkattn::read_variant_file(std::as_bytes(std::span(file)), taken).first.value().modules};
+    load_vulkan();
     const LimitedDevice device("self_test=0", counted_instance_function);
     const vkattn::Context &context = device.context();
     std::mt19937 random(37);
