@@ -1,7 +1,8 @@
 # cmake -DSOURCE=FOLDER -DOUTPUT=FOLDER -DNAMES=FILE,... -P embed_text.cmake: writes text files as C++ strings, for runtime/jit,
-# and the first 64 bits of their SHA-256.
+# and the first 64 bits of their SHA-256, and of the modules'.
 string(REPLACE "," ";" NAMES "${NAMES}")
-set(hashes "")
+file(SHA256 ${OUTPUT}/modules.inc hash) # their names, #defines and functions
+set(hashes "modules ${hash}\n")
 set(entries "")
 foreach(name IN LISTS NAMES)
     file(SHA256 ${SOURCE}/${name} hash)

@@ -12,7 +12,10 @@ if(TARGET vkattn_jit AND BUILD_SHARED_LIBS) # a static one would need glslang wh
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "jit.*" EXCLUDE)
+if(TARGET vkattn_jit AND BUILD_SHARED_LIBS)
+    install(FILES include/vkattn/jit.h include/vkattn/jit.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vkattn)
+endif()
 install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
 
 # What C++ links beyond C, for programs that a C compiler links with a static library.
@@ -48,6 +51,10 @@ file(RELATIVE_PATH vkattn_pc_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" 
 string(REGEX REPLACE "/$" "" vkattn_pc_prefix "${vkattn_pc_prefix}")
 configure_file(cmake/vkattn.pc.in ${PROJECT_BINARY_DIR}/vkattn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/vkattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET vkattn_jit AND BUILD_SHARED_LIBS)
+    configure_file(cmake/vkattn_jit.pc.in ${PROJECT_BINARY_DIR}/vkattn_jit.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/vkattn_jit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 
 if(vkattn_is_top_level) # of whatever `cmake --install` of this build folder installed last
     add_custom_target(uninstall

@@ -37,7 +37,7 @@ function(vkattn_variant_sources target)
     add_custom_command(OUTPUT ${files}
         COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_CURRENT_SOURCE_DIR} -DOUTPUT=${vkattn_variant_dir} -DNAMES=${names}
                 -P ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
-        DEPENDS ${paths} ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+        DEPENDS ${paths} ${vkattn_variant_dir}/modules.inc ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
         COMMENT "Embedding the text of the shaders" VERBATIM)
     add_custom_target(${target} DEPENDS ${files})
 endfunction()

@@ -235,8 +235,8 @@ typedef struct vkattn_option {
 
 /* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
  * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
- * count: in, the room in options; out, how many there are, VKATTN_MAX_KERNELS at most, 0 without queries. options may
- *   be NULL; stride: sizeof *options. Fails as vkattn_attention_plan does. */
+ * count: in, the room in options; out, how many were written, or, where options is NULL, how many there are:
+ *   VKATTN_MAX_KERNELS at most, 0 without queries. stride: sizeof *options. Fails as vkattn_attention_plan does. */
 VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                         vkattn_option *options, size_t stride);
 
@@ -256,8 +256,8 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
- * count: in, the room in candidates; out, how many were tried, VKATTN_MAX_CANDIDATES at most, 0 without queries or
- * keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear
+ * count: in, the room in candidates; out, how many were written, or, where candidates is NULL, how many were tried:
+ * VKATTN_MAX_CANDIDATES at most, 0 without queries or keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear
  * (operators.h) does the same for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
                                      vkattn_candidate *candidates, size_t stride);

@@ -153,12 +153,14 @@ VKATTN_API vkattn_result vkattn_enumerate_types(uint32_t *count, vkattn_type_inf
 
 /* The layout of a tensor inside a bound buffer region.
  *
- * shape[0..rank-1] are sizes, 1 to 2^29, outermost first; strides are in elements. All strides zero means contiguous.
+ * shape[0..rank-1] are sizes, outermost first, at most 2^29, and 0 where the operator's comment says so; strides are in
+ * elements. All strides zero means contiguous.
  * A stride of 0 in a dimension of size > 1 broadcasts (inputs only). offset is in elements, from the bound offset.
  * From its first element to its last a tensor spans at most 2^32 elements, and at most the device's
  * max_storage_buffer_range of bytes; attention takes larger ones by heads, linear and embedding larger weights by rows.
- * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the 32 elements of a
- * block. A tensor of type VKATTN_TYPE_NONE is absent; the rest of it is then ignored. */
+ * Rows of quantised tensors are contiguous; their sizes, strides and offsets are multiples of the elements of a block:
+ * 32, of q4_K, q5_K and q6_K 256 (vkattn_type_info.block_elements). A tensor of type VKATTN_TYPE_NONE is absent; the rest of
+ * it is then ignored. */
 typedef struct vkattn_tensor {
     vkattn_type type;
     uint32_t rank; /* 1..4 */
@@ -513,7 +515,8 @@ typedef struct vkattn_trait {
  *                     CPU drivers with storageBuffer16BitAccess. Products of f16 in pairs, of flash and linear
  *                     layers, need shaderMixedFloatDotProductFloat16AccFloat32 and shaderFloat16
  *   buffers_have_addresses  1: device was created with bufferDeviceAddress enabled, and every buffer that plans bind
- *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Some devices, CPUs
+ *                     has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT (and memory allocated for it). Refused beside
+ *                     enabled_features without that feature. Some devices, CPUs
  *                     above all, are several times faster so. 0: no buffer needs it
  *   transfer_queue, transfer_queue_family   a queue of device for vkattn_buffer_upload and vkattn_buffer_download;
  *                     VK_NULL_HANDLE: they take queue. Buffers that vkattn makes are then shared between the two families
@@ -525,7 +528,7 @@ typedef struct vkattn_trait {
  *                     synchronised: threads may compile side by side
  *   lock_queue, unlock_queue  called around every use of the queues; may be NULL if nobody else uses them. Do not hold
  *                     what lock_queue takes around these calls, which may use the queues; around all others you may:
- *                       vkattn_run, vkattn_submit
+ *                       vkattn_run, vkattn_submit, vkattn_program_run, vkattn_program_submit
  *                       vkattn_buffer_write, vkattn_buffer_read, vkattn_buffer_upload, vkattn_buffer_download
  *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use
  *                       vkattn_self_test, vkattn_self_test_each, vkattn_tune, vkattn_tune_linear
@@ -588,8 +591,8 @@ VKATTN_API void vkattn_wanted_extensions(uint32_t *count, const char **names);
 /* Creates a context. info may be NULL: defaults for every member. On failure *context is NULL. */
 VKATTN_API vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context);
 
-/* Destroys a context. NULL is ignored. Waits for what vkattn_submit and the transfers have submitted; of what you have
- * recorded nothing may be pending on the device. */
+/* Destroys a context. NULL is ignored. Waits for what vkattn_submit, vkattn_program_submit and the transfers have submitted;
+ * of what you have recorded nothing may be pending on the device. */
 VKATTN_API void vkattn_context_destroy(vkattn_context context);
 
 /* Writes the facts of the context's device, size bytes of them (sizeof *facts). push_descriptors tells whether the context uses them (a wrapped device must
@@ -602,8 +605,8 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
  * make plans: fails then with VKATTN_ERROR_INVALID_ARGUMENT. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
 
-/* One check of the self-test. The texts stay until the thread's next self-test in the context, whose they are, or the
- * callback's return. */
+/* One check of the self-test. The texts stay until the thread's next self-test in the context, whose they are, until 1024
+ * other threads have run one, or until the callback's return. The same goes for vkattn_candidate and vkattn_option. */
 typedef struct vkattn_check {
     const char *name; /* a shader and a path of its code: "decode_subgroups, q8_0" */
     uint32_t passed;
@@ -617,8 +620,8 @@ typedef struct vkattn_check {
  * shape or kernel takes over. On GPUs each shader is checked before a plan first takes it, which takes the queue then; trait
  * VKATTN_TRAIT_SELF_TEST of 0 says not to. Where memory runs out, the call fails, and nothing is off for it. Where the device
  * is lost, the call fails; what lost it is off for contexts that start from what this one saves.
- * count: in, the room in checks; out, how many there are, VKATTN_MAX_CHECKS at most. checks may be NULL; stride: sizeof
- *   *checks */
+ * count: in, the room in checks; out, how many were written, or, where checks is NULL, how many there are: on today's
+ *   devices VKATTN_MAX_CHECKS at most. vkattn_self_test_each shows any number. stride: sizeof *checks */
 #define VKATTN_MAX_CHECKS 256
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride);
 
@@ -698,8 +701,8 @@ VKATTN_API vkattn_result vkattn_buffer_upload(vkattn_buffer buffer, uint64_t off
 VKATTN_API vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t offset, void *data, uint64_t bytes,
                                                 const vkattn_sync *sync);
 
-/* Waits until all is done that vkattn_submit, vkattn_buffer_upload and vkattn_buffer_download have submitted in this
- * context before, by any thread. Does not use the queues. Once a call has failed with VKATTN_ERROR_DEVICE_LOST, this one
+/* Waits until all is done that vkattn_submit, vkattn_program_submit, vkattn_buffer_upload and vkattn_buffer_download have
+ * submitted in this context before, by any thread. Does not use the queues. Once a call has failed with VKATTN_ERROR_DEVICE_LOST, this one
  * and all that submit work fail with it at once, and what was not downloaded by then never is: destroy the context. A
  * device that cannot be waited for, although it does not say that it is lost, is taken for lost; what it may still work
  * on is then never destroyed. */

@@ -42,7 +42,7 @@ VKATTN_API vkattn_result vkattn_layer_config_from_name(const char *name, uint32_
  * batch         sequences that are served at once; 0: 1
  * prefill_len   tokens of each prompt, read in one call with an empty cache; 0: context_len
  * context_len   tokens of each sequence in the cache at the decode step, its own token among them; 0: 1
- * weight_type   F32, F16 or BF16; NONE: F16
+ * weight_type   any type of a weight, of which matrices then are; NONE: F16
  * cache_type    any type of a cache; NONE: weight_type. Quantised ones store 32 values in a block (Q8_0: 34 bytes); the
  *               row of a head or latent is rounded up to whole blocks. Scales of ROW are counted, 4 bytes a token and
  *               head; those of TENSOR and HEAD, of which there are a few in all, are not

@@ -141,7 +141,7 @@ typedef struct vkattn_layer_indexer {
     uint32_t index_rope_interleaved;
 } vkattn_layer_indexer;
 
-/* One named weight, contiguous, F32, F16 or BF16.
+/* One named weight, contiguous. Matrices may have any type of a weight (vkattn_enumerate_types), all others F32, F16 or BF16.
  *
  * name           for instance "q_proj.weight"
  * tensor         strides and offset are ignored
@@ -149,7 +149,8 @@ typedef struct vkattn_layer_indexer {
  * buffer         a storage buffer that holds the weight, which is read there: it must outlive the layer, and be written
  *                before a plan of the layer runs. Where the facts say buffers_have_addresses, it needs
  *                VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
- * buffer_offset  where it begins there, in bytes: a multiple of 16 */
+ * buffer_offset  where it begins there, in bytes: a multiple of 16. A buffer of vkattn's own must hold the weight from there on
+ *                (vkattn_tensor_bytes); of yours nobody knows the size: it must do so, too */
 typedef struct vkattn_weight {
     const char *name;
     vkattn_tensor tensor;

@@ -61,11 +61,14 @@ typedef struct vkattn_variant_request {
  * compiled, compiled_bytes  what `vkattn compile-variant` or vkattn_jit_compile wrote: one file that holds the SPIR-V of every
  *                     kernel module with the functions in it, for the version of vkattn whose shaders it was made of. Copied.
  *                     The rest is then NULL and 0
- * functions           the text, which tells the variant from others: the same text twice is compiled once, and kept with
- *                     vkattn_context_save
+ * functions           the text, which tells the variant from others: variants of the same text share what is compiled, and must
+ *                     define the same functions
  * defined             vkattn_variant_functions that it defines, at least one
  * modules             the names of the module_count modules that the compiler can make; kernels that need another do not serve
- * compile             may be called from any thread, until the context is destroyed; user: its first argument */
+ * compile             may be called from any thread, until the context is destroyed; user: its first argument. Of several
+ *                     variants of a text the first one's is asked
+ * shader_texts        which text of vkattn's shaders compile knows: vkattn_jit fills it in. Another than the library's own is
+ *                     refused with VKATTN_ERROR_UNSUPPORTED, since its modules would read other arguments */
 typedef struct vkattn_variant_info {
     const void *compiled;
     uint64_t compiled_bytes;
@@ -75,16 +78,20 @@ typedef struct vkattn_variant_info {
     uint32_t module_count;
     void (*compile)(void *user, const vkattn_variant_request *request);
     void *user;
+    uint64_t shader_texts;
     const void *next; /* NULL */
 } vkattn_variant_info;
 
-/* Makes a variant. On failure *variant is NULL. What is compiled stays in the context until that is destroyed.
- * Fails with VKATTN_ERROR_INVALID_ARGUMENT for a file that is not whole, and with VKATTN_ERROR_UNSUPPORTED for one of
- * another version's shaders. vkattn_jit_variant_create (jit.h) makes one of a text. */
+/* Makes a variant. On failure *variant is NULL. What is compiled stays, and is kept by vkattn_context_save, for as long as
+ * there is a variant of the text or a plan or program made with one.
+ * Fails with VKATTN_ERROR_INVALID_ARGUMENT for a file that is not whole or whose modules are no SPIR-V, with
+ * VKATTN_ERROR_UNSUPPORTED for one of another version's shaders. SPIR-V is code, which the driver compiles: take files from
+ * those alone whose programs you would run. vkattn_jit_variant_create (jit.h) makes one of a text. */
 VKATTN_API vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info,
                                                vkattn_variant *variant);
 
-/* Destroys a variant. NULL is ignored. Plans that were made with it stay as they are. */
+/* Destroys a variant. NULL is ignored. Plans that were made with it stay as they are; text, modules and pipelines go with the
+ * last variant, plan and program that has them. */
 VKATTN_API void vkattn_variant_destroy(vkattn_variant variant);
 
 /* Attention with a variant: an extension of vkattn_attention_desc.

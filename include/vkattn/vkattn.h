@@ -10,7 +10,8 @@
  *
  * Every structure may be zero-initialised: zero means "absent" or "default" in each member.
  * Everything that can fail on account of the problem fails in the plan, with a message that names the argument, what it
- * is and what was expected: see vkattn_last_error. No function aborts, throws or prints.
+ * is and what was expected: see vkattn_last_error. No function aborts, throws or prints, but one of a library built without
+ * NDEBUG that is used as the next paragraph forbids.
  *
  * Thread safety: the library has no shared mutable globals. A context may be used from many threads at once. A plan, a
  * program and a layer are immutable after creation and may be recorded or replayed from many threads at once. Externally

@@ -49,7 +49,7 @@ endforeach()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/AndroidManifest.xml.in ${archive}/AndroidManifest.xml @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/prefab.json.in ${archive}/prefab/prefab.json @ONLY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/module.json ${module}/module.json COPYONLY)
-file(COPY ${CMAKE_CURRENT_LIST_DIR}/../../include/vkattn DESTINATION ${module}/include)
+file(COPY ${CMAKE_CURRENT_LIST_DIR}/../../include/vkattn DESTINATION ${module}/include PATTERN "jit.*" EXCLUDE) # vkattn_jit is not in it
 execute_process(COMMAND ${CMAKE_COMMAND} -E tar cf ${OUTPUT} --format=zip AndroidManifest.xml prefab
     WORKING_DIRECTORY ${archive} COMMAND_ERROR_IS_FATAL ANY)
 file(REMOVE_RECURSE ${archive})

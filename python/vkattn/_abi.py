@@ -32,7 +32,7 @@ NORM_KINDS = {"rms": 0, "layer": 1}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY, SCALE_AS_GIVEN = 1, 2, 4, 8
 CACHE_PARTS = {"keys": 0, "values": 1}
-MAX_CHECKS, MAX_CANDIDATES = 128, 128
+MAX_CHECKS, MAX_CANDIDATES = 1024, 128  # room for results; checks: several times those of any device
 
 
 _RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
@@ -371,20 +371,33 @@ def _candidates():
 
 
 def load_jit():
-    """The library vkattn_jit, beside the library vkattn or named by VKATTN_JIT_LIBRARY; an ImportError where there is none."""
-    names = [os.environ["VKATTN_JIT_LIBRARY"]] if "VKATTN_JIT_LIBRARY" in os.environ else [
-        str(path) for name in _candidates() if os.path.dirname(name)
-        for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
-        for path in sorted(pathlib.Path(name).parent.glob(pattern))] + [ctypes.util.find_library("vkattn_jit") or ""]
+    """The library vkattn_jit of the vkattn that is loaded: beside it, or installed as it is, or named by VKATTN_JIT_LIBRARY. An ImportError
+    where there is none, or where it brings another vkattn, which knows nothing of this one's contexts."""
+    library, refused = load(), []
+    folder = os.path.dirname(library._name)
+    if "VKATTN_JIT_LIBRARY" in os.environ:
+        names = [os.environ["VKATTN_JIT_LIBRARY"]]
+    elif folder:
+        names = [str(path) for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
+                 for path in sorted(pathlib.Path(folder).glob(pattern))]
+    else:
+        names = [ctypes.util.find_library("vkattn_jit")]
     for name in filter(None, names):
         try:
             jit = ctypes.CDLL(name)
         except OSError:
             continue
+        # What it needs is looked through, too, but on Windows, which loads a library of a name once.
+        version = getattr(jit, "vkattn_version", library.vkattn_version)
+        if ctypes.cast(version, c_void_p).value != ctypes.cast(library.vkattn_version, c_void_p).value:
+            refused.append(name)
+            continue
         jit.vkattn_jit_variant_create.restype = c_int
         jit.vkattn_jit_variant_create.argtypes = (c_void_p, POINTER(JitInfo), POINTER(c_void_p))
         jit.vkattn_jit_last_error.restype = c_char_p
         return jit
+    if refused:
+        return ImportError(f"{refused[0]} brings another vkattn than {library._name}, expected the vkattn_jit that was built with it")
     return ImportError("the shared library vkattn_jit cannot be loaded, expected it beside vkattn, or named by VKATTN_JIT_LIBRARY")
 
 

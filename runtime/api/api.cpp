@@ -42,20 +42,32 @@ using namespace vkattn;
 
 namespace {
 
-// The results of each thread's last call. Their texts stay until the thread's next such call, or until the context is
-// destroyed. This is no thread_local: on mingw the memory of one is freed before its destructor runs.
+// The results of each thread's last call. Their texts stay until the thread's next such call, until so many other threads have
+// called, or until the context is destroyed. This is no thread_local: on mingw the memory of one is freed before its destructor
+// runs.
 template <class Result>
 class LastResults {
   public:
     // Of the calling thread.
     std::span<const Result> keep(std::vector<Result> results) {
         const std::lock_guard lock(mutex_);
-        return by_thread_[std::this_thread::get_id()] = std::move(results);
+        Kept &kept = by_thread_[std::this_thread::get_id()];
+        kept = {std::move(results), ++calls_};
+        const auto call_of = [](const auto &thread) { return thread.second.call; };
+        if (by_thread_.size() > kMostThreads) by_thread_.erase(std::ranges::min_element(by_thread_, {}, call_of));
+        return kept.results;
     }
 
   private:
+    struct Kept {
+        std::vector<Result> results;
+        uint64_t call = 0; // when
+    };
+    static constexpr size_t kMostThreads = 1024; // threads that have ended stay among them: nobody says so
+
     std::mutex mutex_;
-    std::map<std::thread::id, std::vector<Result>> by_thread_;
+    std::map<std::thread::id, Kept> by_thread_;
+    uint64_t calls_ = 0;
 };
 
 } // namespace
@@ -207,14 +219,16 @@ vkattn_device_facts public_form(const DeviceCaps &caps) {
     return facts;
 }
 
-// Writes what a call found into the room that the caller has for it. The texts are those of last: see vkattn_check,
-// vkattn_candidate and vkattn_option.
+// Writes what a call found into the room that the caller has for it, and counts what was written: there may be more than any
+// caller that was compiled earlier expects. The texts are those of last: see vkattn_check, vkattn_candidate and vkattn_option.
 template <class Result>
 void show(std::vector<Result> results, LastResults<Result> &last, uint32_t *count, void *to, size_t stride) {
     using Public = decltype(public_form(std::declval<const Result &>()));
     std::vector<Public> all;
     for (const Result &result : last.keep(std::move(results))) all.push_back(public_form(result));
+    const uint32_t room = *count;
     write_structures(std::span<const Public>(all), count, to, stride);
+    if (to != nullptr) *count = std::min(*count, room);
 }
 
 // Tunes the problem that check(desc) makes of a description.
@@ -438,8 +452,7 @@ vkattn_result vkattn_run(vkattn_plan plan, const vkattn_binding *bindings, uint3
         require_given(plan, "plan");
         const std::span<const vkattn_binding> given = given_bindings(bindings, binding_count);
         const InUse use(plan->usage);
-        const double milliseconds = plan->plan->run(given);
-        if (gpu_ms != nullptr) *gpu_ms = milliseconds;
+        plan->plan->run(given, gpu_ms);
     });
 }
 
@@ -484,8 +497,7 @@ vkattn_result vkattn_program_run(vkattn_program program, double *gpu_ms) {
     return guard([&] {
         require_given(program, "program");
         const InUse use(program->usage);
-        const double milliseconds = program->program.run();
-        if (gpu_ms != nullptr) *gpu_ms = milliseconds;
+        program->program.run(gpu_ms);
     });
 }
 

@@ -93,7 +93,8 @@ class AddressedKeys {
 // With the functions of the problem's variant in it; a measure compiles nothing.
 const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatch &dispatch) {
     if (call.problem.variant == nullptr || call.builder.is_measure()) return *dispatch.shader;
-    return call.problem.variant->variant.shader_of(*dispatch.shader);
+    call.builder.keep(call.problem.variant->variant);
+    return call.problem.variant->variant->shader_of(*dispatch.shader);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #include "runtime/jit/compiler.hpp"
 
-#include <vkattn/variants.h>
+#include "runtime/jit/functions_text.hpp"
 
 #include <glslang/Public/ResourceLimits.h>
 #include <glslang/Public/ShaderLang.h>
@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <regex>
 #include <sstream>
+#include <utility>
 
 namespace vkattn::jit {
 namespace {
@@ -23,12 +23,15 @@ const ShaderText *find_text(std::string_view name) {
     return found == texts.end() ? nullptr : &*found;
 }
 
-// #include by name in the folder shaders, or beside the file that includes.
+// #include by name in the folder shaders, or beside the file that includes. The functions are included once, and there is an
+// end to includes: glslang has none for a text that includes itself.
 class Includer final : public glslang::TShader::Includer {
   public:
     explicit Includer(const std::string &functions) : functions_(functions) {}
 
     IncludeResult *includeLocal(const char *header, const char *includer, size_t) override {
+        if (++includes_ > kMostIncludes) return nullptr;
+        if (header == kFunctions && std::exchange(has_functions_, true)) return nullptr;
         if (header == kFunctions) return new IncludeResult(header, functions_.data(), functions_.size(), nullptr);
         const std::string folder = std::string(includer).substr(0, std::string_view(includer).rfind('/') + 1);
         const ShaderText *text = find_text(header);
@@ -40,7 +43,11 @@ class Includer final : public glslang::TShader::Includer {
     void releaseInclude(IncludeResult *result) override { delete result; }
 
   private:
+    static constexpr int kMostIncludes = 1000; // several times those of any shader
+
     const std::string &functions_;
+    bool has_functions_ = false;
+    int includes_ = 0;
 };
 
 void start_glslang() { [[maybe_unused]] static const bool started = glslang::InitializeProcess(); }
@@ -53,77 +60,7 @@ void set_target(glslang::TShader &shader) {
     shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_3);
 }
 
-std::string without_comments(std::string_view text) {
-    static const std::regex comments(R"(//[^\n]*|/\*[^*]*\*+([^/*][^*]*\*+)*/)");
-    return std::regex_replace(std::string(text), comments, " ");
-}
-
-// Line `wanted` of the part of the text that a #line directive names so; "" where there is none.
-std::string line_of(const std::string &functions, const std::string &name, int wanted) {
-    static const std::regex directive(R"re(\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?.*)re");
-    std::istringstream lines(functions);
-    std::string line, current;
-    for (int number = 1; std::getline(lines, line); ++number) {
-        std::smatch found;
-        if (std::regex_match(line, found, directive)) {
-            number = std::stoi(found[1]) - 1;
-            if (found[2].matched) current = found[2];
-        } else if (current == name && number == wanted) {
-            return line;
-        }
-    }
-    return "";
-}
-
-// "NAME:LINE:COLUMN: what" of the first error of a log. The column is that of the token which the error quotes.
-std::string first_error(const std::string &log, const std::string &functions) {
-    static const std::regex error(R"(ERROR: ([^\n]*?):(\d+): ([^\n]*))"), quoted(R"('([^']+)'.*)");
-    std::smatch found;
-    if (!std::regex_search(log, found, error)) return log.substr(0, log.find('\n'));
-    const std::string name = found[1], what = found[3];
-    const std::string line = line_of(functions, name, std::stoi(found[2]));
-    std::smatch token;
-    const size_t column = std::regex_match(what, token, quoted) ? line.find(token[1]) : std::string::npos;
-    const size_t first = line.find_first_not_of(" \t");
-    const size_t place = column != std::string::npos ? column : first != std::string::npos ? first : 0;
-    std::string text = name + ":" + found[2].str() + ":" + std::to_string(place + 1) + ": " + what;
-    if (line.empty()) text += ", expected functions with the parameters of vkattn/variants.h";
-    return text;
-}
-
-// A function that a text may define.
-struct Function {
-    vkattn_variant_functions bit;
-    const char *define;
-    std::regex declaration;
-};
-
-const std::vector<Function> &known_functions() {
-    static const std::vector<Function> functions{
-        {VKATTN_VARIANT_SCORE_MOD, "#define SCORE_MOD\n", std::regex(R"(\bfloat\s+score_mod\s*\()")},
-        {VKATTN_VARIANT_MASK_MOD, "#define MASK_MOD\n", std::regex(R"(\bbool\s+mask_mod\s*\()")},
-        {VKATTN_VARIANT_LSE_MOD, "#define LSE_MOD\n", std::regex(R"(\bfloat\s+lse_mod\s*\()")},
-        {VKATTN_VARIANT_OUTPUT_MOD, "#define OUTPUT_MOD\n", std::regex(R"(\bfloat\s+output_mod\s*\()")}};
-    return functions;
-}
-
-std::string defines_of(const std::string &functions) {
-    const uint32_t defined = defined_functions(functions);
-    std::string defines = "#define VARIANT_FUNCTIONS\n";
-    for (const Function &function : known_functions())
-        if ((defined & function.bit) != 0) defines += function.define;
-    return defines;
-}
-
 } // namespace
-
-uint32_t defined_functions(std::string_view text) {
-    const std::string code = without_comments(text);
-    uint32_t defined = 0;
-    for (const Function &function : known_functions())
-        if (std::regex_search(code, function.declaration)) defined |= function.bit;
-    return defined;
-}
 
 bool can_compile(const VariantModule &module) {
     static std::mutex mutex;

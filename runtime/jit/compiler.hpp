@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace vkattn::jit {
@@ -14,9 +13,6 @@ namespace vkattn::jit {
 struct CompileError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-
-// The functions of a variant that a text defines: bits of vkattn_variant_functions.
-uint32_t defined_functions(std::string_view text);
 
 // Whether the compiler knows the module's extensions.
 bool can_compile(const VariantModule &module);

@@ -1,5 +1,6 @@
 // The C entry points of vkattn_jit.
 #include "runtime/jit/compiler.hpp"
+#include "runtime/jit/functions_text.hpp"
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <vkattn/jit.h>
@@ -28,7 +29,7 @@ std::string named_text(const vkattn_jit_info &info) {
 }
 
 // "" where it is well.
-const char *fault_of(const vkattn_jit_info *info) {
+std::string fault_of(const vkattn_jit_info *info) {
     if (info == nullptr) return "info: NULL, expected a pointer";
     if (info->next != nullptr) return "info.next: an extension, expected NULL";
     if (info->functions == nullptr) return "functions: NULL, expected GLSL text";
@@ -36,9 +37,8 @@ const char *fault_of(const vkattn_jit_info *info) {
         return "name: has a quote, a backslash or a newline, expected none";
     if (defined_functions(info->functions) == 0)
         return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
-               "vkattn/variants.h has "
-               "it";
-    return "";
+               "vkattn/variants.h has it";
+    return fault_of_text(named_text(*info));
 }
 
 void compile_module(void *, const vkattn_variant_request *request) {
@@ -65,6 +65,7 @@ vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn
     made.modules = names.data();
     made.module_count = static_cast<uint32_t>(names.size());
     made.compile = compile_module;
+    made.shader_texts = vkattn::kShaderTexts;
     const vkattn_result result = vkattn_variant_create(context, &made, variant);
     if (result != VKATTN_SUCCESS) set_error(vkattn_last_error());
     return result;
@@ -90,7 +91,7 @@ vkattn_result guard(Call &&call) {
 vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info, vkattn_variant *variant) {
     if (variant != nullptr) *variant = nullptr;
     return guard([&] {
-        if (const char *fault = fault_of(info); *fault != 0) return refuse(fault);
+        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault.c_str());
         return create(context, *info, variant);
     });
 }
@@ -98,9 +99,9 @@ vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit
 vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
                                  void (*write)(void *user, const void *data, uint64_t bytes), void *user) {
     return guard([&] {
-        if (const char *fault = fault_of(info); *fault != 0) return refuse(fault);
+        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault.c_str());
         if (write == nullptr) return refuse("write: NULL, expected a function");
-        vkattn::VariantFile file;
+        vkattn::CompiledVariant file;
         file.functions = named_text(*info);
         file.defined = defined_functions(file.functions);
         for (const VariantModule &module : variant_modules())

@@ -39,7 +39,7 @@ std::string obstacle_of_verdicts(const AttentionShape &shape, const AttentionPro
 std::string obstacle_of_variant(const AttentionShape &shape, const AttentionProblem &problem) {
     if (problem.variant == nullptr) return "";
     for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
-        if (dispatch.groups[0] != 0 && !problem.variant->variant.serves(*dispatch.shader))
+        if (dispatch.groups[0] != 0 && !problem.variant->variant->serves(*dispatch.shader))
             return text("the variant has no module ", dispatch.shader->name);
     return "";
 }

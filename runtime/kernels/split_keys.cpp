@@ -187,7 +187,7 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     gpu::AttentionConstants &merge = shape.dispatches[1].constants;
     merge.COLUMNS = columns;
     merge.FEATURES |= FEATURE_PARTS;
-    if (problem.variant != nullptr && problem.variant->variant.defines(shaders::merge_parts.calls)) return;
+    if (problem.variant != nullptr && problem.variant->variant->defines(shaders::merge_parts.calls)) return;
     merge.FEATURES &= FEATURES_OF_MERGE_PARTS; // the functions of a variant count positions, by more
     merge.MORE_FEATURES = 0;
 }

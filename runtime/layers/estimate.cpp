@@ -219,6 +219,8 @@ vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_
     return result;
 }
 
+static_assert(size_of_0_1<vkattn_estimate_result> == 96); // see extensions.hpp
+
 } // namespace vkattn
 
 vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,

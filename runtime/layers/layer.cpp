@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace vkattn {
 namespace {
@@ -42,6 +43,14 @@ const WeightSpec *find_spec(std::span<const WeightSpec> specs, const std::string
     return found == specs.end() ? nullptr : &*found;
 }
 
+// The weight's tensor, contiguous, as it is whatever strides and offset say.
+vkattn_tensor without_layout(const vkattn_weight &weight) {
+    vkattn_tensor tensor = weight.tensor;
+    std::fill(std::begin(tensor.strides), std::end(tensor.strides), 0);
+    tensor.offset = 0;
+    return normalised(tensor, weight.name);
+}
+
 void add_problem(std::string &problems, const std::string &problem) {
     problems += (problems.empty() ? "weights: " : "; ") + problem;
 }
@@ -54,7 +63,21 @@ std::string type_problem(const WeightSpec &spec, vkattn_type type) {
                 spec.use.by_columns ? ", since this layer reads it by columns" : "");
 }
 
-void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs, std::string &problems) {
+// Why the weight's buffer cannot hold it, as far as its size is known; "": it can.
+std::string buffer_problem(const Context &context, const vkattn_weight &weight) {
+    if (weight.buffer == VK_NULL_HANDLE) return "";
+    if (weight.buffer_offset % kWeightAlignment != 0)
+        return text(weight.name, " has buffer_offset ", weight.buffer_offset, ", expected a multiple of ",
+                    kWeightAlignment);
+    const std::optional<uint64_t> bytes = context.buffer_bytes(weight.buffer);
+    const uint64_t needed = extent_bytes(without_layout(weight));
+    if (!bytes.has_value() || (weight.buffer_offset <= *bytes && needed <= *bytes - weight.buffer_offset)) return "";
+    return text(weight.name, " has a buffer of ", *bytes, " bytes and buffer_offset ", weight.buffer_offset,
+                ", expected ", needed, " bytes from there on");
+}
+
+void check_weight(const Context &context, const vkattn_weight &weight, std::span<const WeightSpec> specs,
+                  std::string &problems) {
     const WeightSpec *spec = find_spec(specs, weight.name);
     const vkattn_type type = weight.tensor.type;
     if (spec == nullptr)
@@ -68,19 +91,18 @@ void check_weight(const vkattn_weight &weight, std::span<const WeightSpec> specs
         add_problem(problems,
                     text(weight.name, weight.data == nullptr ? " has neither data nor buffer" : " has data and buffer",
                          ", expected one of the two"));
-    else if (weight.buffer_offset % kWeightAlignment != 0 && weight.buffer != VK_NULL_HANDLE)
-        add_problem(problems, text(weight.name, " has buffer_offset ", weight.buffer_offset,
-                                   ", expected a multiple of ", kWeightAlignment));
+    else if (const std::string buffer = buffer_problem(context, weight); !buffer.empty())
+        add_problem(problems, buffer);
 }
 
-void check_weights(std::span<const vkattn_weight> weights, std::span<const WeightSpec> specs) {
+void check_weights(const Context &context, std::span<const vkattn_weight> weights, std::span<const WeightSpec> specs) {
     std::string problems;
     std::map<std::string, int> given;
     for (const vkattn_weight &weight : weights) {
         require(weight.name != nullptr, "weights: a name is NULL, expected a string");
         require_no_extensions(weight.next, weight.name);
         if (++given[weight.name] == 2) add_problem(problems, text(weight.name, " is given twice"));
-        check_weight(weight, specs, problems);
+        check_weight(context, weight, specs, problems);
     }
     for (const WeightSpec &spec : specs)
         if (!spec.optional && !given.contains(spec.name))
@@ -102,7 +124,7 @@ uint32_t rope_dims(const vkattn_layer_config &config) {
 
 Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<const vkattn_weight> weights)
     : context_(context), config_(checked_config(config)) {
-    check_weights(weights, weight_specs(config_));
+    check_weights(context, weights, weight_specs(config_));
     upload(weights);
     keep_extensions();
 }
@@ -146,11 +168,8 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     }
     uint64_t bytes = 0;
     for (const vkattn_weight &weight : weights) {
-        vkattn_tensor tensor = weight.tensor;
-        std::fill(std::begin(tensor.strides), std::end(tensor.strides), 0);
-        tensor.offset = 0;
         View &view = weights_[weight.name];
-        view.tensor = normalised(tensor, weight.name);
+        view.tensor = without_layout(weight);
         view.source.kind = Source::Kind::kOwned;
         view.source.buffer = weight.buffer;
         view.source.offset = weight.data != nullptr ? bytes : weight.buffer_offset;

@@ -156,7 +156,7 @@ void add_attention(PlanBuilder &builder, const AttentionProblem &given, const At
     require(given.variant == nullptr || given.variant->owner == &builder.context(),
             "variant: of another context, expected the plan's");
     require(given.variant == nullptr || given.value_hadamard == 0 ||
-                !given.variant->variant.defines(VKATTN_VARIANT_OUTPUT_MOD),
+                !given.variant->variant->defines(VKATTN_VARIANT_OUTPUT_MOD),
             "variant: with output_mod, expected none beside values that are rotated, whose elements it would not see");
     allow_roles(builder, given, given_sources);
     if (!has_queries(given)) return builder.set_choice(VKATTN_KERNEL_AUTO, "there are no queries");

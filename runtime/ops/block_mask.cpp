@@ -19,7 +19,7 @@ constexpr uint32_t kRead[] = {BINDING_KEY_LENGTHS,  BINDING_PAST_LENGTHS, BINDIN
 
 AttentionProblem checked_problem(const PlanBuilder &builder, const vkattn_attention_desc &desc) {
     const AttentionProblem problem = check_attention(desc);
-    require(problem.variant != nullptr && problem.variant->variant.defines(VKATTN_VARIANT_MASK_MOD),
+    require(problem.variant != nullptr && problem.variant->variant->defines(VKATTN_VARIANT_MASK_MOD),
             "variant: ", problem.variant == nullptr ? "absent" : "defines no mask_mod", ", expected one with mask_mod");
     require(problem.variant->owner == &builder.context(), "variant: of another context, expected the plan's");
     require(present(problem.block_mask), "block_mask: absent, expected a tensor to fill in");
@@ -76,7 +76,8 @@ void plan_block_mask(PlanBuilder &builder, const vkattn_attention_desc &desc) {
     for (const AttentionTensor &tensor : kAttentionTensors)
         allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
     if (is_empty(problem.block_mask)) return;
-    Variant &variant = problem.variant->variant;
+    Variant &variant = *problem.variant->variant;
+    builder.keep(problem.variant->variant);
     if (!variant.serves(shaders::block_mask))
         fail(VKATTN_ERROR_UNSUPPORTED, "variant: has no module ", shaders::block_mask.name);
     const Shader &shader = builder.is_measure() ? shaders::block_mask : variant.shader_of(shaders::block_mask);

@@ -56,6 +56,10 @@ class PlanBuilder {
         static_assert(sizeof(Block) <= Uniforms::kSlotBytes);
         return keep_bytes(&block, sizeof(Block));
     }
+    // Keeps what a shader of a step belongs to for as long as the plan lives.
+    void keep(std::shared_ptr<const void> owner) {
+        if (std::ranges::find(plan_->kept_, owner) == plan_->kept_.end()) plan_->kept_.push_back(std::move(owner));
+    }
     // What is added next waits for what was added before.
     void barrier() { barrier_pending_ = !plan_->steps_.empty(); }
 

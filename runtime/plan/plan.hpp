@@ -75,9 +75,9 @@ class Plan {
     Plan &operator=(const Plan &) = delete;
 
     void record(const vkattn_record_info &info) const;
-    // Records, submits and waits, with a workspace of its own where none is bound. Milliseconds, negative without
-    // timestamps.
-    double run(std::span<const vkattn_binding> bindings) const;
+    // Records, submits and waits, with a workspace of its own where none is bound. gpu_ms, if not NULL: milliseconds,
+    // negative without timestamps.
+    void run(std::span<const vkattn_binding> bindings, double *gpu_ms = nullptr) const;
     // The same without a wait, between what sync, which may be NULL, says.
     void submit(std::span<const vkattn_binding> bindings, const vkattn_sync *sync) const;
     vkattn_requirements requirements() const; // of a plan that runs
@@ -118,6 +118,7 @@ class Plan {
     std::vector<Piece> pieces_;
     uint32_t dispatches_ = 0;
     std::vector<UniformSlot> uniforms_;
+    std::vector<std::shared_ptr<const void>> kept_;        // what its pipelines are made of
     std::bitset<VKATTN_ROLE_COUNT> roles_;                 // that may be bound
     std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it need not be bound
     uint64_t workspace_bytes_ = 0;

@@ -2,8 +2,9 @@
 
 #include "runtime/plan/recorder.hpp"
 
+#include <cstdint>
+#include <map>
 #include <span>
-#include <vector>
 
 namespace vkattn {
 
@@ -12,11 +13,19 @@ class Hazards {
   public:
     // Whether a dispatch of these accesses must wait: it writes what was read or written, or reads what was written.
     bool conflict(std::span<const Access> accesses) const;
-    void add(std::span<const Access> accesses) { since_.insert(since_.end(), accesses.begin(), accesses.end()); }
-    void clear() { since_.clear(); } // a barrier
+    void add(std::span<const Access> accesses);
+    void clear() { // a barrier
+        reads_.clear();
+        writes_.clear();
+    }
 
   private:
-    std::vector<Access> since_;
+    using Ranges = std::map<uint64_t, uint64_t>; // beginnings and ends, apart from each other
+    using Buffers = std::map<VkBuffer, Ranges>;
+
+    static bool overlaps(const Buffers &buffers, const Access &access);
+
+    Buffers reads_, writes_;
 };
 
 } // namespace vkattn

@@ -21,8 +21,8 @@ class Program {
     // plans: at least one. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the plan and the binding.
     Program(Context &context, std::span<const BoundPlan> plans);
 
-    // Submits and waits. Milliseconds, negative without timestamps.
-    double run() const;
+    // Submits and waits. gpu_ms, if not NULL: milliseconds, negative without timestamps.
+    void run(double *gpu_ms) const;
     // The same without a wait, between what sync, which may be NULL, says.
     void submit(const vkattn_sync *sync) const;
     const vkattn_program_report &report() const { return report_; }

@@ -3,6 +3,7 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -39,11 +40,27 @@ inline const vkattn_extension *extension_of(const void *next, uint32_t kind) {
     return extension;
 }
 
-// Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1, which is what
-// this library knows. What the caller knows beyond is zeroed.
+// sizeof as version 0.1 had it. Where a member is appended, a line says the offset of the first that 0.1 had not.
+template <class Structure>
+inline constexpr size_t size_of_0_1 = sizeof(Structure);
+template <>
+inline constexpr size_t size_of_0_1<vkattn_device_facts> = offsetof(vkattn_device_facts, signed_integer_dot_product);
+
+// One fails where a structure has grown without its line.
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_device_facts> == 2024);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_type_info> == 48);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_check> == 32);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_candidate> == 40);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_option> == 32);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_requirements> == 32);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_report> == 32);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_program_report> == 24);
+
+// Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1. What the caller
+// knows beyond is zeroed.
 template <class Structure>
 void write_structure(const Structure &structure, void *to, size_t size) {
-    if (size == 0) size = sizeof structure;
+    if (size == 0) size = size_of_0_1<Structure>;
     std::memcpy(to, &structure, std::min(size, sizeof structure));
     if (size > sizeof structure) std::memset(static_cast<char *>(to) + sizeof structure, 0, size - sizeof structure);
 }
@@ -51,7 +68,7 @@ void write_structure(const Structure &structure, void *to, size_t size) {
 // The same of as many as there is room for, one every `stride` bytes. count: in, that room; out, how many there are.
 template <class Structure>
 void write_structures(std::span<const Structure> structures, uint32_t *count, void *to, size_t stride) {
-    if (stride == 0) stride = sizeof(Structure);
+    if (stride == 0) stride = size_of_0_1<Structure>;
     for (size_t i = 0; to != nullptr && i < std::min<size_t>(*count, structures.size()); ++i)
         write_structure(structures[i], static_cast<char *>(to) + i * stride, stride);
     *count = static_cast<uint32_t>(structures.size());

@@ -47,7 +47,8 @@ std::vector<float> TrialBuffers::read_output() { return read_numbers(*output_, o
 
 double Trials::run(const Plan &plan) const {
     const auto start = std::chrono::steady_clock::now();
-    const double milliseconds = plan.run(buffers_.bindings());
+    double milliseconds = -1.0;
+    plan.run(buffers_.bindings(), &milliseconds);
     if (milliseconds > 0.0) return milliseconds;
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
@@ -80,6 +81,7 @@ std::string Trials::compare_output() {
 
 bool Trials::measure(Trial trial) {
     if (std::ranges::find(trials_, trial.code, &Trial::code) != trials_.end()) return false;
+    if (candidates_.size() == VKATTN_MAX_CANDIDATES) return false; // which is what callers have room for
     buffers_.poison_output();
     run(*trial.plan);
     Candidate candidate{trial.kernel, trial.tile, 0.0, compare_output()};

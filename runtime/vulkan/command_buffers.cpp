@@ -31,8 +31,9 @@ void CommandBuffers::record(const std::function<void(VkCommandBuffer)> &record, 
     for (const VkCommandBuffer commands : recorded()) record_one(commands, record);
 }
 
-void CommandBuffers::reset() {
-    const VkCommandPoolResetFlags flags = recorded_ > 1 ? VK_COMMAND_POOL_RESET_RELEASE_RESOURCES_BIT : 0;
+void CommandBuffers::reset(bool release) {
+    if (recorded_ == 0) return;
+    const VkCommandPoolResetFlags flags = release ? VK_COMMAND_POOL_RESET_RELEASE_RESOURCES_BIT : 0;
     check(vk_.vkResetCommandPool(context_.device(), pool_, flags), "vkResetCommandPool");
     recorded_ = 0;
 }

@@ -22,8 +22,8 @@ class CommandBuffers {
     // Calls record, which may be empty, once for each of so many.
     void record(const std::function<void(VkCommandBuffer)> &record, uint32_t count);
     std::span<const VkCommandBuffer> recorded() const { return std::span(commands_).first(recorded_); }
-    // Ready to be recorded again: none may be pending.
-    void reset();
+    // Ready to be recorded again: none may be pending. release: gives their memory back to the driver, too.
+    void reset(bool release);
 
   private:
     void allocate(uint32_t count);

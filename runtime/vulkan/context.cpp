@@ -146,6 +146,9 @@ void Context::borrow(const vkattn_context_info &info) {
     caps_.features = enabled_device_features(info.enabled_features);
     require(info.buffers_have_addresses == 0 || vk_.vkGetBufferDeviceAddress != nullptr,
             "buffers_have_addresses: 1, expected 0, since device was created without bufferDeviceAddress");
+    require(info.buffers_have_addresses == 0 || info.enabled_features == nullptr ||
+                caps_.features.buffer_device_address,
+            "buffers_have_addresses: 1, expected 0, or enabled_features with bufferDeviceAddress");
     caps_.buffers_have_addresses = info.buffers_have_addresses != 0;
     timestamp_bits_ = checked_compute_family(vk_, physical_device_, queue_family_).timestampValidBits;
     caps_.timestamps = timestamp_bits_ != 0;

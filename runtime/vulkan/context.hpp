@@ -84,7 +84,7 @@ class Context {
     DeviceCaps caps_{};
     Verdicts verdicts_;
     Tunings tunings_;
-    Variants variants_;
+    Variants variants_{[this](const Shader &shader) { pipelines_->forget(shader, is_abandoned()); }};
     VkInstance instance_ = VK_NULL_HANDLE;
     VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
     VkPhysicalDevice physical_device_ = VK_NULL_HANDLE;

@@ -24,11 +24,28 @@ Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache
 Pipelines::~Pipelines() {
     for (const auto &[key, entry] : pipelines_) vk_.vkDestroyPipeline(device_, entry.pipeline.pipeline, nullptr);
     if (own_cache_ != VK_NULL_HANDLE) vk_.vkDestroyPipelineCache(device_, own_cache_, nullptr);
-    for (const auto &[key, layout] : layouts_) {
-        vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
-        vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
-        vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
-    }
+    for (const auto &[key, layout] : layouts_) destroy(layout);
+}
+
+void Pipelines::destroy(const Layout &layout) const {
+    vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
+    vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
+    vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
+}
+
+void Pipelines::forget(const Shader &shader, bool leak) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pipelines_, [&](const auto &each) {
+        const bool goes = each.first.first.first == &shader;
+        if (goes && !leak) vk_.vkDestroyPipeline(device_, each.second.pipeline.pipeline, nullptr);
+        return goes;
+    });
+    std::erase_if(layouts_, [&](const auto &each) {
+        const bool goes = each.first.first == &shader;
+        if (goes && !leak) destroy(each.second);
+        return goes;
+    });
+    declared_.erase(&shader);
 }
 
 void Pipelines::load(std::span<const std::byte> saved) {

@@ -54,6 +54,9 @@ class Pipelines {
     // where they are more storage buffers than the device takes.
     const Pipeline &get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
 
+    // Destroys those of a shader that is about to go, and that no plan has any more. leak: destroys nothing on the device.
+    void forget(const Shader &shader, bool leak);
+
     // How many there are so far.
     size_t count();
 
@@ -83,6 +86,7 @@ class Pipelines {
     // All three stay where they are.
     Found entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
     const Layout &layout_of(LayoutKey key);
+    void destroy(const Layout &layout) const;
     void add_set_layout(const Shader &shader, Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
     void add_module(const Shader &shader, Layout &layout) const;

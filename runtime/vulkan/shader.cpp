@@ -1,5 +1,7 @@
 #include "runtime/vulkan/shader.hpp"
 
+#include "runtime/support/error.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -9,14 +11,34 @@ namespace vkattn {
 namespace {
 
 // The SPIR-V specification's numbers.
-enum : uint32_t { kOpTypePointer = 32, kOpVariable = 59, kOpDecorate = 71, kOpMemberDecorate = 72 };
-enum : uint32_t { kDecorationSpecId = 1, kDecorationNonWritable = 24, kDecorationBinding = 33 };
-enum : uint32_t { kStorageUniform = 2 };
+enum : uint32_t {
+    kOpTypeBool = 20,
+    kOpTypeInt = 21,
+    kOpTypeFloat = 22,
+    kOpTypeVector = 23,
+    kOpTypeMatrix = 24,
+    kOpTypeArray = 28,
+    kOpTypeStruct = 30,
+    kOpTypePointer = 32,
+    kOpConstant = 43,
+    kOpVariable = 59,
+    kOpDecorate = 71,
+    kOpMemberDecorate = 72
+};
+enum : uint32_t {
+    kDecorationSpecId = 1,
+    kDecorationNonWritable = 24,
+    kDecorationBinding = 33,
+    kDecorationDescriptorSet = 34
+};
+enum : uint32_t { kStorageUniform = 2, kStoragePrivate = 6, kStorageFunction = 7 };
+
+constexpr uint32_t kSpirvMagic = 0x07230203;
+constexpr size_t kHeaderWords = 5;
 
 // Calls visit(at, words) for each instruction of so many words that begins at `at`.
 template <class Visit>
 void for_each(std::span<const uint32_t> code, uint32_t opcode, Visit visit) {
-    constexpr uint32_t kHeaderWords = 5;
     for (size_t at = kHeaderWords; at < code.size() && code[at] >> 16 != 0; at += code[at] >> 16)
         if ((code[at] & 0xffffu) == opcode) visit(at, code[at] >> 16);
 }
@@ -30,7 +52,116 @@ std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decorat
     return places;
 }
 
+// The words that an instruction has at least, of those that are read here.
+uint32_t fewest_words(uint32_t opcode) {
+    switch (opcode) {
+    case kOpTypeInt:
+    case kOpTypeVector:
+    case kOpTypeMatrix:
+    case kOpTypeArray:
+    case kOpTypePointer:
+    case kOpConstant:
+    case kOpVariable:
+    case kOpMemberDecorate:
+        return 4;
+    case kOpTypeFloat:
+    case kOpDecorate:
+        return 3;
+    case kOpTypeBool:
+    case kOpTypeStruct:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+// Whether instructions follow each other to the end, each as long as it must be.
+std::string fault_of_instructions(std::span<const uint32_t> code) {
+    if (code.size() < kHeaderWords || code[0] != kSpirvMagic) return "no SPIR-V, expected a module";
+    for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> 16) {
+        const uint32_t words = code[at] >> 16, fewest = fewest_words(code[at] & 0xffffu);
+        if (words < fewest || words > code.size() - at)
+            return text("an instruction of ", words, " words at word ", at, " of ", code.size(), ", expected at least ",
+                        fewest, ", within the module");
+    }
+    return "";
+}
+
+// The sizes of types in bytes, as far as they are known: a length that is a specialisation constant counts as 0.
+class TypeBytes {
+  public:
+    explicit TypeBytes(std::span<const uint32_t> code) {
+        for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> 16) add(code.subspan(at, code[at] >> 16));
+    }
+    // Of the memory that a pointer of this type points to, where it is an invocation's own; else 0.
+    uint64_t behind(uint32_t pointer) const { return value(own_, pointer); }
+
+  private:
+    using Values = std::map<uint32_t, uint64_t>;         // by id
+    static constexpr uint64_t kMost = uint64_t{1} << 40; // keeps sums and products from wrapping
+
+    static uint64_t value(const Values &values, uint32_t id) {
+        const auto found = values.find(id);
+        return found == values.end() ? 0 : found->second;
+    }
+    void add(std::span<const uint32_t> words) {
+        switch (words[0] & 0xffffu) {
+        case kOpTypeBool:
+            bytes_[words[1]] = 4;
+            break;
+        case kOpTypeInt:
+        case kOpTypeFloat:
+            bytes_[words[1]] = words[2] / 8;
+            break;
+        case kOpTypeVector:
+        case kOpTypeMatrix:
+            bytes_[words[1]] = product(value(bytes_, words[2]), words[3]);
+            break;
+        case kOpTypeArray:
+            bytes_[words[1]] = product(value(bytes_, words[2]), value(constants_, words[3]));
+            break;
+        case kOpTypeStruct:
+            for (const uint32_t member : words.subspan(2))
+                bytes_[words[1]] = std::min(bytes_[words[1]] + value(bytes_, member), kMost);
+            break;
+        case kOpConstant:
+            constants_[words[2]] = words[3];
+            break;
+        case kOpTypePointer:
+            if (words[2] == kStoragePrivate || words[2] == kStorageFunction) own_[words[1]] = value(bytes_, words[3]);
+            break;
+        default:
+            break;
+        }
+    }
+    // Below 2^40 each; a length is below 2^32.
+    static uint64_t product(uint64_t bytes, uint64_t count) {
+        return count != 0 && bytes > kMost / count ? kMost : bytes * count;
+    }
+
+    Values bytes_, constants_, own_;
+};
+
 } // namespace
+
+std::string module_fault(std::span<const uint32_t> code) {
+    // Compilers of drivers take minutes for larger ones, and registers hold none of them.
+    constexpr uint64_t kMostOwnBytes = 4096;
+    if (std::string fault = fault_of_instructions(code); !fault.empty()) return fault;
+    for (const size_t at : decorations(code, kDecorationBinding))
+        if (code[at] >= 8 * sizeof(BindingSet))
+            return text("a resource of binding ", code[at], ", expected one below ", 8 * sizeof(BindingSet));
+    for (const size_t at : decorations(code, kDecorationDescriptorSet))
+        if (code[at] != 0) return text("a resource of descriptor set ", code[at], ", expected those of set 0 alone");
+    const TypeBytes bytes(code);
+    std::string fault;
+    for_each(code, kOpVariable, [&](size_t at, uint32_t) {
+        if (const uint64_t own = bytes.behind(code[at + 1]); own > kMostOwnBytes)
+            fault = text("an array of ", own, " bytes in functions, expected at most ", kMostOwnBytes,
+                         ": a captured tensor holds many numbers");
+    });
+    return fault;
+}
 
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
     std::vector<uint32_t> ids;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,10 @@ inline bool is_built(const Shader &shader) { return !shader.code.empty(); }
 
 // Whether both are made of the same source: they differ by their #defines.
 inline bool are_variants(const Shader &a, const Shader &b) { return std::string_view(a.source) == b.source; }
+
+// Why a module that is not the library's own is not taken: "" where it is. The functions below take no other ones, nor ones that
+// were not asked of. Code may be anything.
+std::string module_fault(std::span<const uint32_t> code);
 
 // The ids of the specialisation constants that a module reads, in order.
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code);

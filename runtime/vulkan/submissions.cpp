@@ -68,11 +68,16 @@ class Submissions::Submission {
     void record(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
         own_.record(record, pieces);
         pieces_.assign(own_.recorded().begin(), own_.recorded().end());
+        is_stamped_ = false;
+        is_large_ = pieces > 1;
     }
 
-    // Takes what is recorded; where it is timed, between two command buffers with the timestamps.
+    // Takes what is recorded; where it is timed, between two command buffers with the timestamps, which are submitted with
+    // the first piece and with the last.
     void take(std::span<const VkCommandBuffer> recorded, bool timed) {
         pieces_.assign(recorded.begin(), recorded.end());
+        is_stamped_ = timed;
+        is_large_ = false;
         if (!timed) return;
         uint32_t stamped = 0;
         own_.record([&](VkCommandBuffer commands) { stamp(commands, stamped++); }, 2);
@@ -97,7 +102,6 @@ class Submissions::Submission {
         submit.waitSemaphoreCount = waits.count();
         submit.pWaitSemaphores = waits.handles.data();
         submit.pWaitDstStageMask = waits.stages.data();
-        submit.commandBufferCount = 1;
         submit.signalSemaphoreCount = signals.count();
         submit.pSignalSemaphores = signals.handles.data();
         context_.lock_queue();
@@ -126,7 +130,7 @@ class Submissions::Submission {
     // Ready to be recorded again.
     void reset() {
         check(vk_.vkResetFences(context_.device(), 1, &fence_), "vkResetFences");
-        own_.reset();
+        own_.reset(is_large_);
     }
 
     void start_timer() {
@@ -167,14 +171,18 @@ class Submissions::Submission {
     // The first piece waits, the last signals. One call a piece: drivers join what one call submits.
     VkResult submit_pieces(const VkSubmitInfo &whole, const VkTimelineSemaphoreSubmitInfo &values,
                            uint32_t &submitted) {
-        const auto count = static_cast<uint32_t>(pieces_.size());
+        const uint32_t stamps = is_stamped_ ? 1 : 0;
+        const auto count = static_cast<uint32_t>(pieces_.size()) - 2 * stamps;
+        const VkCommandBuffer *next = pieces_.data();
         for (uint32_t i = 0; i < count; ++i, ++submitted) {
+            const bool last = i + 1 == count;
             VkSubmitInfo piece = whole;
             VkTimelineSemaphoreSubmitInfo own = values;
             if (whole.pNext != nullptr) piece.pNext = &own;
-            piece.pCommandBuffers = &pieces_[i];
+            piece.pCommandBuffers = next;
+            piece.commandBufferCount = 1 + (i == 0 ? stamps : 0) + (last ? stamps : 0);
+            next += piece.commandBufferCount;
             if (i > 0) piece.waitSemaphoreCount = own.waitSemaphoreValueCount = 0;
-            const bool last = i + 1 == count;
             if (!last) piece.signalSemaphoreCount = own.signalSemaphoreValueCount = 0;
             const VkResult result = vk_.vkQueueSubmit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
             if (result != VK_SUCCESS) return result;
@@ -193,6 +201,8 @@ class Submissions::Submission {
     VkQueue queue_;
     CommandBuffers own_;
     std::vector<VkCommandBuffer> pieces_; // that are submitted in turn
+    bool is_stamped_ = false;             // the first and the last of them hold the timestamps
+    bool is_large_ = false;               // those recorded here take much memory
     VkFence fence_ = VK_NULL_HANDLE;
     VkQueryPool timer_ = VK_NULL_HANDLE;
 };
@@ -286,6 +296,13 @@ void Submissions::sweep() {
 void Submissions::run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces) {
     Owned submission = take(Lane::kCompute);
     submission->record(record, pieces);
+    launch_and_wait(*submission);
+    give_back(std::move(submission));
+}
+
+void Submissions::run(std::span<const VkCommandBuffer> recorded) {
+    Owned submission = take(Lane::kCompute);
+    submission->take(recorded, false);
     launch_and_wait(*submission);
     give_back(std::move(submission));
 }

@@ -39,7 +39,8 @@ class Submissions {
     void run(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces = 1);
     // The same, and returns the milliseconds between timestamps around what was recorded; negative without timestamps.
     double run_and_time(const std::function<void(VkCommandBuffer)> &record, uint32_t pieces);
-    // The same of command buffers that are recorded, as CommandBuffers does for the compute queue.
+    // The same of command buffers that are recorded, as CommandBuffers does for the compute queue: one vkQueueSubmit of each.
+    void run(std::span<const VkCommandBuffer> recorded);
     double run_and_time(std::span<const VkCommandBuffer> recorded);
     // Records and submits. sync may be NULL. On failure nothing is submitted; if the driver refuses a later piece, what
     // was submitted before has ended.

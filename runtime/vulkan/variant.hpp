@@ -1,20 +1,22 @@
 #pragma once
 
 #include "runtime/support/usage.hpp"
+#include "runtime/vulkan/compiled_variant.hpp"
 #include "runtime/vulkan/shader.hpp"
 
 #include <vkattn/variants.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace vkattn {
 
-struct VariantFile;
-
-// Functions of a user's own in the shaders that take them. It lives as long as its context, as pipelines do. Thread safe.
+// Functions of a user's own in the shaders that take them. Handles and plans share it, and with the last its pipelines go. Thread
+// safe.
 class Variant {
   public:
     Variant(std::string functions, uint32_t defined) : functions_(std::move(functions)), defined_(defined) {}
@@ -24,8 +26,9 @@ class Variant {
     // Whether it defines one of the functions: bits of vkattn_variant_functions.
     bool defines(uint32_t functions) const { return (defined_ & functions) != 0; }
 
-    // From now on it has what the info brings, too.
-    void add(const VariantFile &file);
+    // From now on it has what the file brings, too: modules that have no fault.
+    void add(CompiledVariant file);
+    // The first one's is asked for what it does not have.
     void add_compiler(const vkattn_variant_info &info);
 
     // Whether there is the shader with the functions in it, or a compiler that can make it.
@@ -35,51 +38,65 @@ class Variant {
     const Shader &shader_of(const Shader &shader);
 
     // What was compiled so far.
-    VariantFile compiled() const;
+    CompiledVariant compiled() const;
+
+    const std::string &functions() const { return functions_; }
+    uint32_t defined() const { return defined_; }
+    // Calls visit with each of its own, which plans took.
+    void each_shader(const std::function<void(const Shader &)> &visit) const;
 
   private:
     struct Module {
         std::vector<uint32_t> code;
-        std::string name;
-        Shader shader;
+        std::string name; // "" until a plan takes it
+        Shader shader{};
+    };
+    struct Compiler {
+        decltype(vkattn_variant_info::compile) compile = nullptr;
+        void *user = nullptr;
+        std::vector<std::string> modules;
     };
     bool changes(const Shader &shader) const { return defines(shader.calls); }
-    const Shader &make(const Shader &base, std::vector<uint32_t> code);
-    std::vector<uint32_t> compile(const std::string &name) const;
+    const Shader &made(const Shader &base, Module &module) const;
+    std::vector<uint32_t> compile(const Compiler &compiler, const std::string &name) const;
 
     std::string functions_;
     uint32_t defined_;
-    mutable std::mutex mutex_;                              // of what follows
-    std::map<std::string, std::vector<uint32_t>> compiled_; // by the names of the shaders without functions
-    std::map<std::string, Module> modules_;                 // of those that plans took
-    std::vector<std::string> compilable_;
-    decltype(vkattn_variant_info::compile) compile_ = nullptr;
-    void *user_ = nullptr;
+    mutable std::mutex mutex_;              // of what follows
+    std::map<std::string, Module> modules_; // by the names of the shaders without functions
+    Compiler compiler_;
 };
 
-// A context's, by their texts.
+// A context's, by their texts: those that a handle or a plan has.
 class Variants {
   public:
-    // Fails as vkattn_variant_create does.
-    Variant &get(const vkattn_variant_info &info);
+    // forget(shader) is called for each shader of a variant that nobody has any more, before it goes.
+    explicit Variants(std::function<void(const Shader &)> forget) : forget_(std::move(forget)) {}
 
-    // What was compiled, for a saved state; and what one held.
+    // Fails as vkattn_variant_create does. Must not outlive this object.
+    std::shared_ptr<Variant> get(const vkattn_variant_info &info);
+
+    // What was compiled for those that somebody has, for a saved state.
     std::vector<std::byte> save() const;
+    // What a saved state held, for those that are asked for by their texts later. A module with a fault is left out.
     void load(std::span<const std::byte> saved);
 
   private:
-    Variant &named(const std::string &functions, uint32_t defined);
+    std::shared_ptr<Variant> named(const std::string &functions, uint32_t defined);
+    void release(Variant *variant) noexcept;
 
-    mutable std::mutex mutex_;
-    std::map<std::string, Variant> variants_;
+    std::function<void(const Shader &)> forget_;
+    mutable std::mutex mutex_; // of what follows
+    std::map<std::string, std::weak_ptr<Variant>> variants_;
+    std::map<std::string, CompiledVariant> loaded_;
 };
 
 } // namespace vkattn
 
 struct vkattn_variant_opaque {
-    vkattn_variant_opaque(vkattn::Usage &usage, const void *made_in, vkattn::Variant &named)
-        : context(usage), owner(made_in), variant(named) {}
+    vkattn_variant_opaque(vkattn::Usage &usage, const void *made_in, std::shared_ptr<vkattn::Variant> named)
+        : context(usage), owner(made_in), variant(std::move(named)) {}
     vkattn::InUse context;
     const void *owner; // the Context
-    vkattn::Variant &variant;
+    std::shared_ptr<vkattn::Variant> variant;
 };

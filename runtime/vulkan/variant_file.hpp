@@ -1,11 +1,11 @@
 #pragma once
 
+#include "runtime/vulkan/compiled_variant.hpp"
 #include "vkattn_variant/identity.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,12 +16,6 @@ namespace vkattn {
 
 // A variant compiled ahead, as one file: the header, the text padded to whole words, and of each module its name and words.
 // What runtime/jit writes, and saved states hold.
-struct VariantFile {
-    std::string functions;
-    uint32_t defined = 0; // vkattn_variant_functions
-    std::map<std::string, std::vector<uint32_t>> modules;
-};
-
 struct VariantHeader {
     static constexpr char kMagic[] = "vkattnV";
     char magic[8];
@@ -46,7 +40,7 @@ inline uint64_t variant_checksum(std::span<const uint32_t> words) {
     return value;
 }
 
-inline std::vector<uint32_t> write_variant_file(const VariantFile &file) {
+inline std::vector<uint32_t> write_variant_file(const CompiledVariant &file) {
     std::vector<uint32_t> words;
     const auto append = [&](const void *data, size_t bytes) {
         const size_t at = words.size();
@@ -78,8 +72,8 @@ inline std::vector<uint32_t> write_variant_file(const VariantFile &file) {
 enum class VariantDamage { kNone, kNotOne, kOtherShaders, kDamaged };
 
 // Reads one from the beginning of bytes; taken: how many it has. Any bytes may be given.
-inline std::pair<std::optional<VariantFile>, VariantDamage> read_variant_file(std::span<const std::byte> bytes,
-                                                                              size_t &taken) {
+inline std::pair<std::optional<CompiledVariant>, VariantDamage> read_variant_file(std::span<const std::byte> bytes,
+                                                                                  size_t &taken) {
     VariantHeader header{};
     if (bytes.size() < sizeof header) return {std::nullopt, VariantDamage::kNotOne};
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -89,13 +83,14 @@ inline std::pair<std::optional<VariantFile>, VariantDamage> read_variant_file(st
     if ((bytes.size() - sizeof header) / sizeof(uint32_t) < header.words)
         return {std::nullopt, VariantDamage::kDamaged};
     std::vector<uint32_t> words(header.words);
-    std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
+    if (!words.empty()) std::memcpy(words.data(), bytes.data() + sizeof header, words.size() * sizeof(uint32_t));
     if (variant_checksum(words) != header.checksum) return {std::nullopt, VariantDamage::kDamaged};
     size_t at = (size_t{header.function_bytes} + 3) / 4;
     if (at > words.size()) return {std::nullopt, VariantDamage::kDamaged};
-    VariantFile file;
+    CompiledVariant file;
     file.defined = header.defined;
-    file.functions.assign(reinterpret_cast<const char *>(words.data()), header.function_bytes);
+    if (header.function_bytes != 0)
+        file.functions.assign(reinterpret_cast<const char *>(words.data()), header.function_bytes);
     for (uint32_t i = 0; i < header.module_count; ++i) {
         VariantModuleHeader module{};
         constexpr size_t kHeaderWords = sizeof module / sizeof(uint32_t);

@@ -3,6 +3,8 @@
 // devices.
 #include "small_decoder.hpp"
 
+#include "vkattn_variant/identity.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -231,6 +233,36 @@ TEST_CASE_FIXTURE(DeviceTest, "the contexts of all devices at once") {
             for (std::uint64_t i = 0; i < output.elements(); ++i)
                 if (!(std::fabs(static_cast<double>(output.get(i)) - reference.output[i]) < 0.01))
                     return "wrong numbers on " + std::string(context.facts().driver_name);
+        }
+        return "";
+    });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a variant is made and destroyed again and again while plans take it") {
+    const vkattn::Context context = new_context(device_selector(), "self_test=0");
+    const char *const modules[] = {"flash"};
+    vkattn_variant_info info{};
+    info.functions = "// text";
+    info.defined = VKATTN_VARIANT_SCORE_MOD;
+    info.modules = modules;
+    info.module_count = 1;
+    info.shader_texts = vkattn::kShaderTexts;
+    info.compile = [](void *, const vkattn_variant_request *request) { request->refuse(request->result, "refused"); };
+    const Work work(16);
+    in_threads(4, [&](std::size_t t) -> std::string {
+        for (int round = 0; round < 200; ++round) {
+            const vkattn::Variant variant = context.variant(info);
+            if (t < 2) continue;
+            const vkattn_attention_variant extension = variant.with();
+            vkattn_attention_desc desc = work.desc();
+            desc.kernel = VKATTN_KERNEL_FLASH;
+            desc.next = &extension;
+            try {
+                context.attention_plan(desc);
+                return "a plan of modules that were refused";
+            } catch (const vkattn::Error &error) {
+                if (std::string(error.what()) != "variant: module flash: refused") return error.what();
+            }
         }
         return "";
     });

@@ -1,6 +1,7 @@
 // Recorded programs: several plans in one command buffer, replayed with other contents, with no more barriers than are needed.
 #include "application.hpp"
 #include "compare.hpp"
+#include "counted_vulkan.hpp"
 #include "device.hpp"
 #include "limited_device.hpp"
 #include "small_decoder.hpp"
@@ -352,6 +353,43 @@ TEST_CASE_FIXTURE(DeviceTest, "a replay that no cache has room for, or that is r
     model.caches[1].reserve(1); // the second is full
     CHECK(message_of([&] { program.run(); }).find("exceed its capacity") != std::string::npos);
     CHECK(model.caches[0].lengths() == std::vector<std::uint32_t>{1});
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a replay takes as many submissions as the report says, timed or not") {
+    load_vulkan();
+    for (const bool in_pieces : {false, true}) {
+        const LimitedDevice limited(in_pieces ? "max_dispatch_megaflops=1,self_test=0" : "self_test=0",
+                                    counted_instance_function);
+        const vkattn::Context &context = limited.context();
+        constexpr std::uint64_t kIns = 512, kOuts = 1024; // a megaflop
+        vkattn_linear_desc desc{};
+        desc.input = row(kIns);
+        desc.weight = vkattn::tensor(VKATTN_TYPE_F32, {kOuts, kIns});
+        desc.output = row(kOuts);
+        const vkattn::Buffer in = context.buffer(desc.input), weight = context.buffer(desc.weight),
+                             out = context.buffer(desc.output);
+        Steps steps;
+        for (int i = 0; i < 3; ++i)
+            steps.add(context.linear_plan(desc),
+                      {vkattn::bind(VKATTN_ROLE_INPUT, in), vkattn::bind(VKATTN_ROLE_WEIGHT, weight),
+                       vkattn::bind(VKATTN_ROLE_OUTPUT, out)});
+        const vkattn::Program program = steps.program(context);
+        const auto expected = static_cast<int>(program.report().submissions);
+        CHECK((expected > 1) == in_pieces);
+        vulkan_calls().clear();
+        for (int replay = 1; replay <= 3; ++replay) {
+            CHECK(vkattn_program_run(program.get(), nullptr) == VKATTN_SUCCESS);
+            CHECK(vulkan_calls().queue_submits == replay * expected);
+        }
+        double gpu_ms = -2.0;
+        CHECK(vkattn_program_run(program.get(), &gpu_ms) == VKATTN_SUCCESS);
+        CHECK(vulkan_calls().queue_submits == 4 * expected);
+        CHECK((gpu_ms >= 0.0) == (limited.device().facts().timestamps != 0));
+        program.submit();
+        context.wait();
+        CHECK(vulkan_calls().queue_submits == 5 * expected);
+        CHECK(vulkan_calls().released_pools == 0);
+    }
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a program may append to one cache several times") {

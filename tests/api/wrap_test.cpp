@@ -162,6 +162,27 @@ TEST_CASE_FIXTURE(DeviceTest, "recording demands the workspace that running woul
     CHECK(std::string(vkattn_last_error()).find("workspace") != std::string::npos);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "addresses beside a chain of features without them are refused") {
+    const Application app({.addresses = true});
+    vkattn_context_info info = app.context_info();
+    VkPhysicalDeviceBufferDeviceAddressFeatures addresses{};
+    addresses.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES;
+    VkPhysicalDeviceFeatures2 features{};
+    features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    features.pNext = &addresses;
+    info.buffers_have_addresses = 1;
+    info.enabled_features = &features;
+    CHECK_THROWS_WITH_AS(vkattn::Context{info}, doctest::Contains("buffers_have_addresses: 1, expected 0"),
+                         vkattn::Error);
+    if (!app.has_addresses) return;
+    addresses.bufferDeviceAddress = VK_TRUE;
+    for (const VkPhysicalDeviceFeatures2 *chain : {&features, static_cast<VkPhysicalDeviceFeatures2 *>(nullptr)}) {
+        info.enabled_features = chain;
+        const vkattn::Context context(info);
+        CHECK(context.facts().buffers_have_addresses == 1);
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "the queue is used under the caller's lock only") {
     Application app;
     struct Lock {
@@ -284,11 +305,21 @@ TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue are those that vkatt
     CHECK(uses([&] { cache.copy_sequence_to(0, cache, 1); }));
     std::vector<float> keys(32);
     CHECK(uses([&] { cache.read(VKATTN_CACHE_KEYS, 0, keys); }));
-    CHECK(uses([&] { static_cast<void>(context.self_test()); }));
+    std::array<vkattn_check, 3> checks{};
+    std::uint32_t count = checks.size();
+    CHECK(uses([&] { vkattn_self_test(context.get(), &count, checks.data(), sizeof checks[0]); }));
+    CHECK(count == checks.size()); // never more than there was room for
+    CHECK(std::string(checks.back().name).size() > 0);
     vkattn_attention_desc desc{};
     for (vkattn_tensor *t : {&desc.query, &desc.key, &desc.value, &desc.output})
         *t = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 8});
     CHECK(uses([&] { static_cast<void>(context.tune(desc)); }));
+    std::array<vkattn_option, 1> option{};
+    count = option.size();
+    CHECK(vkattn_explain(context.get(), &desc, &count, option.data(), sizeof option[0]) == VKATTN_SUCCESS);
+    CHECK(count == 1);
+    CHECK(vkattn_explain(context.get(), &desc, &count, nullptr, 0) == VKATTN_SUCCESS);
+    CHECK(count > 1);
     vkattn::Buffer buffer = context.buffer(1024);
     std::vector<float> values(256, 1.0f);
     CHECK(uses([&] { buffer.upload(values); }));
@@ -301,10 +332,18 @@ TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue are those that vkatt
                                  vkattn::bind(VKATTN_ROLE_OUTPUT, buffer, 384)};
     CHECK(uses([&] { plan.run(bindings); }));
     CHECK(uses([&] { plan.submit(bindings); }));
-    context.wait();
+    vkattn::Program program;
+    CHECK_FALSE(uses([&] { program = context.program(std::array{vkattn::bind(plan, bindings)}); }));
+    CHECK(uses([&] { program.run(); }));
+    CHECK(uses([&] { program.submit(); }));
+    CHECK_FALSE(uses([&] { context.wait(); })); // for the program, too
+    CHECK_FALSE(uses([&] { static_cast<void>(program.report()); }));
+    program.submit();
     CHECK_FALSE(uses([&] {
         static_cast<void>(context.save());
         static_cast<void>(context.facts());
+        context.wait();
+        program = vkattn::Program();
         plan = vkattn::Plan();
         buffer = vkattn::Buffer();
         cache = vkattn::Cache();

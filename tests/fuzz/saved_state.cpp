@@ -3,6 +3,8 @@
 #include "runtime/device/tunings.hpp"
 #include "runtime/device/verdicts.hpp"
 
+#include "expect.hpp"
+
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -16,7 +18,8 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
     return value;
 }
 
-void read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
+// Why it is ignored.
+std::string read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
     const vkattn::SavedState state = vkattn::read_state(bytes, caps);
     if (!state.reason.empty() && !(state.verdicts.empty() && state.attention_tunings.empty() &&
                                    state.linear_tunings.empty() && state.pipelines.empty()))
@@ -29,6 +32,9 @@ void read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
         std::abort();
     vkattn::Verdicts verdicts;
     verdicts.load(state.verdicts);
+    vkattn::Variants variants([](const vkattn::Shader &) {});
+    variants.load(state.variants);
+    return state.reason;
 }
 
 } // namespace
@@ -37,17 +43,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     static const vkattn::DeviceCaps caps{};
     const std::span<const std::byte> given = std::as_bytes(std::span(data, size));
     read(given, caps);
-    if (size < 24) return 0;
-    // magic, identity, checksum, and the sizes of four parts, the first three of which the input says
-    std::uint64_t header[7] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0};
-    std::memcpy(&header[0], "vkattn07", 8);
-    const std::span<const std::byte> content = given.subspan(24);
-    std::memcpy(&header[3], data, 24);
-    header[6] = content.size() - header[3] - header[4] - header[5];
+    if (size < 32) return 0;
+    // magic, identity, checksum, and the sizes of five parts, the first four of which the input says
+    std::uint64_t header[8] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0, 0};
+    std::memcpy(&header[0], "vkattn08", 8);
+    const std::span<const std::byte> content = given.subspan(32);
+    std::memcpy(&header[3], data, 32);
+    header[7] = content.size() - header[3] - header[4] - header[5] - header[6];
     header[2] = checksum_of(content);
     std::vector<std::byte> whole(sizeof header + content.size());
     std::memcpy(whole.data(), header, sizeof header);
     if (!content.empty()) std::memcpy(whole.data() + sizeof header, content.data(), content.size());
-    read(whole, caps);
+    expect(read(whole, caps).find("version") == std::string::npos, "the header is that of today's states");
     return 0;
 }

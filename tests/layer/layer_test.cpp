@@ -385,6 +385,37 @@ TEST_CASE_FIXTURE(DeviceTest, "a weight that a layer reads by columns cannot be 
     CHECK(says(message_of(compressed, "decompress_matrix", 32, 64), "decompress_matrix" + by_columns));
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a buffer of vkattn's own that is too small for a weight is refused") {
+    const vkattn::Context &context = test_device().context();
+    vkattn_layer_config config{};
+    config.embed_dim = 32;
+    config.num_heads = 2;
+    constexpr std::uint64_t kBytes = 32 * 32 * sizeof(float);
+    const vkattn::Buffer small = context.buffer(16), enough = context.buffer(kBytes + 16);
+    const auto error_of = [&](const vkattn::Buffer &buffer, std::uint64_t offset) {
+        std::vector<vkattn_weight> weights;
+        for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"}) {
+            vkattn_weight weight{};
+            weight.name = name;
+            weight.tensor = vkattn::tensor(VKATTN_TYPE_F32, {32, 32});
+            weight.buffer = buffer.vulkan();
+            weight.buffer_offset = offset;
+            weights.push_back(weight);
+        }
+        vkattn_layer layer = nullptr;
+        const vkattn_result result = vkattn_layer_create(context.get(), &config, weights.data(), 4, &layer);
+        vkattn_layer_destroy(layer);
+        return result == VKATTN_SUCCESS ? "" : std::string(vkattn_last_error());
+    };
+    CHECK(error_of(enough, 0).empty());
+    CHECK(error_of(enough, 16).empty());
+    CHECK(error_of(small, 0).starts_with(
+        "weights: q_proj.weight has a buffer of 16 bytes and buffer_offset 0, expected 4096 "
+        "bytes from there on; k_proj.weight"));
+    CHECK(error_of(enough, 32).find("expected 4096 bytes from there on") != std::string::npos);
+    CHECK(error_of(enough, kBytes * 2).find("expected 4096 bytes from there on") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "missing, unknown and misshapen weights are named in one message") {
     LayerProblem p = self_attention({}, 1, 4);
     p.weights.erase("k_proj.weight");

@@ -9,11 +9,15 @@ PFN_vkGetDeviceProcAddr next_device_function = nullptr;
 PFN_vkAllocateMemory next_allocate = nullptr;
 PFN_vkCreateCommandPool next_create_pool = nullptr;
 PFN_vkDestroyCommandPool next_destroy_pool = nullptr;
+PFN_vkResetCommandPool next_reset_pool = nullptr;
 PFN_vkCreateBuffer next_create_buffer = nullptr;
 PFN_vkDestroyBuffer next_destroy_buffer = nullptr;
 PFN_vkCmdPipelineBarrier next_barrier = nullptr;
 PFN_vkGetPipelineCacheData next_cache_data = nullptr;
 PFN_vkCreateComputePipelines next_create_pipelines = nullptr;
+PFN_vkDestroyPipeline next_destroy_pipeline = nullptr;
+PFN_vkCreateShaderModule next_create_module = nullptr;
+PFN_vkDestroyShaderModule next_destroy_module = nullptr;
 PFN_vkBeginCommandBuffer next_begin = nullptr;
 PFN_vkCmdDispatch next_dispatch = nullptr;
 PFN_vkQueueSubmit next_submit = nullptr;
@@ -36,6 +40,11 @@ VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice device, const VkCommandPoolC
 VKAPI_ATTR void VKAPI_CALL destroy_pool(VkDevice device, VkCommandPool pool, const VkAllocationCallbacks *host) {
     if (pool != VK_NULL_HANDLE) ++vulkan_calls().fewer_pools;
     next_destroy_pool(device, pool, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL reset_pool(VkDevice device, VkCommandPool pool, VkCommandPoolResetFlags flags) {
+    if ((flags & VK_COMMAND_POOL_RESET_RELEASE_RESOURCES_BIT) != 0) ++vulkan_calls().released_pools;
+    return next_reset_pool(device, pool, flags);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo *info,
@@ -70,10 +79,27 @@ VKAPI_ATTR VkResult VKAPI_CALL cache_data(VkDevice device, VkPipelineCache cache
 VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
                                                 const VkComputePipelineCreateInfo *infos,
                                                 const VkAllocationCallbacks *host, VkPipeline *pipelines) {
+    vulkan_calls().pipelines += static_cast<int>(count);
     for (std::uint32_t i = 0; i < count; ++i)
         if ((infos[i].stage.flags & VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT) != 0)
             ++vulkan_calls().full_subgroups;
     return next_create_pipelines(device, cache, count, infos, host, pipelines);
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_pipeline(VkDevice device, VkPipeline pipeline, const VkAllocationCallbacks *host) {
+    if (pipeline != VK_NULL_HANDLE) --vulkan_calls().pipelines;
+    next_destroy_pipeline(device, pipeline, host);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice device, const VkShaderModuleCreateInfo *info,
+                                             const VkAllocationCallbacks *host, VkShaderModule *module) {
+    ++vulkan_calls().modules;
+    return next_create_module(device, info, host, module);
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_module(VkDevice device, VkShaderModule module, const VkAllocationCallbacks *host) {
+    if (module != VK_NULL_HANDLE) --vulkan_calls().modules;
+    next_destroy_module(device, module, host);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const VkCommandBufferBeginInfo *info) {
@@ -93,6 +119,7 @@ VKAPI_ATTR void VKAPI_CALL dispatch(VkCommandBuffer commands, std::uint32_t x, s
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo *infos, VkFence fence) {
+    ++vulkan_calls().queue_submits;
     {
         const std::lock_guard lock(vulkan_calls().mutex);
         for (std::uint32_t i = 0; i < count; ++i)
@@ -138,11 +165,15 @@ PFN_vkVoidFunction counted(PFN_vkVoidFunction real, std::string_view name) {
     if (name == "vkAllocateMemory") return counted(real, next_allocate, &allocate);
     if (name == "vkCreateCommandPool") return counted(real, next_create_pool, &create_pool);
     if (name == "vkDestroyCommandPool") return counted(real, next_destroy_pool, &destroy_pool);
+    if (name == "vkResetCommandPool") return counted(real, next_reset_pool, &reset_pool);
     if (name == "vkCreateBuffer") return counted(real, next_create_buffer, &create_buffer);
     if (name == "vkDestroyBuffer") return counted(real, next_destroy_buffer, &destroy_buffer);
     if (name == "vkCmdPipelineBarrier") return counted(real, next_barrier, &barrier);
     if (name == "vkGetPipelineCacheData") return counted(real, next_cache_data, &cache_data);
     if (name == "vkCreateComputePipelines") return counted(real, next_create_pipelines, &create_pipelines);
+    if (name == "vkDestroyPipeline") return counted(real, next_destroy_pipeline, &destroy_pipeline);
+    if (name == "vkCreateShaderModule") return counted(real, next_create_module, &create_module);
+    if (name == "vkDestroyShaderModule") return counted(real, next_destroy_module, &destroy_module);
     if (name == "vkBeginCommandBuffer") return counted(real, next_begin, &begin_commands);
     if (name == "vkCmdDispatch") return counted(real, next_dispatch, &dispatch);
     if (name == "vkQueueSubmit") return counted(real, next_submit, &submit);
@@ -160,6 +191,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const 
 
 void VulkanCalls::clear() {
     allocations = command_pools = fewer_pools = buffers = fewer_buffers = open_labels = full_subgroups = 0;
+    released_pools = queue_submits = pipelines = modules = 0;
     names.clear();
     labels.clear();
     submissions.clear();

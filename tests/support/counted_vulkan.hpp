@@ -15,8 +15,11 @@ struct VulkanCalls {
     std::atomic<int> allocations{0};    // vkAllocateMemory
     std::atomic<int> command_pools{0};  // vkCreateCommandPool
     std::atomic<int> fewer_pools{0};    // vkDestroyCommandPool
+    std::atomic<int> released_pools{0}; // vkResetCommandPool with RELEASE_RESOURCES
     std::atomic<int> buffers{0};        // vkCreateBuffer
     std::atomic<int> fewer_buffers{0};  // vkDestroyBuffer, but of VK_NULL_HANDLE
+    std::atomic<int> pipelines{0};      // vkCreateComputePipelines, less vkDestroyPipeline
+    std::atomic<int> modules{0};        // vkCreateShaderModule, less vkDestroyShaderModule
     std::atomic<int> full_subgroups{0}; // vkCreateComputePipelines with REQUIRE_FULL_SUBGROUPS
     std::mutex mutex;
     std::vector<std::string> names;  // vkSetDebugUtilsObjectNameEXT
@@ -27,6 +30,7 @@ struct VulkanCalls {
     static inline thread_local VkAccessFlags last_barrier_access = 0;
     std::atomic<int> padded_caches{0}; // so many calls of vkGetPipelineCacheData give kCachePadding bytes more
     static constexpr std::size_t kCachePadding = 64;
+    std::atomic<int> queue_submits{0}; // vkQueueSubmit
     // vkQueueSubmit, each command buffer by itself: the workgroups of each vkCmdDispatch
     std::vector<std::vector<std::uint64_t>> submissions;
     std::map<VkCommandBuffer, std::vector<std::uint64_t>> recorded;

@@ -1,6 +1,7 @@
 // Every reference case of tests/data, with both kernels.
 #include "compare.hpp"
 #include "device.hpp"
+#include "temporary_folder.hpp"
 
 #include "tools/cases/case_problem.hpp"
 #include "tools/cases/case_runner.hpp"
@@ -83,6 +84,37 @@ TEST_CASE_FIXTURE(DeviceTest, "every case with functions of its own has its answ
         ++checked;
     }
     CHECK(checked >= 4);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a case file whose functions include themselves, or have long comments, costs little") {
+    const TemporaryFolder folder;
+    const std::string function =
+        "float score_mod(float score, uint batch, uint head, uint query, uint key) { return score; }";
+    const auto answer = [&](const std::string &text) {
+        tools::Safetensors content;
+        content.metadata["vkattn"] = R"({"op": "attention", "score_mod": ")" + text + "\"}";
+        for (const char *name : {"q", "k", "v"})
+            content.tensors[name] = tools::tensor_of(tools::Dtype::kF32, {1, 1, 4, 16}, std::vector<double>(64, 0.1));
+        const std::filesystem::path path = folder.file("hostile.safetensors");
+        tools::write_safetensors(path, content);
+        const tools::CaseFile file = tools::read_case(path);
+        try {
+            tools::run_case(test_device().context(), file, std::vector<std::string>{"output"}, VKATTN_KERNEL_FLASH);
+        } catch (const std::exception &error) {
+            return std::string(error.what());
+        }
+        return std::string("right");
+    };
+    CHECK(answer(function) == "right");
+    // once 3 GB, and an end by the system
+    CHECK(
+        answer(R"(#include \"variant_functions.glsl\"\n)" + function).find("score_mod:1:2: 'include' : another text") !=
+        std::string::npos);
+    // once an end by SIGSEGV: std::regex calls itself for each character
+    CHECK(answer("/*" + std::string(400000, 'x') + "*/" + function) == "right");
+    CHECK(answer(std::string(2000000, ' ') + function).find("functions: ") != std::string::npos);
+    CHECK(answer(R"(#line 99999999999\n)" + function).find("score_mod") != std::string::npos);
+    CHECK(answer(R"(#line 99999999999\n)" + function).find("stoi") == std::string::npos);
 }
 #endif
 

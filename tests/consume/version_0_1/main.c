@@ -212,6 +212,40 @@ static void arithmetic(void) {
     check(result.cache_bytes == UINT64_C(32768) * 2 * 8 * 128 * 2, "cache_bytes of the estimate");
 }
 
+/* Size 0 is that of version 0.1, of every structure that the library fills in: not a byte more is written. */
+static void size_0(vkattn_context context, const vkattn_device_facts *known) {
+    static struct {
+        vkattn_device_facts facts[2];
+        unsigned char guard[64];
+    } room;
+    vkattn_layer_config config;
+    vkattn_estimate_info info = {0};
+    struct {
+        vkattn_estimate_result result;
+        unsigned char guard[16];
+    } estimate;
+    uint32_t count = 2;
+    size_t i;
+
+    memset(&room, 0xab, sizeof room);
+    memset(&estimate, 0xab, sizeof estimate);
+    right(vkattn_context_facts(context, &room.facts[1], 0), "context_facts of size 0");
+    for (i = 0; i < sizeof room.guard; ++i) check(room.guard[i] == 0xab, "context_facts of size 0 keeps to 0.1's size");
+    check(strcmp(room.facts[1].name, known->name) == 0 && room.facts[1].kernel_count == known->kernel_count,
+          "the facts of size 0");
+    memset(&room, 0xab, sizeof room);
+    right(vkattn_enumerate_devices(NULL, &count, room.facts, 0), "enumerate_devices of stride 0");
+    for (i = 0; i < sizeof room.guard; ++i)
+        check(room.guard[i] == 0xab, "enumerate_devices of stride 0 keeps to 0.1's size");
+    check(count < 2 || strlen(room.facts[1].name) > 0, "the second device is where 0.1 looks for it");
+    check(room.facts[count < 2 ? 0 : 1].kernel_count >= 1, "the facts of the last device");
+    memset(&config, 0, sizeof config);
+    right(vkattn_layer_config_from_name("gqa-8", 4096, 32, &config), "layer_config_from_name");
+    right(vkattn_estimate(&config, &info, &estimate.result, 0), "estimate of size 0");
+    for (i = 0; i < sizeof estimate.guard; ++i)
+        check(estimate.guard[i] == 0xab, "estimate of size 0 keeps to 0.1's size");
+}
+
 int main(void) {
     static char name[] = "version 0.1";
     vkattn_context context = NULL;
@@ -226,6 +260,7 @@ int main(void) {
     info.message_user = name;
     if (!right(vkattn_context_create(&info, &context), "context_create")) return 1;
     right(vkattn_context_facts(context, &facts[0], sizeof facts[0]), "context_facts");
+    size_0(context, &facts[0]);
     right(vkattn_self_test_each(context, receive_check, NULL), "self_test_each");
     check(told > 0, "the self-test tells of checks");
     right(vkattn_buffer_create(context, 3 * kBytes, &buffer), "buffer_create");
