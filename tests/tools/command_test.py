@@ -106,9 +106,12 @@ def test_the_examples_of_the_manual_page_take_options_that_there_are():
 @pytest.mark.parametrize("words, said", [
     (("bench", "--head", 4), "did you mean --heads or --head-dim?"),
     (("estimate", "gqa-8", "--contxt", "8k"), "did you mean --context?"),
-    (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' tells"),
-    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' tells"),
-    (("--zzz",), "'vkattn --help'")])
+    (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' lists"),
+    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' lists"),
+    (("--zzz",), "'vkattn --help'"),
+    (("benhc",), "'benhc' is no command (did you mean bench?), expected one of devices, run,"),
+    (("dance",), "'dance' is no command, expected one of devices, run,"),
+    (("estimate", "mamba"), 'mamba: variant "mamba" is unknown, expected mha, mqa')])
 def test_an_unknown_option_is_named_with_its_like_and_the_help_to_read(words, said):
     refused(*words, says=said)
 

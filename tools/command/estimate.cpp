@@ -63,6 +63,12 @@ struct VariantSizes {
     }
 };
 
+// Who asks for what no variant is called is told that first, rather than which sizes are missing.
+void check_variant_name(const std::string &name) {
+    constexpr std::uint32_t kWidth = 1U << 14, kHeads = 1; // of which every name but gqa-N makes a layer
+    if (!name.starts_with("gqa-")) named_model(name, kWidth, kHeads);
+}
+
 std::vector<EstimateModel> models_of(const EstimateOptions &options) {
     VariantSizes sizes{.d_model = options.d_model, .num_heads = options.num_heads, .num_layers = options.num_layers};
     std::vector<EstimateModel> files;
@@ -80,6 +86,7 @@ std::vector<EstimateModel> models_of(const EstimateOptions &options) {
             models.push_back(std::move(*next_file++));
             continue;
         }
+        if (sizes.d_model == 0 || sizes.num_heads == 0) check_variant_name(argument);
         sizes.check();
         models.push_back(named_model(argument, sizes.d_model, sizes.num_heads));
         models.back().num_layers = sizes.num_layers;
