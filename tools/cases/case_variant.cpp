@@ -19,8 +19,9 @@ void require_variant_compiler() {}
 #else
 
 void require_variant_compiler() {
-    throw Error(VKATTN_ERROR_UNSUPPORTED, "variant: this build cannot compile functions, expected one with vkattn_jit, which takes "
-                                          "glslang's headers and libraries (Debian: apt install glslang-dev)");
+    throw Error(VKATTN_ERROR_UNSUPPORTED,
+                "variant: this build cannot compile functions, expected one with vkattn_jit, which takes "
+                "glslang's headers and libraries (Debian: apt install glslang-dev)");
 }
 
 Variant make_variant(const Context &, const std::string &) {

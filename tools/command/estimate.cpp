@@ -128,7 +128,8 @@ void add_use(CLI::App &command, EstimateOptions &options) {
                     "Scales of a cache of type f8_e4m3 or f8_e5m2: none, row (of each token and head)")
         ->check(CLI::IsMember({"none", "row"}))
         ->capture_default_str();
-    command.add_option("--memory", options.memory, "Memory for weights and cache, such as 2GiB: says what fits");
+    command.add_option("--memory", options.memory,
+                       "Memory for weights and cache, such as 2GiB: says which variants fit");
     command.add_flag("--bidirectional", options.bidirectional, "Prefill without a causal mask");
 }
 
@@ -141,7 +142,7 @@ void add_output(CLI::App &command, EstimateOptions &options) {
 
 CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options) {
     CLI::App *command =
-        app.add_subcommand("estimate", "Say what attention variants would cost, and what fits a memory");
+        app.add_subcommand("estimate", "Estimate what attention variants cost, and which of them fit a memory");
     add_sizes(*command, options);
     add_use(*command, options);
     add_output(*command, options);

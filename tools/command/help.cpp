@@ -166,8 +166,7 @@ std::string command_line_error(const CLI::App &app, const CLI::ParseError &error
     const std::vector<std::string> words = app.remaining(true);
     const auto is_option = [](const std::string &word) { return word.starts_with('-'); };
     const auto word = std::ranges::find_if_not(words, is_option);
-    if (commands.empty() && word != words.end())
-        return unknown_command(app, *word);
+    if (commands.empty() && word != words.end()) return unknown_command(app, *word);
     std::string message = error.what();
     const auto option = std::ranges::find_if(words, is_option);
     if (option != words.end() && dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr)

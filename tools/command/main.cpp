@@ -240,10 +240,10 @@ void add_input_norm(CLI::App &command, OperationOptions &options) {
 
 void add_plan(CLI::App &app, Options &options) {
     CLI::App *command =
-        app.add_subcommand("plan", "Tell which kernel a plan takes for an attention problem, and why; nothing is run");
+        app.add_subcommand("plan", "Say which kernel a plan takes for an attention problem, and why; nothing is run");
     add_operation(*command, options.plan);
     command->add_flag("--explain", options.plan.explain,
-                      "Tell of every kernel what it would make of the problem, or what stands in its way");
+                      "Say how each kernel would compute the problem, or why it cannot");
     command->add_flag("--json", options.plan.json, "Print a JSON array");
     add_common(*command, options.common);
 }
@@ -251,7 +251,7 @@ void add_plan(CLI::App &app, Options &options) {
 void add_shaders(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "shaders",
-        "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
+        "Show what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
     add_input_norm(*command, options.shaders);
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");

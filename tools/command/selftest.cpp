@@ -17,8 +17,8 @@ namespace {
 // number: of this check, from 1.
 void print_check(const Check &check, std::size_t number) {
     const std::string count = std::to_string(check.check_count), place = std::to_string(number);
-    std::cout << std::string(count.size() - std::min(count.size(), place.size()), ' ') << place << " of " << count << "  "
-              << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
+    std::cout << std::string(count.size() - std::min(count.size(), place.size()), ' ') << place << " of " << count
+              << "  " << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
               << decimals(check.milliseconds, 0) << " ms" << (check.passed ? "" : ": ") << check.reason
               << std::endl; // one sees it go on
 }
