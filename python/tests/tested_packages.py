@@ -27,7 +27,7 @@ def obstacle(name, version, least, below):
     return f"{name} {version} is installed, expected less than {below}" if below and numbers(version) >= numbers(below) else ""
 
 
-def tested(name):
+def known(name):
     """The module; skips where it is missing, too old or too new."""
     module = pytest.importorskip(name)
     reason = obstacle(name, version_of(module), *VERSIONS[name])
