@@ -153,6 +153,9 @@ def test_selftest_prints_as_it_goes():
     assert process.wait() == 0
     verdicts = [at for at, line in arrivals if b" PASS " in line]
     assert len(verdicts) >= 6 and verdicts[-1] - verdicts[0] > 0.1, arrivals  # the others are computed meanwhile
+    places = [re.match(rb" *(\d+) of (\d+)  ", line).groups() for _, line in arrivals if b" PASS " in line]
+    assert [int(number) for number, _ in places] == list(range(1, len(places) + 1)), arrivals
+    assert int(places[0][1]) >= len(places), arrivals
     assert arrivals[-1][1].endswith(b" passed, 0 failed\r\n" if ON_WINDOWS else b" passed, 0 failed\n")
 
 
