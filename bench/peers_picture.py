@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the newest table of bench/results/peers-lavapipe-26.md, the picture of the README.
+"""Draws the newest table of bench/results/peers-lavapipe-26.md, the picture of docs/performance.md.
 
     bench/peers_picture.py [-o docs/peers.svg]
 """

@@ -6,17 +6,18 @@ install(TARGETS vkattn EXPORT vkattnTargets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(TARGET vkattn_jit AND BUILD_SHARED_LIBS) # a static one would need glslang where it is linked
-    install(TARGETS vkattn_jit EXPORT vkattnTargets
+install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
+if(TARGET vkattn_jit) # targets by themselves: a static one needs glslang where it is linked
+    install(TARGETS vkattn_jit EXPORT vkattnJitTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(EXPORT vkattnJitTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
 endif()
 install(DIRECTORY include/vkattn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "jit.*" EXCLUDE)
-if(TARGET vkattn_jit AND BUILD_SHARED_LIBS)
+if(TARGET vkattn_jit)
     install(FILES include/vkattn/jit.h include/vkattn/jit.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vkattn)
 endif()
-install(EXPORT vkattnTargets NAMESPACE vkattn:: DESTINATION ${vkattn_package_dir})
 
 # What C++ links beyond C, for programs that a C compiler links with a static library.
 set(vkattn_cxx_runtime "")
@@ -26,6 +27,11 @@ if(NOT BUILD_SHARED_LIBS)
     list(TRANSFORM vkattn_cxx_runtime REPLACE "^.*/lib(.*)\\.(a|so)$" "\\1") # mingw-w64's has its path
 endif()
 
+if(TARGET vkattn_jit)
+    set(vkattn_has_jit ON)
+else()
+    set(vkattn_has_jit OFF)
+endif()
 configure_package_config_file(cmake/vkattnConfig.cmake.in ${PROJECT_BINARY_DIR}/vkattnConfig.cmake
     INSTALL_DESTINATION ${vkattn_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/vkattnConfigVersion.cmake COMPATIBILITY SameMajorVersion)

@@ -21,6 +21,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan1)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan-dev, mesa-vulkan-drivers, python3, python3-matplotlib") # python3: vkattn-plot
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS glslang-dev) # which programs of a static vkattn_jit link
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian_files.cmake)
 
 include(CPack)

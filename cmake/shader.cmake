@@ -232,8 +232,9 @@ function(vkattn_shader_target target)
     add_custom_target(${target} DEPENDS ${headers})
     get_property(missing DIRECTORY PROPERTY vkattn_missing_words)
     if(missing) # scripts/compile shows lines that begin so
-        list(JOIN missing ", " missing)
-        message(NOTICE "vkattn: ${VKATTN_GLSL_COMPILER} is too old for ${missing}: this build leaves that out; release "
-            "tarballs have it compiled")
+        message(NOTICE "vkattn: ${VKATTN_GLSL_COMPILER} is too old for these, which this build leaves out (release tarballs have them compiled):")
+        foreach(words IN LISTS missing)
+            message(NOTICE "vkattn:   ${words}")
+        endforeach()
     endif()
 endfunction()

@@ -127,10 +127,10 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor block_mask;
     /* At least 1 with block_mask, else not read. Multiples of 64 suit every kernel's tiles. */
     uint32_t block_q_len;
-    uint32_t block_kv_len; /* the same, of keys */
-    /* The longest of cu_seqlens_q, not read without it; 0: total. What is longer is cut off; cost follows total. */
+    uint32_t block_kv_len; /* keys of a block, as block_q_len */
+    /* The longest sequence of cu_seqlens_q, not read without it; 0: total. What is longer is cut off; cost follows total. */
     uint32_t max_seqlen_q;
-    uint32_t max_seqlen_k;          /* the same, of cu_seqlens_k */
+    uint32_t max_seqlen_k;          /* the longest of cu_seqlens_k, as max_seqlen_q */
     vkattn_score_stage score_stage; /* of qk_matmul_output */
     float scale;                    /* finite; 0: 1/sqrt(D), or 0 with VKATTN_SCALE_AS_GIVEN */
     float softcap;                  /* finite, at least 0; 0: none */

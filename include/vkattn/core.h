@@ -612,6 +612,7 @@ typedef struct vkattn_check {
     uint32_t passed;
     const char *reason; /* "" if passed */
     double milliseconds;
+    uint32_t check_count; /* of the whole self-test, as far as is known: more follow where one fails */
 } vkattn_check;
 
 /* Checks the numbers of the shaders that plans take here (attention, copies into caches, linear layers), each path of

@@ -248,6 +248,7 @@ struct Check {
     bool passed;
     std::string reason; // "" if passed
     double milliseconds;
+    std::uint32_t check_count; // of the whole self-test, as far as is known
 };
 
 // One way of computing a problem, see vkattn_candidate.
@@ -270,7 +271,7 @@ struct Option {
 
 namespace detail {
 inline Check owned(const vkattn_check &check) {
-    return {check.name, check.passed != 0, check.reason, check.milliseconds};
+    return {check.name, check.passed != 0, check.reason, check.milliseconds, check.check_count};
 }
 inline Candidate owned(const vkattn_candidate &tried) {
     return {tried.kernel, tried.tile, tried.milliseconds, tried.kept != 0, tried.reason};

@@ -5,9 +5,10 @@ import tracemalloc
 
 import numpy
 import pytest
+from tested_packages import known
 
 for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
-    pytest.importorskip(module)
+    known(module)
 
 import gguf  # noqa: E402
 import lm_models  # noqa: E402
@@ -107,7 +108,7 @@ CONFIGS = ("llama", "tied", "biases", "llama3 scaling", "yarn", "mistral", "qwen
 
 
 def configs():
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     sizes = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
              "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2}
     scaled = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -137,7 +138,7 @@ def configs():
 
 def save(kind, config, folder):
     """A model of random weights, norms and biases among them, saved as a folder."""
-    torch = pytest.importorskip("torch")
+    torch = known("torch")
     torch.manual_seed(5)
     made = kind.from_config(config, attn_implementation="eager").eval()
     for name, parameter in made.named_parameters():
@@ -152,9 +153,9 @@ def save(kind, config, folder):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_folder_is_what_transformers_has(tmp_path, name, dtype):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     if dtype == "bfloat16":
-        pytest.importorskip("ml_dtypes")
+        known("ml_dtypes")
     torch, made = save(transformers.AutoModelForCausalLM, configs()[name], tmp_path)
     if dtype == "bfloat16":
         made.to(torch.bfloat16).save_pretrained(tmp_path)
@@ -171,7 +172,7 @@ def test_a_folder_is_what_transformers_has(tmp_path, name, dtype):
 
 
 def test_gemma_in_gguf_is_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     config = configs()["gemma3"]
     config.query_pre_attn_scalar, config.layer_types = 32, ["sliding_attention", "sliding_attention", "full_attention"]
     torch, made = save(transformers.AutoModelForCausalLM, config, tmp_path)
@@ -189,7 +190,7 @@ def test_gemma_in_gguf_is_transformers(tmp_path):
 
 
 def test_deepseeks_cache_holds_latents(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     config = configs()["deepseek v2"]
     config.kv_lora_rank, config.qk_rope_head_dim, config.head_dim = 64, 32, 32  # in blocks of 32
     save(transformers.AutoModelForCausalLM, config, tmp_path)
@@ -203,7 +204,7 @@ def test_deepseeks_cache_holds_latents(tmp_path):
 @pytest.mark.parametrize("name, kind", [("deepseek v2", "F32"), ("deepseek v2", "Q8_0"), ("deepseek v2, low rank", "F32"),
                                         ("deepseek v2, yarn", "F32")])
 def test_deepseek_in_gguf_is_transformers(tmp_path, name, kind, of_latents):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     config = configs()[name]
     config.attention_bias, config.rms_norm_eps = False, 1e-5
     if name == "deepseek v2, yarn":
@@ -230,7 +231,7 @@ def test_deepseek_in_gguf_is_transformers(tmp_path, name, kind, of_latents):
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
 @pytest.mark.parametrize("name", ["phi3", "phi3, few tokens", "phi3, many tokens"])
 def test_phi_in_gguf_is_transformers(tmp_path, name, kind):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     config = configs()[name]
     torch, made = save(transformers.AutoModelForCausalLM, config, tmp_path)
     table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.PHI3, 3)
@@ -264,7 +265,7 @@ def test_phis_special_tokens_take_the_white_space_after_them():
 
 
 def test_an_encoder_is_what_transformers_has(tmp_path):
-    transformers = pytest.importorskip("transformers")
+    transformers = known("transformers")
     config = transformers.BertConfig(vocab_size=300, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
                                      intermediate_size=96, max_position_embeddings=24, architectures=["BertModel"])
     torch, made = save(transformers.AutoModel, config, tmp_path)

@@ -9,9 +9,10 @@ import warnings
 
 import numpy
 import pytest
+from tested_packages import known
 
 for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
-    pytest.importorskip(module)
+    known(module)
 
 import gguf  # noqa: E402
 import lm_models  # noqa: E402

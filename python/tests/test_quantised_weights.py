@@ -2,8 +2,9 @@
 import numpy
 import pytest
 import vkattn
+from tested_packages import known
 
-gguf = pytest.importorskip("gguf")
+gguf = known("gguf")
 _QUANTISED = [name for name in vkattn.weight_types() if hasattr(gguf.GGMLQuantizationType, name.upper())
               and name.upper() not in ("F32", "F16", "BF16")]
 

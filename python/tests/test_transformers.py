@@ -4,9 +4,10 @@ import copy
 import pytest
 
 import vkattn
+from tested_packages import known
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = known("torch")
+transformers = known("transformers")
 
 SIZES = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}

@@ -138,7 +138,8 @@ ContextInfo = structure(
     ("lock_user", c_void_p), ("traits", POINTER(Trait)), ("trait_count", c_uint32), ("saved_data", c_char_p),
     ("saved_bytes", c_uint64), ("capture_shaders", c_int), ("transfer_queue", c_void_p), ("transfer_queue_family", c_uint32),
     ("debug_labels", c_uint32), ("memory", c_void_p), ("next", c_void_p))
-Check = structure("vkattn_check", ("name", c_char_p), ("passed", c_uint32), ("reason", c_char_p), ("milliseconds", c_double))
+Check = structure("vkattn_check", ("name", c_char_p), ("passed", c_uint32), ("reason", c_char_p), ("milliseconds", c_double),
+                  ("check_count", c_uint32))
 Option = structure("vkattn_option", ("kernel", c_int), ("chosen", c_uint32), ("dispatches", c_uint32), ("shape", c_char_p),
                    ("obstacle", c_char_p))
 Candidate = structure("vkattn_candidate", ("kernel", c_int), ("tile", c_char_p), ("milliseconds", c_double),

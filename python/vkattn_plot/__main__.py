@@ -47,6 +47,8 @@ def installation(module):
     """What installs a module for the Python that runs: in a virtual environment the system's packages are of no use."""
     if sys.prefix != sys.base_prefix:
         return f"pip install {module}"
+    if sys.prefix != "/usr":  # a Python beside the system's, of which apt knows nothing
+        return f"{sys.executable} -m pip install {module}"
     return f"Debian: apt install python3-{module}; elsewhere pip install {module}"
 
 

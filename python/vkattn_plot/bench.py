@@ -76,7 +76,7 @@ def draw_kernels(axes, document, x_field, y_field):
 
 def clock_text(documents):
     clocks = dict.fromkeys(each.record.text("clock") for each in documents)
-    return " or ".join({"gpu": "GPU's", "wall": "wall"}.get(clock, clock) for clock in clocks)
+    return " or ".join({"gpu": "device's", "wall": "wall"}.get(clock, clock) for clock in clocks)
 
 
 def ticks_of(documents, field):
@@ -167,4 +167,4 @@ def variants_figure(document):
 
 
 def clock_text_of(variants):
-    return "GPU's" if variants[0].text("clock") == "gpu" else "wall"
+    return "device's" if variants[0].text("clock") == "gpu" else "wall"

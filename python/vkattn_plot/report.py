@@ -22,9 +22,9 @@ VARIANT_COLUMNS = (("variant", "variant"), ("prefill_kernel", "prefill by"), ("d
 ESTIMATE_COLUMNS = (("name", "variant"), ("num_layers", "layers"), ("parameters", "parameters"),
                     ("weight_bytes", "weight bytes"), ("cache_bytes", "cache bytes"),
                     ("prefill_attention_flops", "prefill, attention FLOP"), ("decode_bytes", "bytes of a step"))
-DEVICE_FIELDS = (("type", "type"), ("api_version", "Vulkan"), ("subgroup_size", "subgroup"),
-                 ("max_workgroup_invocations", "invocations of a workgroup"),
-                 ("max_shared_memory_bytes", "shared memory, bytes"), ("device_memory_bytes", "memory, bytes"))
+DEVICE_FIELDS = (("type", "type", str), ("api_version", "Vulkan", str), ("subgroup_size", "subgroup", style.digits),
+                 ("max_workgroup_invocations", "invocations of a workgroup", style.digits),
+                 ("max_shared_memory_bytes", "shared memory", style.bytes_text), ("device_memory_bytes", "memory", style.bytes_text))
 
 
 def cell(value, tag="td"):
@@ -55,7 +55,8 @@ def device_section(document):
     text = ""
     for record in document.records:
         facts = [("driver", f"{record.text('driver_name')} {record.text('driver_info')}")]
-        facts += [(words, record.content[field]) for field, words in DEVICE_FIELDS if field in record]
+        facts += [(words, record.text(field) if text_of is str else text_of(record.number(field)))
+                  for field, words, text_of in DEVICE_FIELDS if field in record]
         kernels = [(kernel.text("name"), "yes" if kernel.flag("supported") else "no: " + kernel.text("reason"))
                    for kernel in record.records("kernels")]
         text += (f"<h3>{html.escape(record.text('name'))}</h3>\n<table>\n{rows_of(facts)}</table>\n"

@@ -200,7 +200,8 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
 }
 
 vkattn_check public_form(const Check &check) {
-    return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds};
+    return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds,
+            check.check_count};
 }
 
 vkattn_candidate public_form(const Candidate &candidate) {

@@ -260,7 +260,7 @@ std::string describe_flash(const AttentionShape &shape) {
 const AttentionKernel kFlash = {.kernel = VKATTN_KERNEL_FLASH,
                                 .name = "flash",
                                 .shaders = kShaders,
-                                .merit = "nothing of size q_len x kv_len is asked for",
+                                .merit = "online softmax, which stores no scores",
                                 .batch_invariant = true,
                                 .missing = obstacle_of_arrays,
                                 .answer = answer,

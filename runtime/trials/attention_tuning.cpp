@@ -76,12 +76,27 @@ AttentionChoice choose(Context &context, const AttentionProblem &problem, const 
                                              : choose_tested(context, first);
 }
 
+// The tile in words, and what else differs between two trials: the shader, and what it has in shared memory at a time.
+std::string trial_text(const AttentionChoice &choice) {
+    const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
+    const gpu::AttentionConstants &c = dispatch.constants;
+    const auto is_of = [&](const AttentionKernel &kernel) {
+        return std::ranges::find(kernel.shaders, dispatch.shader) != kernel.shaders.end();
+    };
+    std::string words = tile_text(*choice.kernel, choice.shape);
+    if (is_of(kFlash) || is_of(kCoopmat))
+        words += text(", chunks of ", c.DIMS_OF_CHUNK, " dims of K and ", c.KEYS_OF_CHUNK, " keys of V");
+    if (is_of(kFlash) && c.QUERY_STAGED == 0) words += ", Q in chunks too";
+    if (dispatch.shader->name != std::string_view(choice.kernel->name)) words += text(", ", dispatch.shader->name);
+    return words;
+}
+
 Trial make_trial(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     const AttentionChoice choice = choose(context, problem, tile);
     const AttentionShape::Dispatch &dispatch = choice.shape.dispatches[0];
     PlanBuilder builder(context);
     add_attention(builder, divided(problem, tile), roles_of(problem));
-    return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), tile_text(*choice.kernel, choice.shape),
+    return {builder.build(), choice.name, static_cast<uint32_t>(choice.name), trial_text(choice),
             code_of(choice.name, dispatch.shader, choice.shape.parts, dispatch.groups, dispatch.constants)};
 }
 

@@ -86,6 +86,10 @@ Findings check_anew(Context &context, const ShaderCheck &check) {
     return judge_one(context, check.shader, check.path, check.paths);
 }
 
+std::string name_of(const ShaderCheck &check, const DeviceCaps &caps) {
+    return text(shader_name(check.shader, caps), ", ", path_names(check.path));
+}
+
 } // namespace
 
 void self_test_shader(Context &context, std::string_view shader, CodePaths paths) {
@@ -95,17 +99,19 @@ void self_test_shader(Context &context, std::string_view shader, CodePaths paths
 
 void self_test(Context &context, const std::function<void(const Check &)> &tell) {
     context.submissions().require_device();
-    std::set<std::string> done;
+    std::set<std::string> known, done;
     size_t before = 0;
     do { // once more where one failed, for plans then take another
         before = done.size();
-        for (const ShaderCheck &check : wanted_checks(*context.judged_caps())) {
-            const std::string name = text(shader_name(check.shader, context.caps()), ", ", path_names(check.path));
+        const std::vector<ShaderCheck> checks = wanted_checks(*context.judged_caps());
+        for (const ShaderCheck &check : checks) known.insert(name_of(check, context.caps()));
+        for (const ShaderCheck &check : checks) {
+            const std::string name = name_of(check, context.caps());
             if (!done.insert(name).second) continue;
             const auto start = std::chrono::steady_clock::now();
             const Findings findings = check_anew(context, check);
             const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-            if (findings.is_known) tell({name, findings.reason, taken.count()});
+            if (findings.is_known) tell({name, findings.reason, taken.count(), static_cast<uint32_t>(known.size())});
         }
     } while (done.size() > before);
 }

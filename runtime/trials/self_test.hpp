@@ -12,6 +12,7 @@ struct Check {
     std::string name;   // a shader and a path of its code: "decode_subgroups, q8_0"
     std::string reason; // "": passed
     double milliseconds;
+    uint32_t check_count; // of the whole self-test, as far as is known: more follow where one fails
 };
 
 // Checks the numbers of the shaders that plans take on the device, of attention, of copies into caches and of linear

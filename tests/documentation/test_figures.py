@@ -1,13 +1,15 @@
-"""The README's figures are those of bench/results."""
+"""The figures of the README and the pages are those of bench/results."""
 import html
 import re
 
 import kv_perplexity
 import peers_picture
+import readme_figures
 
 from conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PERFORMANCE = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 
 
 def cells(line):
@@ -18,23 +20,25 @@ def rows_of(text, word):
     return [cells(line) for line in text.split("\n") if line.startswith("|") and word in line]
 
 
-def test_figures_of_gpus_are_those_of_the_lab():
+def test_static_figures_of_gpus_are_those_of_the_lab():
     lab = (ROOT / "bench/results/gpu-lab/README.md").read_text(encoding="utf-8")
-    shown = rows_of(README, "| **static** |")
+    section = PERFORMANCE.split("\n## Static figures of GPUs\n")[1].split("\n## ")[0]
+    shown = rows_of(section, "gpu-lab/")
     assert len(shown) == 6
-    for name, _, prefill, decode, latent in shown:
+    for name, prefill, decode, latent in shown:
         page = re.search(r"gpu-lab/(\S+\.md)\)", name).group(1)
         row, = rows_of(lab, f"]({page})")
         assert [prefill, decode, latent] == [row[2], row[4], row[5]], name
 
 
-def test_figures_of_the_cpu_driver_are_those_measured():
-    row, = rows_of(README, "**measured**")
-    _, measured = peers_picture.newest_table(peers_picture.RESULTS.read_text(encoding="utf-8"))
-    shapes = ("prefill H32/8 L1024 D128 causal", "decode H32/8 Lk4096 D128", "MLA absorbed H16 Lq1 Lk8192")
-    for shape, cell in zip(shapes, row[2:]):
-        there, = (each for each in measured if each["shape"] == shape and each["K, V"] == "f16")
-        assert cell.removesuffix(" ²") == f"{there['over PyTorch']}, {there['over ggml']}", shape
+def test_measured_and_modelled_figures_of_the_readme_are_those_of_the_results(tmp_path):
+    assert readme_figures.shown(README) == readme_figures.lines(tmp_path), "bench/readme_figures.py writes them anew"
+
+
+def test_a_row_of_figures_is_the_least_and_the_most_of_its_shapes():
+    factors = [("prefill causal", 2.9), ("prefill causal", 1.484), ("decode", 0.766), ("linear", 10.04)]
+    assert readme_figures.cells(factors) == ["1.48–2.9", "–", "0.77", "–", "–", "10"]
+    assert readme_figures.kind_of("decode B1 H32/8 D128 Lk4096", "q8_0") == "decode q8_0"
 
 
 def test_the_picture_is_of_the_figures_that_there_are():

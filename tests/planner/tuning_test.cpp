@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 using namespace vkattn_test;
 
@@ -68,8 +69,11 @@ void check_tuned(const LimitedDevice &device, const Case &c) {
     const std::vector<vkattn::Candidate> candidates = device.context().tune(desc);
     CHECK(candidates.front().kernel == untuned);
     CHECK(candidates.size() > 1);
-    for (const vkattn::Candidate &candidate : candidates)
+    std::set<std::string> told; // no two candidates in the same words
+    for (const vkattn::Candidate &candidate : candidates) {
         CHECK_MESSAGE(std::string(candidate.reason) == "", kernel_text(candidate.kernel) << " " << candidate.tile);
+        CHECK_MESSAGE(told.insert(kernel_text(candidate.kernel) + candidate.tile).second, candidate.tile);
+    }
     const vkattn_kernel best = kept(candidates).kernel;
     const vkattn::Plan plan = device.context().attention_plan(desc);
     CHECK(plan.report().kernel == best);

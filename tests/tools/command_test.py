@@ -106,9 +106,12 @@ def test_the_examples_of_the_manual_page_take_options_that_there_are():
 @pytest.mark.parametrize("words, said", [
     (("bench", "--head", 4), "did you mean --heads or --head-dim?"),
     (("estimate", "gqa-8", "--contxt", "8k"), "did you mean --context?"),
-    (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' tells"),
-    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' tells"),
-    (("--zzz",), "'vkattn --help'")])
+    (("run", "x.safetensors", "--zzz"), "'--zzz' is no option of run, expected what 'vkattn run --help' lists"),
+    (("bench", "--seconds", "x"), "expected what 'vkattn bench --help' lists"),
+    (("--zzz",), "'vkattn --help'"),
+    (("benhc",), "'benhc' is no command (did you mean bench?), expected one of devices, run,"),
+    (("dance",), "'dance' is no command, expected one of devices, run,"),
+    (("estimate", "mamba"), 'mamba: variant "mamba" is unknown, expected mha, mqa')])
 def test_an_unknown_option_is_named_with_its_like_and_the_help_to_read(words, said):
     refused(*words, says=said)
 
@@ -150,6 +153,9 @@ def test_selftest_prints_as_it_goes():
     assert process.wait() == 0
     verdicts = [at for at, line in arrivals if b" PASS " in line]
     assert len(verdicts) >= 6 and verdicts[-1] - verdicts[0] > 0.1, arrivals  # the others are computed meanwhile
+    places = [re.match(rb" *(\d+) of (\d+)  ", line).groups() for _, line in arrivals if b" PASS " in line]
+    assert [int(number) for number, _ in places] == list(range(1, len(places) + 1)), arrivals
+    assert int(places[0][1]) >= len(places), arrivals
     assert arrivals[-1][1].endswith(b" passed, 0 failed\r\n" if ON_WINDOWS else b" passed, 0 failed\n")
 
 

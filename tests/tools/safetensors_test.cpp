@@ -113,10 +113,11 @@ TEST_CASE("a header longer than the file or than the cap is refused before it is
     std::string bytes = file_bytes("{}", 0);
     const std::uint64_t length = 3;
     std::memcpy(bytes.data(), &length, sizeof length);
-    check_error(error_of(bytes), "claims a header of 3 bytes, expected at most 2");
+    check_error(error_of(bytes),
+                "is no safetensors file: its first 8 bytes claim a header of 3 bytes, expected at most 2");
     const std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
     std::memcpy(bytes.data(), &huge, sizeof huge);
-    check_error(error_of(bytes), "claims a header of 18446744073709551615 bytes");
+    check_error(error_of(bytes), "claim a header of 18446744073709551615 bytes");
 }
 
 TEST_CASE("a header that is not a JSON object of tensors is refused") {

@@ -14,17 +14,24 @@ std::vector<std::uint8_t> compile_variant(const std::string &functions, const st
     return vkattn::compile_variant(functions, name);
 }
 
+void require_variant_compiler() {}
+
 #else
 
-namespace {
-constexpr const char *kMissing =
-    "variant: this build cannot compile functions, expected one with vkattn_jit (Debian: apt install glslang-dev)";
+void require_variant_compiler() {
+    throw Error(VKATTN_ERROR_UNSUPPORTED,
+                "variant: this build cannot compile functions, expected one with vkattn_jit, which takes "
+                "glslang's headers and libraries (Debian: apt install glslang-dev)");
 }
 
-Variant make_variant(const Context &, const std::string &) { throw Error(VKATTN_ERROR_UNSUPPORTED, kMissing); }
+Variant make_variant(const Context &, const std::string &) {
+    require_variant_compiler();
+    return {};
+}
 
 std::vector<std::uint8_t> compile_variant(const std::string &, const std::string &) {
-    throw Error(VKATTN_ERROR_UNSUPPORTED, kMissing);
+    require_variant_compiler();
+    return {};
 }
 
 #endif

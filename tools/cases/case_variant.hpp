@@ -9,6 +9,9 @@
 
 namespace vkattn::tools {
 
+// Throws Error where the build has no vkattn_jit.
+void require_variant_compiler();
+
 // The variant of a text. Throws Error, which says why not.
 Variant make_variant(const Context &context, const std::string &functions);
 

@@ -52,7 +52,7 @@ CheckedCase check_file(const Context &context, const std::string &file, std::opt
 void print_case(const CheckedCase &checked) {
     std::cout << padded(clean_line(checked.name), 36) << " ";
     if (checked.status == kExitBadInput) {
-        std::cout << "ERROR could not be run: " << checked.error << std::endl;
+        std::cout << "ERROR could not be run" << std::endl; // the reason is on the error stream
         return;
     }
     const Difference &difference = checked.worst.difference;

@@ -63,6 +63,12 @@ struct VariantSizes {
     }
 };
 
+// Who asks for what no variant is called is told that first, rather than which sizes are missing.
+void check_variant_name(const std::string &name) {
+    constexpr std::uint32_t kWidth = 1U << 14, kHeads = 1; // of which every name but gqa-N makes a layer
+    if (!name.starts_with("gqa-")) named_model(name, kWidth, kHeads);
+}
+
 std::vector<EstimateModel> models_of(const EstimateOptions &options) {
     VariantSizes sizes{.d_model = options.d_model, .num_heads = options.num_heads, .num_layers = options.num_layers};
     std::vector<EstimateModel> files;
@@ -80,6 +86,7 @@ std::vector<EstimateModel> models_of(const EstimateOptions &options) {
             models.push_back(std::move(*next_file++));
             continue;
         }
+        if (sizes.d_model == 0 || sizes.num_heads == 0) check_variant_name(argument);
         sizes.check();
         models.push_back(named_model(argument, sizes.d_model, sizes.num_heads));
         models.back().num_layers = sizes.num_layers;
@@ -121,7 +128,8 @@ void add_use(CLI::App &command, EstimateOptions &options) {
                     "Scales of a cache of type f8_e4m3 or f8_e5m2: none, row (of each token and head)")
         ->check(CLI::IsMember({"none", "row"}))
         ->capture_default_str();
-    command.add_option("--memory", options.memory, "Memory for weights and cache, such as 2GiB: says what fits");
+    command.add_option("--memory", options.memory,
+                       "Memory for weights and cache, such as 2GiB: says which variants fit");
     command.add_flag("--bidirectional", options.bidirectional, "Prefill without a causal mask");
 }
 
@@ -134,7 +142,7 @@ void add_output(CLI::App &command, EstimateOptions &options) {
 
 CLI::App *add_estimate_command(CLI::App &app, EstimateOptions &options) {
     CLI::App *command =
-        app.add_subcommand("estimate", "Say what attention variants would cost, and what fits a memory");
+        app.add_subcommand("estimate", "Estimate what attention variants cost, and which of them fit a memory");
     add_sizes(*command, options);
     add_use(*command, options);
     add_output(*command, options);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <vector>
@@ -108,6 +109,16 @@ std::string unknown_option(const CLI::App &command, const std::string &word) {
            (alike.empty() ? "" : " (did you mean " + joined(alike, " or ") + "?)");
 }
 
+std::string unknown_command(const CLI::App &app, const std::string &word) {
+    const std::vector<std::string> names = command_names(app);
+    std::vector<std::string> alike;
+    std::ranges::copy_if(names, std::back_inserter(alike),
+                         [&](const std::string &name) { return word.size() > 2 && edit_distance(word, name) <= 2; });
+    return quote_name(word) + " is no command" +
+           (alike.empty() ? "" : " (did you mean " + joined(alike, " or ") + "?)") + ", expected one of " +
+           joined(names, ", ");
+}
+
 } // namespace
 
 void print_manual_page(std::ostream &out, const CLI::App &app) {
@@ -155,14 +166,13 @@ std::string command_line_error(const CLI::App &app, const CLI::ParseError &error
     const std::vector<std::string> words = app.remaining(true);
     const auto is_option = [](const std::string &word) { return word.starts_with('-'); };
     const auto word = std::ranges::find_if_not(words, is_option);
-    if (commands.empty() && word != words.end())
-        return quote_name(*word) + " is no command, expected one of " + joined(command_names(app), ", ");
+    if (commands.empty() && word != words.end()) return unknown_command(app, *word);
     std::string message = error.what();
     const auto option = std::ranges::find_if(words, is_option);
     if (option != words.end() && dynamic_cast<const CLI::ExtrasError *>(&error) != nullptr)
         message = unknown_option(command, *option);
     const bool says_expected = message.find("expected ") != std::string::npos;
-    return message + (says_expected ? "" : ", expected what " + help + " tells");
+    return message + (says_expected ? "" : ", expected what " + help + " lists");
 }
 
 } // namespace vkattn::tools

@@ -1,4 +1,5 @@
 // The vkattn command.
+#include "tools/cases/case_variant.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/command/estimate.hpp"
 #include "tools/command/help.hpp"
@@ -97,8 +98,8 @@ void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint
 void refuse_picture(CLI::App &command, const std::string &names, const std::string &from, const std::string &kind) {
     const std::string suffixes = kind == "report" ? ".html" : ".png, .svg or .pdf";
     const auto refuse = [names, from, kind, suffixes](const std::string &) {
-        throw CLI::ValidationError(names + ": draws nothing, expected 'vkattn " + from +
-                                   " --json' to a file, and 'vkattn-plot " + kind + "' to draw it as " + suffixes);
+        throw CLI::ValidationError(names + ": this command draws no pictures, expected 'vkattn " + from +
+                                   " --json >FILE', and 'vkattn-plot " + kind + " FILE' to draw it as " + suffixes);
     };
     command.add_option_function<std::string>(names, refuse)->group(""); // not in the help
 }
@@ -107,10 +108,10 @@ void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
     command
         .add_option("--kernel", common.kernel,
-                    "Kernel to insist on: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
+                    "The kernel to take: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
         ->capture_default_str();
     add_file(command, "--saved", common.saved_file,
-             "What earlier runs learned of the device, read if it is there, and written at the end");
+             "File that keeps what runs learn of the device: read at the start if it is there, written at the end");
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 
@@ -179,6 +180,14 @@ void add_compile_variant(CLI::App &app, Options &options) {
     add_file(*command, "file", options.compile_variant.file, "GLSL text: see docs/variants.md")->required();
     add_file(*command, "-o,--output", options.compile_variant.output_file, "Write the variant to this file")
         ->required();
+    command
+        ->add_flag_callback("--is-there", // for vkattn_add_variant of the CMake package
+                            [] {
+                                require_variant_compiler();
+                                throw CLI::Success();
+                            })
+        ->trigger_on_parse()
+        ->group(""); // not in the help
     add_common(*command, options.common);
 }
 
@@ -231,10 +240,10 @@ void add_input_norm(CLI::App &command, OperationOptions &options) {
 
 void add_plan(CLI::App &app, Options &options) {
     CLI::App *command =
-        app.add_subcommand("plan", "Tell which kernel a plan takes for an attention problem, and why; nothing is run");
+        app.add_subcommand("plan", "Say which kernel a plan takes for an attention problem, and why; nothing is run");
     add_operation(*command, options.plan);
     command->add_flag("--explain", options.plan.explain,
-                      "Tell of every kernel what it would make of the problem, or what stands in its way");
+                      "Say how each kernel would compute the problem, or why it cannot");
     command->add_flag("--json", options.plan.json, "Print a JSON array");
     add_common(*command, options.common);
 }
@@ -242,7 +251,7 @@ void add_plan(CLI::App &app, Options &options) {
 void add_shaders(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "shaders",
-        "Tell what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
+        "Show what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
     add_input_norm(*command, options.shaders);
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");

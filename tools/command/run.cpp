@@ -55,7 +55,7 @@ void print_result(const CaseFile &input, const CaseResult &result, const vkattn_
     for (const auto &[name, tensor] : result.outputs) print_tensor(name, tensor);
     std::cout << padded("time", 16) << " plan " << decimals(result.plan_ms, 2) << " ms, run "
               << decimals(result.run_ms, 2) << " ms";
-    if (result.gpu_ms >= 0.0) std::cout << ", of it on the GPU " << decimals(result.gpu_ms, 3) << " ms";
+    if (result.gpu_ms >= 0.0) std::cout << " (on the device " << decimals(result.gpu_ms, 3) << " ms)";
     std::cout << "; workspace " << result.workspace_bytes << " bytes\n";
 }
 

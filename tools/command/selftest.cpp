@@ -14,20 +14,23 @@
 namespace vkattn::tools {
 namespace {
 
-void print_check(const Check &check) {
-    std::cout << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
+// number: of this check, from 1.
+void print_check(const Check &check, std::size_t number) {
+    const std::string count = std::to_string(check.check_count), place = std::to_string(number);
+    std::cout << std::string(count.size() - std::min(count.size(), place.size()), ' ') << place << " of " << count
+              << "  " << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
               << decimals(check.milliseconds, 0) << " ms" << (check.passed ? "" : ": ") << check.reason
               << std::endl; // one sees it go on
 }
 
 // Hands over each check as soon as its kernel is judged.
-std::vector<Check> run_checks(const Context &context, const std::function<void(const Check &)> &tell) {
+std::vector<Check> run_checks(const Context &context, const std::function<void(const Check &, std::size_t)> &tell) {
     std::vector<Check> checks;
     std::optional<Waiting> waiting("self-test");
     context.self_test_each([&](const Check &check) {
         waiting.reset(); // nothing else may be printed meanwhile
         checks.push_back(check);
-        tell(check);
+        tell(check, checks.size());
         waiting.emplace("self-test");
     });
     return checks;
@@ -51,8 +54,8 @@ int selftest_command(const CommonOptions &common, const SelftestOptions &options
     const SavedOnFailure saved(context, common);
     if (!options.json)
         std::cout << "device: " << context.facts().name << ", driver: " << driver_text(context.facts()) << std::endl;
-    const std::vector<Check> checks = run_checks(context, [&](const Check &check) {
-        if (!options.json) print_check(check);
+    const std::vector<Check> checks = run_checks(context, [&](const Check &check, std::size_t number) {
+        if (!options.json) print_check(check, number);
     });
     const auto passed = std::ranges::count_if(checks, [](const Check &check) { return check.passed; });
     const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;

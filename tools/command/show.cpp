@@ -115,7 +115,10 @@ void print_weights(const Weights &weights, const ShowOptions &options, const std
     std::cout << name << ": " << weights.heads() << " heads, " << weights.queries() << " queries, " << weights.keys()
               << " keys; sequence " << options.sequence << " of " << weights.batch() << "; kernel " << kernel << " on "
               << device.name << "\n";
-    if (!is_terminal(stdout) && !options.map) return;
+    if (!is_terminal(stdout) && !options.map) {
+        std::cout << "no terminal, hence no map: --map draws it all the same, --json gives the weights\n";
+        return;
+    }
     const std::vector<double> mean = weights.mean(options.sequence);
     if (mean.empty()) return;
     std::cout << "mean of the heads; rows are queries, columns keys, the darkest "

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -72,10 +73,12 @@ std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOpt
 void print_table(const TunedProblem &problem, const std::vector<Candidate> &candidates) {
     std::cout << problem.text << "\n";
     const double untuned = candidates.front().milliseconds;
+    std::size_t width = 0;
+    for (const Candidate &candidate : candidates) width = std::max(width, candidate.tile.size());
     for (const Candidate &candidate : candidates) {
         std::cout << "  ";
         if (candidate.kernel != VKATTN_KERNEL_AUTO) std::cout << padded(vkattn_kernel_name(candidate.kernel), 14);
-        std::cout << padded(candidate.tile, 52) << " ";
+        std::cout << padded(candidate.tile, width) << " ";
         if (candidate.reason[0] != '\0')
             std::cout << candidate.reason;
         else

@@ -63,7 +63,8 @@ Json SafetensorsFile::read_header() {
     };
     const std::uint64_t room = std::min(file_size_ - kLengthBytes, kMaxHeaderBytes);
     if (length > room)
-        refuse("claims a header of " + std::to_string(length) + " bytes, expected at most " + std::to_string(room));
+        refuse("is no safetensors file: its first 8 bytes claim a header of " + std::to_string(length) +
+               " bytes, expected at most " + std::to_string(room));
     std::string text(length, '\0');
     stream_.read(text.data(), static_cast<std::streamsize>(length));
     if (!stream_) fail("ends inside its header, expected " + std::to_string(length) + " bytes of it");

@@ -91,9 +91,11 @@ def test_an_earlier_output_is_replaced(folder):
     assert not list(folder.glob("*.partial"))
 
 
-@pytest.mark.parametrize("prefix, words", [("/venv", "pip install matplotlib"),
-                                           ("/usr", "Debian: apt install python3-matplotlib; elsewhere pip install matplotlib")])
-def test_what_is_missing_is_installed_where_the_python_looks(monkeypatch, prefix, words):
+@pytest.mark.parametrize("prefix, base, words", [
+    ("/venv", "/usr", "pip install matplotlib"),
+    ("/opt/python", "/opt/python", f"{sys.executable} -m pip install matplotlib"),  # of which apt knows nothing
+    ("/usr", "/usr", "Debian: apt install python3-matplotlib; elsewhere pip install matplotlib")])
+def test_what_is_missing_is_installed_where_the_python_looks(monkeypatch, prefix, base, words):
     monkeypatch.setattr(sys, "prefix", prefix)
-    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "base_prefix", base)
     assert installation("matplotlib") == words

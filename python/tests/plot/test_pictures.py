@@ -35,7 +35,7 @@ def test_a_sweep_shows_its_device_units_and_kernels(folder):
     assert main(["bench", "sweep.json", "-o", "x.svg"]) == 0
     texts = texts_of("x.svg")
     for text in ("vkattn bench: attention", "Device <X> & Co, driver 1; 8 heads", "key length (tokens)", "1k", "8k",
-                 "median time by the GPU's clock (ms)", "kernel decode", "kernel flash", "at best, by the roofline",
+                 "median time by the device's clock (ms)", "kernel decode", "kernel flash", "at best, by the roofline",
                  "rate (GFLOP/s)", "f32 multiply-adds 1,000 GFLOP/s, memory 100 GB/s",
                  "matrix units 4,000 GFLOP/s, memory 100 GB/s"):
         assert text in texts, text
