@@ -271,14 +271,17 @@ def add_scales(desc, key_scales=Tensor(), value_scales=Tensor(), makes_scales=Fa
         extend(desc, KvScales(Extension(EXTENSION_KV_SCALES), key_scales, value_scales, makes_scales))
 
 
-def add_cache_scales(info, key_scales, value_scales):
-    """Extends a cache's description. Each: None, "row", a number for all of the part, or a sequence of one for each head."""
+def add_cache_scales(info, heads, key_scales, value_scales):
+    """Extends the description of a cache of so many heads. Each: None, "row", a number for all of the part, or a sequence of
+    one for each head."""
     numbers = [None if each is None or isinstance(each, str) else numpy.atleast_1d(numpy.asarray(each, "f4"))
                for each in (key_scales, value_scales)]
     kinds = []
     for name, given, array in (("key_scales", key_scales, numbers[0]), ("value_scales", value_scales, numbers[1])):
         if given not in (None, "row") if array is None else array.ndim != 1:
             raise ValueError(f"{name}: {given!r}, expected None, 'row', a number or one for each head")
+        if numpy.ndim(given) > 0 and len(array) != heads:  # the library is given no lengths
+            raise ValueError(f"{name}: {len(array)} numbers, expected {heads}, one of each head")
         kinds.append(given if isinstance(given, str) else "none" if array is None else "tensor" if numpy.ndim(given) == 0 else "head")
     if kinds == ["none", "none"]:
         return
@@ -359,7 +362,7 @@ _PROTOTYPES = {  # name: (result, arguments)
 
 def _candidates():
     """Where the shared library may be: VKATTN_LIBRARY, beside this package, installed."""
-    if "VKATTN_LIBRARY" in os.environ:
+    if os.environ.get("VKATTN_LIBRARY"):
         yield os.environ["VKATTN_LIBRARY"]
         return
     here = pathlib.Path(__file__).parent
@@ -372,20 +375,27 @@ def _candidates():
 
 def load_jit():
     """The library vkattn_jit, beside the library vkattn or named by VKATTN_JIT_LIBRARY; an ImportError where there is none."""
-    names = [os.environ["VKATTN_JIT_LIBRARY"]] if "VKATTN_JIT_LIBRARY" in os.environ else [
+    names = [os.environ["VKATTN_JIT_LIBRARY"]] if os.environ.get("VKATTN_JIT_LIBRARY") else [
         str(path) for name in _candidates() if os.path.dirname(name)
         for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
         for path in sorted(pathlib.Path(name).parent.glob(pattern))] + [ctypes.util.find_library("vkattn_jit") or ""]
+    tried = []
     for name in filter(None, names):
         try:
             jit = ctypes.CDLL(name)
-        except OSError:
+        except OSError as error:
+            tried.append(str(error))
+            continue
+        if not hasattr(jit, "vkattn_jit_variant_create"):
+            tried.append(f"{name} has no vkattn_jit_variant_create")
             continue
         jit.vkattn_jit_variant_create.restype = c_int
         jit.vkattn_jit_variant_create.argtypes = (c_void_p, POINTER(JitInfo), POINTER(c_void_p))
         jit.vkattn_jit_last_error.restype = c_char_p
         return jit
-    return ImportError("the shared library vkattn_jit cannot be loaded, expected it beside vkattn, or named by VKATTN_JIT_LIBRARY")
+    return ImportError("functions: the shared library vkattn_jit, which compiles them, cannot be loaded (" +
+                       ("; ".join(tried) or "none found") + "), expected it beside vkattn, or named by VKATTN_JIT_LIBRARY. It is built "
+                       "where glslang's headers are: Debian: apt install glslang-dev, then pip install vkattn's source again")
 
 
 def load():
@@ -395,6 +405,10 @@ def load():
             library = ctypes.CDLL(name)
         except OSError as error:
             tried.append(str(error))
+            continue
+        lacking = [function for function in _PROTOTYPES if not hasattr(library, function)]
+        if lacking:
+            tried.append(f"{name} has no {lacking[0]}, expected the vkattn of this package")
             continue
         for function, (result, arguments) in _PROTOTYPES.items():
             getattr(library, function).restype = result
