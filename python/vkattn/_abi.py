@@ -360,6 +360,9 @@ _PROTOTYPES = {  # name: (result, arguments)
 }
 
 
+_loaded = []  # the name of the library vkattn in use
+
+
 def _candidates():
     """Where the shared library may be: VKATTN_LIBRARY, beside this package, installed."""
     if os.environ.get("VKATTN_LIBRARY"):
@@ -373,14 +376,20 @@ def _candidates():
         yield found
 
 
+def _jit_names():
+    """Where vkattn_jit may be: VKATTN_JIT_LIBRARY, else where vkattn was found. Of another place it would be of another version."""
+    if os.environ.get("VKATTN_JIT_LIBRARY"):
+        return [os.environ["VKATTN_JIT_LIBRARY"]]
+    if not os.path.dirname(_loaded[0]):  # installed
+        return [ctypes.util.find_library("vkattn_jit")]
+    return [str(path) for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
+            for path in sorted(pathlib.Path(_loaded[0]).parent.glob(pattern))]
+
+
 def load_jit():
-    """The library vkattn_jit, beside the library vkattn or named by VKATTN_JIT_LIBRARY; an ImportError where there is none."""
-    names = [os.environ["VKATTN_JIT_LIBRARY"]] if os.environ.get("VKATTN_JIT_LIBRARY") else [
-        str(path) for name in _candidates() if os.path.dirname(name)
-        for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
-        for path in sorted(pathlib.Path(name).parent.glob(pattern))] + [ctypes.util.find_library("vkattn_jit") or ""]
+    """The library vkattn_jit; an ImportError that says what to install where there is none."""
     tried = []
-    for name in filter(None, names):
+    for name in filter(None, _jit_names()):
         try:
             jit = ctypes.CDLL(name)
         except OSError as error:
@@ -395,7 +404,7 @@ def load_jit():
         return jit
     return ImportError("functions: the shared library vkattn_jit, which compiles them, cannot be loaded (" +
                        ("; ".join(tried) or "none found") + "), expected it beside vkattn, or named by VKATTN_JIT_LIBRARY. It is built "
-                       "where glslang's headers are: Debian: apt install glslang-dev, then pip install vkattn's source again")
+                       "where glslang's headers are: Debian: apt install glslang-dev, then pip install again")
 
 
 def load():
@@ -413,6 +422,7 @@ def load():
         for function, (result, arguments) in _PROTOTYPES.items():
             getattr(library, function).restype = result
             getattr(library, function).argtypes = arguments
+        _loaded[:] = [name]
         return library
     raise ImportError("the shared library vkattn cannot be loaded (" + ("; ".join(tried) or "none found") +
                       "), expected it installed, beside this package, or named by VKATTN_LIBRARY")

@@ -50,10 +50,7 @@ class Call:
         if out is not None:
             self.outputs[role] = self._checked(out, tuple(shape), dtype)
         elif self.on_device:
-            context = self.context or default_context()
-            self.outputs[role] = context.empty(shape, dtype)
-            if context.recording is not None:  # which may be read before the first replay
-                context.zero(self.outputs[role])
+            self.outputs[role] = (self.context or default_context()).empty(shape, dtype)
         else:
             if dtype == "bfloat16" and self.torch is None:
                 bfloat16_of_numpy(role)

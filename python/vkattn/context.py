@@ -232,7 +232,8 @@ class Context:
                 array.buffer.write(begin, zeros, min(zeros.size, array.buffer.size - begin))
 
     def empty(self, shape, dtype="float32"):
-        """An Array of numbers that are not set: what the memory held before, with some drivers from other programs.
+        """An Array of numbers that are not set: what the memory held before, with some drivers from other programs. Zeros inside
+        a recording.
 
         shape  one size or several, from 0; of quantised blocks the last is a multiple of 32, of q4_K, q5_K and q6_K of 256
         dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1,
@@ -250,6 +251,8 @@ class Context:
         if array.nbytes > _MOST_BYTES:
             raise OutOfMemoryError(f"shape: {list(shape)} of {name} takes {array.nbytes} bytes, expected less than 2**63")
         array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
+        if self.recording is not None:  # it may be read before the first replay
+            self.zero(array)
         return array
 
     @outside_graphs
