@@ -5,6 +5,7 @@ import linecache
 import math
 import os
 import random
+import sys
 import weakref
 
 import numpy
@@ -210,6 +211,7 @@ CHOSEN = {
     "negative base": lambda b, h, q, k: BASE ** k < 0.1,
     "whole power": lambda b, h, q, k: (q * 2 ** 22 + k) % 2 == k % 2,
     "beyond 32 bits, as a float": lambda b, h, q, k: k * 1.0 < 100000 ** 2,
+    "beyond 32 bits, beside whole numbers": lambda b, h, q, k: -sys.maxsize < q - k < 50000 * 50000 != k and not k >= 2 ** 40,
     "float floor division": lambda b, h, q, k: k // 0.1 < 10 * k or k == 0,
     "chained": lambda b, h, q, k: 0 < q - k <= k < 12 != h,
     "infinity": lambda b, h, q, k: float("-inf") < k < math.inf,
@@ -261,7 +263,7 @@ def deep(b, h, q, k):
 
 
 @pytest.mark.parametrize("function, message", [
-    (lambda b, h, q, k: q < 50000 * 50000, "2500000000, expected a whole number of 32 bits"),
+    (lambda b, h, q, k: q + 50000 * 50000 > k, "2500000000, expected a whole number of 32 bits"),
     (lambda b, h, q, k: 2 ** (q - k) > 3, "a whole number to the power q - k, which may be below 0"),
     (lambda b, h, q, k: q << 40 > 3, "a shift by 40, expected one from 0 to 31"),
     (lambda b, h, q, k: q // 0 > 3, "a division by zero"), (lambda b, h, q, k: 1 // 0 > q, "division or modulo by zero"),

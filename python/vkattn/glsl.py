@@ -95,6 +95,11 @@ def kind_of(number):
     return None
 
 
+def is_word(value):
+    """Whether GLSL has the number: whole ones that are known may leave 32 bits."""
+    return value.kind != "int" or value.known is None or -2**31 <= value.known < 2**31
+
+
 def wider(*values):
     """The kind that holds all of some values."""
     return max((value.kind for value in values), key=RANK.get)

@@ -8,7 +8,7 @@ import types
 import numpy
 
 from .arrays import OnDevice, dtype_of, float32_of, host_array
-from .glsl import CALLS, RANK, Unfit, Value, kind_of, wider
+from .glsl import CALLS, RANK, Unfit, Value, is_word, kind_of, wider
 from .operations import EXPECTED, OPERATORS, SIGNS, Operations
 from .sources import definition_of
 
@@ -72,7 +72,7 @@ class Translator(Operations):
             raise ValueError(f"{name}: {self.file}:{function.__code__.co_firstlineno}: {function.__name__}: {error}") from None
 
     def fail(self, node, what):
-        raise ValueError(f"{self.name}: {self.file}:{getattr(node, 'lineno', self.node.lineno)}: {what}")
+        raise ValueError(f"{self.name}: {self.file}:{getattr(node, 'lineno', self.node.lineno)}: {what}") from None
 
     def visit(self, node):
         try:
@@ -185,7 +185,7 @@ class Translator(Operations):
         return Value("bool", known=bool(value.known)) if value.known is not None else Value("bool", value.to("bool"))
 
     def captured_number(self, kind, number):
-        if kind == "bool" or number != number or (kind == "int" and not -2**31 <= number < 2**31):
+        if kind == "bool" or number != number or not is_word(Value(kind, known=number)):
             return Value(kind, known=number)
         names = []
 
@@ -364,6 +364,8 @@ class Translator(Operations):
         if left.known is not None and right.known is not None:
             return Value("bool", known=bool(OPERATORS[op](left.known, right.known)))
         kind = max(wider(left, right), "int", key=RANK.get)
+        if kind == "int" and not (is_word(left) and is_word(right)):  # is above or below all words, as it is above or below 0
+            return Value("bool", known=OPERATORS[op](0 if is_word(left) else left.known, 0 if is_word(right) else right.known))
         return Value("bool", f"({left.to(kind)} {SIGNS[op]} {right.to(kind)})")
 
     def _contained(self, node, left, op, right):
