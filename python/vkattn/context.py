@@ -184,6 +184,8 @@ class Context:
         with self.lock:
             plan = plans.get(key)
             if plan is None:
+                for stale in [each for each in plans if each[0] != self._generation]:
+                    del plans[stale]
                 raw = ctypes.c_void_p()
                 call(plan_function, maker.raw, desc, raw)
                 plan = plans[key] = Handle(raw, "vkattn_plan_destroy", maker, *parents)
