@@ -365,6 +365,20 @@ def test_tuning_reaches_the_plans_of_layers():
     assert numpy.allclose(before, after, rtol=1e-5)
 
 
+def test_what_fails_first_is_told(monkeypatch):
+    weights = {f"{name}.weight": numpy.eye(16, dtype="f4") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    layer = vkattn.Layer("mha", weights, embed_dim=16, num_heads=1)
+    cache = layer.cache(8)
+
+    def lost(*_, **__):
+        raise vkattn.DeviceLostError("vkattn_run: the device is lost")
+
+    monkeypatch.setattr("vkattn.calls.Call.run", lost)
+    monkeypatch.setattr(cache, "rewind", lambda *_: (_ for _ in ()).throw(vkattn.DeviceLostError("rewind: the device is lost")))
+    with pytest.raises(vkattn.DeviceLostError, match="vkattn_run"):
+        layer(random(1, 3, 16), cache=cache, cu_seqlens=[0, 3])
+
+
 def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
     context, refused = vkattn.Context(0), []
 

@@ -148,8 +148,8 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         loops over known sequences, where, minimum, maximum, abs, tanh and other functions of numbers (of NumPy, PyTorch or
         math), functions of these, numbers and arrays of the scopes around it, the latter with all their indices. Anything
         else raises a ValueError that names it and its line. Floats are of 32 bits, and so are whole numbers, which wrap.
-        Numbers of the scopes around are given to what is compiled, which is made once for all of them, but for divisors and
-        exponents. Or GLSL text, as docs/variants.md says
+        Numbers of the scopes around are given to what is compiled, which is made once for all of them, but for exponents
+        and the divisors of // and %. Or GLSL text, as docs/variants.md says
     captured   the tensors that GLSL text reads, float32 or int32, four at most with those of functions of Python, whose
         numbers take one
     more       what attention takes beside these: its masks, dtypes and lengths
