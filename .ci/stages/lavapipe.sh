@@ -4,6 +4,6 @@
 # for want of a tool. Masks in pairs: scripts/test alone. Portability: the GPU lab, on its drivers.
 run_tests build-ci "$on_debian" -E "^(masks\.(alone|pairs)|(portability|$of_host|$of_kernels)$)"
 tests=$(ctest --test-dir build-ci -N)
-for name in command consume_python consume_python_sample consume_pkg_config consume_wheel documentation faults faults_in_self_test metal packaging reads_inside_memory sample_sharded_mpi textgen vkattn_plot; do
+for name in command consume_python consume_python_functions consume_python_sample consume_pkg_config consume_wheel documentation faults faults_in_self_test metal packaging reads_inside_memory sample_sharded_mpi textgen vkattn_plot; do
     grep -q ": $name\$" <<<"$tests" || { echo "no test $name, expected it" && return 1; }
 done

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +29,22 @@ def test_every_member_lies_where_the_headers_say(tmp_path):
         for field, _ in structure._fields_:
             member = f"{structure.__name__}.{field}"
             assert int(expected[member]) == getattr(structure, field).offset, member
+
+
+@pytest.mark.parametrize("name, message", [("", ""), ("libc.so.6", "libc.so.6 has no vkattn_last_error, expected the vkattn of this package"),
+                                          ("/nowhere/libvkattn.so", "/nowhere/libvkattn.so: cannot open shared object file")])
+def test_a_library_that_is_none_is_named(name, message):
+    environment = {**os.environ, "VKATTN_LIBRARY": name, "PYTHONPATH": str(pathlib.Path(_abi.__file__).parents[1])}
+    run = subprocess.run([sys.executable, "-c", "import vkattn"], env=environment, capture_output=True, text=True)
+    last = run.stderr.strip().splitlines()[-1] if run.returncode else "ImportError: "  # one that is installed
+    assert last.startswith("ImportError: ") and message in last
+
+
+@pytest.mark.parametrize("name", ["/nowhere/libvkattn_jit.so", "libc.so.6"])
+def test_a_package_that_compiles_no_functions_says_what_to_install(name, monkeypatch):
+    monkeypatch.setenv("VKATTN_JIT_LIBRARY", name)
+    said = str(_abi.load_jit())
+    assert name in said and "apt install glslang-dev, then pip install" in said and "\n" not in said
 
 
 def _size(structure):

@@ -287,6 +287,52 @@ def test_nothing_is_copied_or_uploaded_that_need_not_be():
     assert arrays.span(problem.call.inputs["attn_mask"]) == 64
 
 
+BIG = numpy.arange(1, 1025, dtype="f4").reshape(8, 128)  # of which the first number is seen again and again
+
+
+def shown_again(array, *shape):
+    """The first number of an Array, seen in every element: what lies behind it is none of theirs."""
+    return array[0, :1].broadcast_to(shape)
+
+
+def test_one_number_that_is_shown_again_and_again_is_read_as_one():
+    big, ones = CONTEXT.array(BIG), numpy.ones((1, 2, 3, 32), "f4")
+    one = shown_again(big, 4, 64)
+    for dtype in ("float16", "bfloat16", "float32"):
+        assert (CONTEXT.array(one, dtype).astype("float32").numpy() == 1).all() and (one.astype(dtype).astype("float32").numpy() == 1).all()
+    assert (one.contiguous().numpy() == 1).all() and (one + one).numpy().min() == (one + one).numpy().max() == 2
+    assert (shown_again(big, 4, 1).contiguous().numpy() == 1).all() and (shown_again(big, 2, 2, 2, 2, 2).contiguous().numpy() == 1).all()
+    zero = CONTEXT.array(BIG - 1)
+    parts, sums = [CONTEXT.array(ones), shown_again(zero, 1, 2, 3, 32)], [CONTEXT.array(ones[..., 0]), shown_again(big, 1, 2, 3)]
+    assert vkattn.merge(parts, sums).numpy() == pytest.approx(0.5)
+    assert vkattn.merge(shown_again(big, 2, 1, 2, 3, 32), shown_again(zero, 2, 1, 2, 3)).numpy() == pytest.approx(1)
+    each = big[:2, :1].reshape(2, 1, 1, 1, 1).broadcast_to((2, 1, 2, 3, 32))  # of which a part is one number
+    assert vkattn.merge(each, shown_again(zero, 2, 1, 2, 3)).numpy() == pytest.approx(65)
+    with vkattn.record(CONTEXT) as program:
+        recorded = one.contiguous()
+    program.replay()
+    assert (recorded.numpy() == 1).all()
+
+
+def test_one_number_that_is_shown_again_and_again_is_no_result():
+    room = CONTEXT.array(BIG)
+    x, weight, qkv = CONTEXT.array(numpy.ones((1, 3, 32), "f4")), CONTEXT.array(numpy.ones((16, 32), "f4")), numpy.ones((1, 1, 3, 16), "f4")
+    for call in (lambda: vkattn.linear(x, weight, out=shown_again(room, 1, 3, 16)),
+                 lambda: vkattn.attention(qkv, qkv, qkv, out=shown_again(room, 1, 1, 3, 16)),
+                 lambda: vkattn.merge(qkv[None], qkv[None, ..., 0], out=shown_again(room, 1, 1, 3, 16)),
+                 lambda: shown_again(room, 3, 16).assign(numpy.zeros((3, 16), "f4")),
+                 lambda: CONTEXT.convert(x, shown_again(room, 1, 3, 32)),
+                 lambda: vkattn.kv_append(CONTEXT.array(qkv), shown_again(room, 1, 1, 3, 16))):
+        with pytest.raises(ValueError, match="one number that is shown 4|one number that is shown 96|expected contiguous memory"):
+            call()
+    assert (room.numpy() == BIG).all()
+
+
+def test_numbers_do_not_become_blocks_without_a_kernel():
+    with pytest.raises(TypeError, match="values: float32 for q4_K, expected its blocks as GGUF files hold them, bytes in uint8"):
+        CONTEXT.array(numpy.ones((1, 256), "f4"), "q4_K")
+
+
 def test_dlpack_both_ways():
     array = CONTEXT.array(NUMBERS)
     assert array.__dlpack_device__() == (1, 0)

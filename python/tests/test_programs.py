@@ -37,6 +37,38 @@ class Model:
         return vkattn.linear(hidden, self.embedding)
 
 
+def test_results_are_zeros_before_the_first_replay():
+    x = CONTEXT.array(numbers(1, 300, 64))
+    for _ in range(3):  # the memory of one may be that of the one before
+        with vkattn.record() as program:
+            result = vkattn.norm(x, x[0, 0])
+        assert (result.numpy() == 0).all()
+        program.replay()
+        assert (result.numpy() != 0).any()
+        del result, program
+
+
+def test_a_recording_ends_in_the_thread_that_began_it():
+    said = []
+
+    def end(program):
+        try:
+            program.__exit__(None, None, None)
+        except vkattn.VkattnError as error:
+            said.append(str(error))
+
+    x = CONTEXT.array(numbers(1, 3, 8))
+    with vkattn.record() as program:
+        result = vkattn.norm(x, x[0, 0])
+        other = threading.Thread(target=end, args=(program,))
+        other.start()
+        other.join()
+    end(program)
+    assert said == ["record: ended where it was not begun, expected the thread that began it, once"] * 2
+    program.replay()
+    assert (result.numpy() == vkattn.norm(x, x[0, 0]).numpy()).all()
+
+
 def test_a_model_is_replayed_token_after_token():
     eager, recorded = Model(), Model()
     token = CONTEXT.empty((1, 1), "int32")

@@ -332,3 +332,36 @@ def test_compiled_functions_call_it_between_their_graphs():
         assert torch.allclose(compiled(query, weight), every(query, weight), atol=1e-5)
     with pytest.raises(Exception, match="compile without fullgraph=True"):
         torch.compile(lambda x: vkattn.norm(x, weight[0]) + 1, backend="eager", fullgraph=True)(query)
+
+
+def clamped_neighbours(b, h, q_idx, kv_idx):
+    def_x, kv_x = q_idx % 4, kv_idx % 4
+    return (def_x.clamp(1, 2) - kv_x).abs() <= 1
+
+
+def of_scores(slopes, cap):
+    def score_mod(score, b, h, q_idx, kv_idx):
+        score = score + torch.exp2(-((h + 1) * 8.0 / 4)) * (kv_idx - q_idx) * slopes[h]
+        score = cap * torch.tanh(score / cap)
+        return torch.where(q_idx + 3 >= kv_idx, score, -float("inf"))
+    return score_mod
+
+
+def test_functions_of_flex_attention_compile_as_they_are():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    try:
+        vkattn.create_block_mask(flex.noop_mask, None, None, 2, 2)
+    except vkattn.UnsupportedError as missing:
+        pytest.skip(str(missing))
+    ids = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    window, prefix = torch.tensor(3), 2
+    masks = [flex.noop_mask, flex.and_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: q - k <= window, clamped_neighbours),
+             flex.or_masks(lambda b, h, q, k: k < prefix, lambda b, h, q, k: (ids[q] == ids[k]) & ~(q == k))]
+    for mask in masks:
+        expected = flex.create_mask(mask, 1, 1, 9, 9, device="cpu")
+        got = vkattn.create_block_mask(mask, 1, 1, 9, 9, BLOCK_SIZE=1).blocks.numpy() == 2
+        assert (got == expected.numpy()).all()
+    q, k, v = (torch.randn(2, 4, 9, 16) for _ in range(3))
+    score_mod = of_scores(torch.rand(4).bfloat16(), torch.tensor(2.0))
+    expected = flex.flex_attention(q, k, v, score_mod=score_mod)
+    torch.testing.assert_close(vkattn.flex_attention(q, k, v, score_mod=score_mod), expected, rtol=1e-3, atol=1e-3)

@@ -46,6 +46,15 @@ def test_pages_keep_their_scales():
     assert nmse(cache.attend(query, [sequence]), vkattn.attention(query, key[:, :, :37], value[:, :, :37])) < 5e-3
 
 
+def test_a_paged_cache_takes_one_number():
+    key, query = drawn(1, 2, 9, 64, seed=3), drawn(1, 2, 1, 64, seed=5)
+    cache = vkattn.default_context().kv_cache(2, 64, pages=4, page_size=8, key_dtype="f8_e4m3", key_scales=0.05,
+                                              value_scales=numpy.float32(0.05))
+    sequence = cache.add()
+    cache.append([sequence], key, key)
+    assert nmse(cache.attend(query, [sequence]), vkattn.attention(query, key, key)) < 5e-3
+
+
 def test_layers_caches():
     weights = {name: drawn(64, 64, seed=6) / 8 for name in ("q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight")}
     weights["v_proj.weight"] *= 1e-5  # below the least of the type
@@ -73,5 +82,8 @@ def test_wrong_scales_are_named():
     layer = vkattn.Layer("mha", weights, embed_dim=32, num_heads=1)
     with pytest.raises(ValueError, match="key_scales: 'column', expected None, 'row', a number or one for each head"):
         layer.cache(8, key_type="f8_e4m3", key_scales="column")
+    for given in ([1.0, 2.0, 3.0], numpy.ones(4, "f4"), []):
+        with pytest.raises(ValueError, match=f"key_scales: {len(given)} numbers, expected 1, one of each head"):
+            layer.cache(8, key_type="f8_e4m3", key_scales=given)
     with pytest.raises(vkattn.InvalidArgumentError, match="value_scales: -1, expected finite numbers above 0"):
         layer.cache(8, key_type="f8_e4m3", value_scales=-1.0)

@@ -5,7 +5,7 @@ import numpy
 import pytest
 
 import vkattn
-from vkattn import context as context_module
+from vkattn import context as context_module, handles
 
 
 def random(*shape, dtype="float32", seed=0):
@@ -346,6 +346,50 @@ def test_contexts_devices_and_what_they_learn():
     assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10
     with pytest.warns(UserWarning, match="saved_data"):
         vkattn.Context(0, saved=b"nothing of the kind")
+
+
+def test_tuning_reaches_the_plans_of_layers():
+    context = vkattn.Context(0)
+    weights = {f"{name}.weight": numpy.eye(16, dtype="f4") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    layer, x = vkattn.Layer("mha", weights, embed_dim=16, num_heads=1, context=context), random(1, 2, 16)
+    cache = layer.cache(8)
+    before = layer(x), layer(x, cache=cache)
+    plans = [layer._plans, *cache.plans.values()]
+    made = [list(each.values()) for each in plans]
+    cache.rewind(0, 0)
+    layer(x)
+    assert [len(each) for each in made] == [1, 1] and list(layer._plans.values()) == made[0]
+    context.tune(vkattn.linear_problem(x, numpy.eye(16, dtype="f4")))
+    after = layer(x), layer(x, cache=cache)
+    assert all(len(each) == 1 and list(each.values()) != old for each, old in zip(plans, made))
+    assert numpy.allclose(before, after, rtol=1e-5)
+
+
+def test_what_fails_first_is_told(monkeypatch):
+    weights = {f"{name}.weight": numpy.eye(16, dtype="f4") for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+    layer = vkattn.Layer("mha", weights, embed_dim=16, num_heads=1)
+    cache = layer.cache(8)
+
+    def lost(*_, **__):
+        raise vkattn.DeviceLostError("vkattn_run: the device is lost")
+
+    monkeypatch.setattr("vkattn.calls.Call.run", lost)
+    monkeypatch.setattr(cache, "rewind", lambda *_: (_ for _ in ()).throw(vkattn.DeviceLostError("rewind: the device is lost")))
+    with pytest.raises(vkattn.DeviceLostError, match="vkattn_run"):
+        layer(random(1, 3, 16), cache=cache, cu_seqlens=[0, 3])
+
+
+def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
+    context, refused = vkattn.Context(0), []
+
+    def growing(function, *arguments):
+        if arguments[-1] is not None and len(refused) < 2:  # what the library says of too little room
+            refused.append(function)
+            raise vkattn.InvalidArgumentError("data: room for fewer bytes")
+        return handles.call(function, *arguments)
+
+    monkeypatch.setattr("vkattn.context.call", growing)
+    assert len(context.save()) > 0 and refused == ["vkattn_context_save"] * 2
 
 
 def test_kernels_of_a_newer_library_are_numbers():

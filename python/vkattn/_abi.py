@@ -272,14 +272,17 @@ def add_scales(desc, key_scales=Tensor(), value_scales=Tensor(), makes_scales=Fa
         extend(desc, KvScales(Extension(EXTENSION_KV_SCALES), key_scales, value_scales, makes_scales))
 
 
-def add_cache_scales(info, key_scales, value_scales):
-    """Extends a cache's description. Each: None, "row", a number for all of the part, or a sequence of one for each head."""
+def add_cache_scales(info, heads, key_scales, value_scales):
+    """Extends the description of a cache of so many heads. Each: None, "row", a number for all of the part, or a sequence of
+    one for each head."""
     numbers = [None if each is None or isinstance(each, str) else numpy.atleast_1d(numpy.asarray(each, "f4"))
                for each in (key_scales, value_scales)]
     kinds = []
     for name, given, array in (("key_scales", key_scales, numbers[0]), ("value_scales", value_scales, numbers[1])):
         if given not in (None, "row") if array is None else array.ndim != 1:
             raise ValueError(f"{name}: {given!r}, expected None, 'row', a number or one for each head")
+        if numpy.ndim(given) > 0 and len(array) != heads:  # the library is given no lengths
+            raise ValueError(f"{name}: {len(array)} numbers, expected {heads}, one of each head")
         kinds.append(given if isinstance(given, str) else "none" if array is None else "tensor" if numpy.ndim(given) == 0 else "head")
     if kinds == ["none", "none"]:
         return
@@ -358,9 +361,12 @@ _PROTOTYPES = {  # name: (result, arguments)
 }
 
 
+_loaded = []  # the name of the library vkattn in use
+
+
 def _candidates():
     """Where the shared library may be: VKATTN_LIBRARY, beside this package, installed."""
-    if "VKATTN_LIBRARY" in os.environ:
+    if os.environ.get("VKATTN_LIBRARY"):
         yield os.environ["VKATTN_LIBRARY"]
         return
     here = pathlib.Path(__file__).parent
@@ -371,35 +377,41 @@ def _candidates():
         yield found
 
 
+def _jit_names():
+    """Where vkattn_jit may be: VKATTN_JIT_LIBRARY, else where vkattn was found. Of another place it would be of another version."""
+    if os.environ.get("VKATTN_JIT_LIBRARY"):
+        return [os.environ["VKATTN_JIT_LIBRARY"]]
+    if not os.path.dirname(_loaded[0]):  # installed
+        return [ctypes.util.find_library("vkattn_jit")]
+    return [str(path) for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
+            for path in sorted(pathlib.Path(_loaded[0]).parent.glob(pattern))]
+
+
 def load_jit():
-    """The library vkattn_jit of the vkattn that is loaded: beside it, or installed as it is, or named by VKATTN_JIT_LIBRARY. An ImportError
-    where there is none, or where it brings another vkattn, which knows nothing of this one's contexts."""
-    library, refused = load(), []
-    folder = os.path.dirname(library._name)
-    if "VKATTN_JIT_LIBRARY" in os.environ:
-        names = [os.environ["VKATTN_JIT_LIBRARY"]]
-    elif folder:
-        names = [str(path) for pattern in ("libvkattn_jit.so*", "libvkattn_jit*.dylib", "vkattn_jit.dll")
-                 for path in sorted(pathlib.Path(folder).glob(pattern))]
-    else:
-        names = [ctypes.util.find_library("vkattn_jit")]
-    for name in filter(None, names):
+    """The library vkattn_jit; an ImportError that says what to install where there is none, or that it brings another vkattn, which
+    knows nothing of this one's contexts."""
+    library, tried = load(), []
+    for name in filter(None, _jit_names()):
         try:
             jit = ctypes.CDLL(name)
-        except OSError:
+        except OSError as error:
+            tried.append(str(error))
+            continue
+        if not hasattr(jit, "vkattn_jit_variant_create"):
+            tried.append(f"{name} has no vkattn_jit_variant_create")
             continue
         # What it needs is looked through, too, but on Windows, which loads a library of a name once.
         version = getattr(jit, "vkattn_version", library.vkattn_version)
         if ctypes.cast(version, c_void_p).value != ctypes.cast(library.vkattn_version, c_void_p).value:
-            refused.append(name)
+            tried.append(f"{name} brings another vkattn than {library._name}, expected the vkattn_jit that was built with it")
             continue
         jit.vkattn_jit_variant_create.restype = c_int
         jit.vkattn_jit_variant_create.argtypes = (c_void_p, POINTER(JitInfo), POINTER(c_void_p))
         jit.vkattn_jit_last_error.restype = c_char_p
         return jit
-    if refused:
-        return ImportError(f"{refused[0]} brings another vkattn than {library._name}, expected the vkattn_jit that was built with it")
-    return ImportError("the shared library vkattn_jit cannot be loaded, expected it beside vkattn, or named by VKATTN_JIT_LIBRARY")
+    return ImportError("functions: the shared library vkattn_jit, which compiles them, cannot be loaded (" +
+                       ("; ".join(tried) or "none found") + "), expected it beside vkattn, or named by VKATTN_JIT_LIBRARY. It is built "
+                       "where glslang's headers are: Debian: apt install glslang-dev, then pip install again")
 
 
 def load():
@@ -410,9 +422,14 @@ def load():
         except OSError as error:
             tried.append(str(error))
             continue
+        lacking = [function for function in _PROTOTYPES if not hasattr(library, function)]
+        if lacking:
+            tried.append(f"{name} has no {lacking[0]}, expected the vkattn of this package")
+            continue
         for function, (result, arguments) in _PROTOTYPES.items():
             getattr(library, function).restype = result
             getattr(library, function).argtypes = arguments
+        _loaded[:] = [name]
         return library
     raise ImportError("the shared library vkattn cannot be loaded (" + ("; ".join(tried) or "none found") +
                       "), expected it installed, beside this package, or named by VKATTN_LIBRARY")

@@ -129,6 +129,13 @@ def host_array(value, name):
         raise type(error)(f"{name}: {error}") from None
 
 
+def float32_of(array):
+    """Numbers of bfloat16 in float32, which has them all."""
+    if isinstance(array, OnDevice):
+        return array.context.array(array, "float32")
+    return (array.view("u2").astype("u4") << 16).view("f4")
+
+
 def as_array(value, name, types, dtype=None):
     """The array of the device that the value is, else a NumPy array in the machine's order of bytes."""
     if isinstance(value, OnDevice):
@@ -219,7 +226,8 @@ def uploadable(array):
 
 
 def describe(array, name):
-    """The layout of an array, from the first element that is bound."""
+    """The layout of an array, from the first element that is bound. One number that is shown again and again is refused: strides
+    of 0 alone mean contiguous memory to the library. Inputs are copied before (Call.take, Array.contiguous)."""
     if not 1 <= array.ndim <= 4:
         raise ValueError(f"{name}: {array.ndim} dimensions, expected 1 to 4")
     tensor = _abi.Tensor()
@@ -229,6 +237,9 @@ def describe(array, name):
     if not is_contiguous(array):
         strides = [0 if size == 1 else stride for size, stride in zip(array.shape, element_strides(array))]
         strides[-1] = strides[-1] if array.shape[-1] > 1 else 1
+        if not any(strides):
+            raise ValueError(f"{name}: one number that is shown {array.size} times, expected memory of its own for each element: "
+                             "see contiguous()")
         tensor.strides[:array.ndim] = strides
     tensor.offset = array.bound_offset if isinstance(array, OnDevice) else 0
     return tensor

@@ -2,8 +2,8 @@
 import numpy
 
 from . import _abi
-from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, numpy_dtype, repeated, rows_of_sequences,
-                     set_masks)
+from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, float32_of, numpy_dtype, repeated,
+                     rows_of_sequences, set_masks)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -21,13 +21,6 @@ def _checked_scale(scale):
     if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
         raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
     return scale
-
-
-def float32_of(mask):
-    """A mask of bfloat16 in float32, which has all its numbers."""
-    if isinstance(mask, Array):
-        return mask.context.array(mask, "float32")
-    return (mask.view("u2").astype("u4") << 16).view("f4")
 
 
 def _unseeing(role, array):
@@ -86,6 +79,7 @@ class Problem:
         call.result("output", (*query.shape[:3], v_head_dim), query, out)
         if return_lse:
             call.result("log_sum_exp", query.shape[1 if cu_seqlens_q is not None else 0:3], "float32")
+        self.parents = ()  # handles that the plan must not outlive
         self.out, self.strays = out, None  # packed queries of no sequence, which the library leaves as they are
         if cu_seqlens_q is not None:
             self._find_strays(max_seqlen_q)
@@ -122,7 +116,7 @@ class Problem:
         for role, rows in unwritten.items():
             if isinstance(outputs[role], Array):
                 outputs[role].assign(rows)
-        self.call.run("vkattn_attention_plan", self.desc)
+        self.call.run("vkattn_attention_plan", self.desc, parents=self.parents)
         for role, rows in unwritten.items():
             if not isinstance(outputs[role], Array):
                 where = (..., self.strays, slice(None)) if role == "output" else (..., self.strays)

@@ -13,11 +13,12 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
-from .errors import OutOfMemoryError, VkattnError, errors_of
+from .errors import InvalidArgumentError, OutOfMemoryError, VkattnError, errors_of
 from .handles import Handle, Turns, call, library
 from .traits import traits_of
 
 _MOST_PLANS = 64
+_ZEROED_AT_ONCE = 2**26  # bytes
 _MOST_BYTES = 2**63 - 4  # of an array: more would wrap on its way to the library
 
 
@@ -121,7 +122,8 @@ class Context:
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
-        self.variants = {}  # of flex_attention: handles by their texts
+        self.variants = collections.OrderedDict()  # of flex_attention: handles by their texts
+        self._generation = 0  # of plans: those from before tuning or a self-test are not taken
         self._rooms = {}
         self.recording = None  # what takes calls in place of their run: see programs
 
@@ -141,26 +143,32 @@ class Context:
         """What the context has learned (pipelines, verdicts, tuning), for `saved` of a later one."""
         size = ctypes.c_uint64()
         with self.lock:
-            call("vkattn_context_save", self.handle.raw, size, None)
-            data = ctypes.create_string_buffer(size.value)
-            call("vkattn_context_save", self.handle.raw, size, data)
-        return data.raw[:size.value]
+            while True:
+                call("vkattn_context_save", self.handle.raw, size, None)
+                data = ctypes.create_string_buffer(size.value)
+                try:
+                    call("vkattn_context_save", self.handle.raw, size, data)
+                    return data.raw[:size.value]
+                except InvalidArgumentError:  # it has grown meanwhile, beside prewarm of another thread
+                    pass
 
     def self_test(self):
-        """Checks the numbers of every kernel; what fails is off for this context."""
+        """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
         count, checks = ctypes.c_uint32(_abi.MAX_CHECKS), (_abi.Check * _abi.MAX_CHECKS)()
         with self.lock:
             call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
+            self._generation += 1
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
                 for check in checks[:count.value]]
 
     def tune(self, desc):
-        """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on."""
+        """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
+        of layers among them. Recorded programs stay as they are."""
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
         count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
         with self.lock:
             call(tune, self.handle.raw, desc, count, candidates, ctypes.sizeof(_abi.Candidate))
-            self.plans.clear()
+            self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates[:count.value]]
 
@@ -171,11 +179,13 @@ class Context:
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
-        key = plan_function.encode() + _abi.contents(desc)
+        key = self._generation, plan_function, _abi.contents(desc)
         maker = self.handle if layer is None else layer
         with self.lock:
             plan = plans.get(key)
             if plan is None:
+                for stale in [each for each in plans if each[0] != self._generation]:
+                    del plans[stale]
                 raw = ctypes.c_void_p()
                 call(plan_function, maker.raw, desc, raw)
                 plan = plans[key] = Handle(raw, "vkattn_plan_destroy", maker, *parents)
@@ -216,8 +226,16 @@ class Context:
             room.write(0, array, size)
         return room.binding(role)
 
+    def zero(self, array):
+        """Writes zeros over the whole buffer of an Array, at once, also inside a recording."""
+        zeros = numpy.zeros(min(array.buffer.size, _ZEROED_AT_ONCE), "u1")
+        with self.lock:
+            for begin in range(0, array.buffer.size, zeros.size):
+                array.buffer.write(begin, zeros, min(zeros.size, array.buffer.size - begin))
+
     def empty(self, shape, dtype="float32"):
-        """An Array of numbers that are not set.
+        """An Array of numbers that are not set: what the memory held before, with some drivers from other programs. Zeros inside
+        a recording.
 
         shape  one size or several, from 0; of quantised blocks the last is a multiple of 32, of q4_K, q5_K and q6_K of 256
         dtype  float32, float16, bfloat16, bool, int32, q8_0, q4_0, q4_1, q5_0, q5_1,
@@ -235,6 +253,8 @@ class Context:
         if array.nbytes > _MOST_BYTES:
             raise OutOfMemoryError(f"shape: {list(shape)} of {name} takes {array.nbytes} bytes, expected less than 2**63")
         array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
+        if self.recording is not None:  # it may be read before the first replay
+            self.zero(array)
         return array
 
     @outside_graphs
@@ -285,6 +305,10 @@ class Context:
             raise ValueError(f"shapes {list(source.shape)} and {list(destination.shape)}, expected the same")
         if source.size == 0:
             return
+        if source.repeats_one() and source.shape[-1] > 1:
+            source = source.contiguous()
+        if destination.repeats_one():
+            raise ValueError(f"one number that is shown {destination.size} times, expected memory of its own for each element")
         in_one_piece = is_contiguous(source) and is_contiguous(destination)
         if source.dtype not in FLOATS:
             if source.dtype != destination.dtype or not in_one_piece:
@@ -295,7 +319,9 @@ class Context:
                 destination.buffer.write(at, self.download(source.buffer, first, end - first), end - first)
             return
         if destination.dtype not in STORED:
-            raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {one_of(STORED)}")
+            expected = f"its blocks as GGUF files hold them, bytes in uint8: numbers are not made {destination.dtype}" if \
+                is_quantised(destination.dtype) else one_of(STORED)
+            raise TypeError(f"values: {source.dtype} for {destination.dtype}, expected {expected}")
         shape = (1, 1, -1, source.shape[-1]) if in_one_piece else ((1,) * (4 - source.ndim) + source.shape)
         desc = _abi.KvAppendDesc()
         desc.source, desc.cache = describe(source.reshape(shape), "values"), describe(destination.reshape(shape), "dtype")

@@ -183,7 +183,9 @@ class Array(OnDevice):
         if is_contiguous(self):
             return self
         view = self._with_merged_axes()
-        if self.dtype not in FLOATS or view.ndim > 4 or self.repeats_one():  # through the host
+        if self.repeats_one():  # as rows of one number, whose last axis need not be repeated
+            view = self._view((self.size, 1), (0, 1))
+        if self.dtype not in FLOATS or view.ndim > 4:  # through the host
             return self.context.array(self.download())
         result = self.context.empty(view.shape, self.dtype)
         self.context.convert(view, result)

@@ -1,5 +1,6 @@
 """Layers with their weights on the device, and caches of earlier tokens."""
 import collections
+import contextlib
 import ctypes
 
 import numpy
@@ -10,6 +11,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
+from .errors import VkattnError
 from .handles import Handle, call, library, type_infos
 from .weights import layer_weights
 
@@ -18,6 +20,7 @@ _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
+_KINDS_OF_HEADS = [_abi.LAYER_KINDS[name] for name in ("mha", "encoder_layer")]  # the others' caches have latents, one head
 _INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
 
 
@@ -158,7 +161,8 @@ class Layer:
             except Exception:
                 if tokens is not None:
                     for sequence, length in enumerate(held):
-                        cache.rewind(sequence, length)
+                        with contextlib.suppress(VkattnError):  # of a lost device: what failed first is told
+                            cache.rewind(sequence, length)
                 raise
 
     def cache(self, capacity, *, batch=1, key_type="f16", value_type=None, pages=0, page_size=16, kv_rotation=None,
@@ -197,7 +201,9 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         _abi.add_rotation(info, "kv_rotation", kv_rotation)
-        _abi.add_cache_scales(info, key_scales, value_scales)
+        config = layer.config
+        heads = config.num_kv_heads or config.num_heads if config.kind in _KINDS_OF_HEADS else 1
+        _abi.add_cache_scales(info, heads, key_scales, value_scales)
         raw = ctypes.c_void_p()
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:

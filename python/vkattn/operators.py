@@ -273,6 +273,14 @@ def _stacked(parts, name, types, dtype=None):
     return whole
 
 
+def _take_parts(call, role, parts, name, types, dtype=None):
+    """An input [parts, ...], each of which is described by itself."""
+    array = call.take(role, _stacked(parts, name, types, dtype), name=name, dtype=dtype)
+    if isinstance(array, Array) and array.ndim > 1 and array[0].repeats_one():
+        array = call.inputs[role] = array.contiguous()
+    return array
+
+
 @outside_graphs
 def merge(outputs, log_sum_exps, *, return_lse=False, out=None, context=None):
     """Attention over disjoint sets of keys, joined to that over their union.
@@ -290,9 +298,8 @@ def merge(outputs, log_sum_exps, *, return_lse=False, out=None, context=None):
     parts += [("log_sum_exps", log_sum_exps)] if not isinstance(log_sum_exps, (list, tuple)) else \
         [("log_sum_exps", part) for part in log_sum_exps]
     call = Call(context, [*parts, ("out", out)])
-    partial = call.take("partial_output", _stacked(outputs, "outputs", FLOATS), name="outputs")
-    partial_lse = call.take("partial_log_sum_exp", _stacked(log_sum_exps, "log_sum_exps", ("float32",), "float32"),
-                            name="log_sum_exps", dtype="float32")
+    partial = _take_parts(call, "partial_output", outputs, "outputs", FLOATS)
+    partial_lse = _take_parts(call, "partial_log_sum_exp", log_sum_exps, "log_sum_exps", ("float32",), "float32")
     if partial.ndim != 5 or partial_lse.shape != partial.shape[:4]:
         raise ValueError(f"outputs, log_sum_exps: shapes {list(partial.shape)} and {list(partial_lse.shape)}, "
                          "expected [parts,B,Hq,Lq,Dv] and [parts,B,Hq,Lq]")

@@ -56,8 +56,10 @@ class PagedCache:
         self._makes = tuple(isinstance(given, str) and given == "row" for given in (key_scales, value_scales))
         self.key_scales, self.value_scales = (
             None if given is None else context.empty((pages, heads, page_size, 1), "float32") if makes else
-            context.array(numpy.asarray(given, "f4"))
+            context.array(numpy.atleast_1d(numpy.asarray(given, "f4")))
             for given, makes in zip((key_scales, value_scales), self._makes))
+        for pool in self._pools():  # whose rows are read before a token has reached them, under a mask
+            context.zero(pool)
         self._free = list(range(pages - 1, -1, -1))
         self._users = [0] * pages
         self._pages, self._lengths = {}, {}

@@ -1,6 +1,7 @@
 """Recorded programs: calls on Arrays that are recorded once, and replayed as one submission."""
 import ctypes
 import dataclasses
+import threading
 
 import numpy
 
@@ -24,7 +25,7 @@ class Program:
     """What was called on Arrays inside `with vkattn.record() as program`: replay() computes it, again and again, as one
     submission to the device.
 
-    Inside, nothing is computed: results are Arrays that the first replay fills. A replay reads and writes the same Arrays, with
+    Inside, nothing is computed: results are Arrays that the first replay fills, zeros before. A replay reads and writes the same Arrays, with
     what is then in them: write tokens with Array.assign before it, and read results after it. Tokens that layers append to a
     Cache are counted at each replay. Arrays of the host that are given become a part of the program as they are.
     What cannot be recorded raises VkattnError inside, and there is no program: reading Arrays, assigning to them, changing a
@@ -35,7 +36,7 @@ class Program:
 
     def __init__(self, context):
         self.context = context
-        self._recording, self._handle = None, None
+        self._recording, self._handle, self._thread = None, None, None
 
     def __enter__(self):
         if self._handle is not None:
@@ -47,9 +48,12 @@ class Program:
             self.context.lock.__exit__()
             raise
         self._recording = self.context.recording = _Recording(self.context)
+        self._thread = threading.get_ident()
         return self
 
     def __exit__(self, kind, *_):
+        if self._recording is None or self._thread != threading.get_ident():
+            raise VkattnError("record: ended where it was not begun, expected the thread that began it, once")
         recording, self._recording, self.context.recording = self._recording, None, None
         try:
             if kind is None:

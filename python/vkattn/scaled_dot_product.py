@@ -4,8 +4,8 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, as_array, dtype_of, is_contiguous, numpy_dtype, one_of, repeated
-from .attention import Problem, float32_of
+from .arrays import FLOATS, MASKS, as_array, dtype_of, float32_of, is_contiguous, numpy_dtype, one_of, repeated
+from .attention import Problem
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array

@@ -15,6 +15,7 @@ from .errors import UnsupportedError, raise_error
 from .functions import functions_text
 from .handles import Handle
 
+_MOST_VARIANTS = 64  # of a context; what plans use is kept as long as they are
 _lock = threading.Lock()
 _jit = []
 
@@ -29,7 +30,7 @@ def _compiler():
 
 
 def _variant(context, text):
-    """The context's variant of a text."""
+    """The context's variant of a text, of which it holds the latest."""
     handle = context.variants.get(text)
     if handle is None:
         jit, raw = _compiler(), ctypes.c_void_p()
@@ -37,21 +38,26 @@ def _variant(context, text):
         if result != 0:
             raise_error(result, jit.vkattn_jit_last_error().decode(errors="replace"))
         handle = context.variants[text] = Handle(raw, "vkattn_variant_destroy", context.handle)
+        if len(context.variants) > _MOST_VARIANTS:
+            context.variants.popitem(last=False)
+    context.variants.move_to_end(text)
     return handle
 
 
 def _set_variant(desc, inputs, context, functions, given):
-    """Extends a description by the variant of {name: function}, and the inputs by what it captures."""
+    """Extends a description by the variant of {name: function}, and the inputs by what it captures. Returns the variant's
+    handle, which the plan must not outlive: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
     with context.lock:
-        extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT),
-                                          variant=_variant(context, text).raw)
+        variant = _variant(context, text)
+    extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT), variant=variant.raw)
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
         inputs[f"captured_{number}"] = array
         extension.captured[number] = describe(array, f"captured_{number}")
     _abi.extend(desc, extension)
+    return variant
 
 
 class BlockMask:
@@ -108,8 +114,8 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured
     desc.key = desc.value = _without_memory((batch, heads, keys, 1))
     desc.block_mask = describe(blocks, "block_mask")
     inputs = {}
-    _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured)
-    context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks})
+    variant = _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured)
+    context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks}, parents=[variant])
     return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, blocks)
 
 
@@ -138,11 +144,14 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         blocks that attention takes
     lse_mod    lse_mod(lse, batch, head, query): what weights are exp(score - lse) of, in place of log(sum(exp(score)))
     output_mod output_mod(value, batch, head, query, element): the element of the output to take in place of one
-        Each is a function of Python, whose text is translated: arithmetic, comparisons, and, or, not, where, minimum,
-        maximum, abs, tanh and other functions of numbers (of NumPy, PyTorch or math), numbers and arrays of the scopes
-        around it, the latter with all their indices, and assignments before one return. Anything else raises a ValueError
-        that names it and its line. Or GLSL text, as docs/variants.md says
-    captured   the tensors that GLSL text reads, float32 or int32, four at most
+        Each is a function of Python, whose text is translated: arithmetic, comparisons, and, or, not, `a if c else b`, if,
+        loops over known sequences, where, minimum, maximum, abs, tanh and other functions of numbers (of NumPy, PyTorch or
+        math), functions of these, numbers and arrays of the scopes around it, the latter with all their indices. Anything
+        else raises a ValueError that names it and its line. Floats are of 32 bits, and so are whole numbers, which wrap.
+        Numbers of the scopes around are given to what is compiled, which is made once for all of them, but for exponents
+        and the divisors of // and %. Or GLSL text, as docs/variants.md says
+    captured   the tensors that GLSL text reads, float32 or int32, four at most with those of functions of Python, whose
+        numbers take one
     more       what attention takes beside these: its masks, dtypes and lengths
     query, key, value, scale, enable_gqa, return_lse and the result are those of attention. Raises UnsupportedError where
         the library vkattn_jit, which compiles the functions, is not beside the library vkattn.
@@ -158,7 +167,7 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
     if all(function is None for function in functions.values()):
         raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
     made = Problem(query, key, value, scale=scale, enable_gqa=enable_gqa, return_lse=return_lse, **more)
-    _set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)
+    made.parents = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)]
     call = made.run()
     results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
     return tuple(results) if return_lse else results[0]
