@@ -60,7 +60,8 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
     if template:
         writer.add_chat_template(template)
     for add, value in (more or {}).items():
-        getattr(writer, add)(*value) if isinstance(value, tuple) else getattr(writer, add)(value)
+        for each in value if isinstance(value, list) else [value]:  # a list: of several calls
+            getattr(writer, add)(*each) if isinstance(each, tuple) else getattr(writer, add)(each)
     held = {}
     for each, values in weights.items():
         of_heads = {"attn_q": sizes["heads"], "attn_k": sizes["kv_heads"]}.get(each.split(".")[-2]) if name == "llama" else None
@@ -143,6 +144,30 @@ def write_folder(path, weights, sizes, begin=None):
     if begin:
         inner.post_processor = tokenizers.processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, inner.token_to_id(begin))])
+    inner.save(str(path / "tokenizer.json"))
+
+
+def write_bert(path, inner, width=32, hidden=48, places=16):
+    """Writes the folder of a BERT of one layer."""
+    random, named = numpy.random.default_rng(0), {}
+
+    def add(name, *shape, bias=False):
+        named[f"{name}.weight"] = random.standard_normal(shape).astype("f4") / 4
+        if bias:
+            named[f"{name}.bias"] = random.standard_normal(shape[0]).astype("f4") / 4
+    for name, rows in (("word", inner.get_vocab_size()), ("position", places), ("token_type", 2)):
+        add(f"embeddings.{name}_embeddings", rows, width)
+    add("embeddings.LayerNorm", width, bias=True)
+    for name, outs, ins in (("attention.self.query", width, width), ("attention.self.key", width, width),
+                            ("attention.self.value", width, width), ("attention.output.dense", width, width),
+                            ("intermediate.dense", hidden, width), ("output.dense", width, hidden)):
+        add(f"encoder.layer.0.{name}", outs, ins, bias=True)
+    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+        add(f"encoder.layer.0.{name}", width, bias=True)
+    safetensors.numpy.save_file(named, path / "model.safetensors")
+    config = {"architectures": ["BertModel"], "hidden_size": width, "num_attention_heads": 2, "intermediate_size": hidden,
+              "num_hidden_layers": 1, "layer_norm_eps": 1e-12, "max_position_embeddings": places}
+    (path / "config.json").write_text(json.dumps(config))
     inner.save(str(path / "tokenizer.json"))
 
 

@@ -2,7 +2,7 @@
 
     vkattn-lm chat MODEL                 answers, line by line
     vkattn-lm complete MODEL TEXT        goes on after a text
-    vkattn-lm perplexity MODEL FILE      how well a model foretells a text
+    vkattn-lm perplexity MODEL FILE      how well a model predicts a text
     vkattn-lm bench MODEL                tokens per second
     vkattn-lm embed FOLDER TEXT...       vectors of texts
 

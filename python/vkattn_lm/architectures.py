@@ -1,4 +1,6 @@
 """The architectures that are computed: what differs between them is data."""
+from __future__ import annotations
+
 import dataclasses
 
 from . import rope as rope_of
@@ -97,7 +99,7 @@ _GGUF_KNOWN = {
     "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size", "attention.head_count",
     "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.layer_norm_rms_epsilon",
     "attention.sliding_window", "attention.sliding_window_pattern", "rope.dimension_count", "rope.freq_base",
-    "rope.freq_base_swa", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
+    "rope.freq_base_swa", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
     "rope.scaling.attn_factor", "rope.scaling.finetuned", "expert_count", "expert_used_count", "attention.causal"}
 # The same of DeepSeek's; those of experts are of no layer where all are dense
 _GGUF_KNOWN_OF_LATENT = _GGUF_KNOWN | {

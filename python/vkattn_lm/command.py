@@ -1,10 +1,9 @@
 """The command vkattn-lm."""
 import argparse
+import functools
 import json
-import os
 import pathlib
 import sys
-import threading
 import time
 
 from . import __doc__ as description
@@ -18,7 +17,9 @@ DEFAULT_CONTEXT = 4096
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         from .errors import ModelError
-        raise ModelError(f"command line: {message}, expected what '{self.prog} --help' tells")
+        help_of = f"'{self.prog} --help'"
+        raise ModelError(f"command line: {message}" + (f"; see {help_of}" if "expected" in message else
+                                                       f", expected what {help_of} tells"))
 
 
 def number(kind, least, most):
@@ -50,6 +51,7 @@ def parser():
         made.set_defaults(run=run)
         made.add_argument("model", metavar="MODEL")
         made.add_argument("--device", default="", help="an index, or a part of the name, as vkattn's (default: the best)")
+        made.add_argument("-q", "--quiet", action="store_true", help="tells neither progress nor speed")
         if run is not embed:
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
                               help=f"tokens that there is room for (default: the model's, at most {context})")
@@ -78,7 +80,7 @@ def parser():
     made = command("complete", "goes on after a text", complete)
     made.add_argument("text", metavar="TEXT", help="'-': standard input")
     sampling(made, 128)
-    made = command("perplexity", "how well a model foretells a text: the second half of every part of --context tokens, as "
+    made = command("perplexity", "how well a model predicts a text: the second half of every part of --context tokens, as "
                    "llama.cpp's llama-perplexity", perplexity, 512)
     made.add_argument("file", metavar="FILE", help="a text in UTF-8")
     made = command("bench", "tokens per second, of a prompt and after it", bench)
@@ -87,15 +89,15 @@ def parser():
     made.add_argument("--json", action="store_true", help="as one object of JSON")
     made = command("embed", "vectors of texts, a line of JSON each", embed)
     made.add_argument("texts", metavar="TEXT", nargs="*", help="none: the lines of standard input")
+    made.add_argument("--prompt-name", metavar="NAME",
+                      help="which of the model's prompts begins each text (default: the model's own default, if any)")
     return main_parser
 
 
-def bar(total, words, unit):
-    """A progress bar on the error stream, where that is a terminal."""
-    from .errors import require
-    tqdm = require("tqdm", "tqdm").tqdm
-    tqdm.set_lock(threading.RLock())  # its own is one of processes too, which a signal would leave behind
-    return tqdm(total=total, desc=words, unit=unit, leave=False, disable=None, file=sys.stderr)
+def bars(arguments, words, unit=" tokens"):
+    """A function of a number that makes a progress bar of so many."""
+    from .terminal import bar
+    return functools.partial(bar, words=words, unit=unit, quiet=arguments.quiet)
 
 
 def device_context(arguments):
@@ -108,14 +110,18 @@ def load(arguments, most=DEFAULT_CONTEXT):
     from .errors import ModelError, naming
     from .files import open_model
     from .model import Decoder
+    from .terminal import say
     source = open_model(arguments.model)
     config = source.config()
     if arguments.context is not None and arguments.context > config.context:
         raise ModelError(f"--context {arguments.context}: expected at most {config.context}, which the model was made for")
     capacity = arguments.context or min(config.context, most)
     tokenizer = source.tokenizer()
+    if tokenizer.remark:
+        say(f"warning: {tokenizer.remark}")
     context = device_context(arguments)
-    with bar(len(source.names()), "weights", " weights") as progress, naming(source.where, "a model that the device can compute"):
+    progress_of = bars(arguments, "weights", " weights")
+    with progress_of(len(source.names())) as progress, naming(source.where, "a model that the device can compute"):
         decoder = Decoder(source, config, context, capacity=capacity, kv_type=arguments.kv_type, progress=progress,
                           value_type=arguments.value_type, kv_rotation=arguments.kv_rotation,
                           kv_scales=None if arguments.kv_scales == "none" else arguments.kv_scales)
@@ -129,29 +135,36 @@ def writer_of(arguments):
     from .sampling import Sampler
     decoder, tokenizer = load(arguments)
     sampler = Sampler(arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed)
-    return Writer(decoder, tokenizer, sampler, lambda total: bar(total, "prompt", " tokens"))
-
-
-def say(words):
-    print(f"vkattn-lm: {words}", file=sys.stderr)
+    return Writer(decoder, tokenizer, sampler, bars(arguments, "prompt"))
 
 
 def chat(arguments):
-    from .chat import converse
-    writer, talks = writer_of(arguments), sys.stdin.isatty()
-    say(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens; the end of the input ends it")
-    ask = (lambda: print("> ", end="", flush=True)) if talks else lambda: None
-    converse(writer, arguments.system, arguments.tokens, sys.stdin, ask, say)
+    from .chat import Conversation, converse, show_now
+    from .errors import checked_text
+    from .terminal import say, standard_input, typed_lines
+    system, lines = checked_text("--system", arguments.system), standard_input()
+    types = lines.isatty()
+    tell = (lambda words: None) if arguments.quiet else say
+    writer = writer_of(arguments)
+    tell(f"{arguments.model}: {writer.decoder.config.name}, context of {writer.decoder.capacity} tokens"
+         + ("; /help lists commands, Ctrl-D ends it" if types else ""))
+    conversation = Conversation(writer, system, arguments.tokens, show_now, say, tell)
+    converse(conversation, typed_lines() if types else lines, say, keeps=types)
 
 
 def complete(arguments):
-    from .chat import show_now
-    text = sys.stdin.read() if arguments.text == "-" else arguments.text
+    from .chat import show_now, why_ended
+    from .errors import checked_text
+    from .terminal import say, standard_input
+    piped = arguments.text == "-"
+    text = checked_text("standard input" if piped else "TEXT", standard_input().read() if piped else arguments.text)
     writer = writer_of(arguments)
     _, why = writer.write(writer.tokenizer.encode(text), arguments.tokens, show_now)
     show_now("\n")
-    if why == "context":
-        say(f"the context of {writer.decoder.capacity} tokens is full; see --context")
+    if why_ended(writer, arguments.tokens, why):
+        say(why_ended(writer, arguments.tokens, why))
+    if not arguments.quiet:
+        say(str(writer.speed))
 
 
 def perplexity(arguments):
@@ -160,7 +173,7 @@ def perplexity(arguments):
     with naming(arguments.file, "a text in UTF-8"):
         text = pathlib.Path(arguments.file).read_text(encoding="utf-8")
     decoder, tokenizer = load(arguments, most=512)
-    value, count, error = measured(decoder, tokenizer, text, lambda total: bar(total, "perplexity", " tokens"))
+    value, count, error = measured(decoder, tokenizer, text, bars(arguments, "perplexity"))
     print(f"perplexity {value:.4f} +- {error:.4f} of {count} tokens, in parts of {decoder.capacity}")
 
 
@@ -170,13 +183,16 @@ def bench(arguments):
     decoder, _ = load(arguments)
     greedy = Sampler(0, 0, 1, 0)
     tokens = [i * 7919 % decoder.vocabulary for i in range(arguments.prompt)]
-    decoder.logits(tokens)  # once before, so that kernels are compiled
-    decoder.logits(tokens[:1])
+    with bars(arguments, "warm-up")(len(tokens) + 1) as progress:
+        decoder.logits(tokens, progress)  # once before, so that kernels are compiled
+        decoder.logits(tokens[:1], progress)
     decoder.rewind(0)
-    begin = time.perf_counter()
-    token = decoder.next_token(tokens, greedy)
-    read = time.perf_counter()
-    with bar(arguments.tokens, "tokens", " tokens") as progress:
+    with bars(arguments, "prompt")(len(tokens)) as progress:
+        begin = time.perf_counter()
+        token = decoder.next_token(tokens, greedy, progress)
+        read = time.perf_counter()
+    with bars(arguments, "tokens")(arguments.tokens) as progress:
+        after = time.perf_counter()
         for _ in range(arguments.tokens):
             token = decoder.next_token([token], greedy)
             progress.update(1)
@@ -184,7 +200,7 @@ def bench(arguments):
     result = {"device": decoder.context.facts["name"], "model": str(arguments.model), "weight_bytes": decoder.weight_bytes,
               "cache_bytes": decoder.cache_bytes, "prompt_tokens": arguments.prompt, "new_tokens": arguments.tokens,
               "prompt_tokens_per_second": arguments.prompt / (read - begin),
-              "new_tokens_per_second": arguments.tokens / (end - read)}
+              "new_tokens_per_second": arguments.tokens / (end - after)}
     if arguments.json:
         print(json.dumps(result))
         return
@@ -196,40 +212,58 @@ def bench(arguments):
 
 def embed(arguments):
     from .encoder import Encoder
-    from .errors import ModelError
+    from .errors import ModelError, checked_text, naming
     from .files import open_model
-    texts = arguments.texts or [line.rstrip("\n") for line in sys.stdin]
+    from .terminal import say, standard_input
+    texts = arguments.texts or [line.rstrip("\n") for line in standard_input()]
     if not texts:
         raise ModelError("texts: none, expected at least 1, as arguments or as lines of standard input")
+    texts = [checked_text(f"text {i}", text) for i, text in enumerate(texts, 1)]
     folder = open_model(arguments.model)
-    with bar(None, "weights", " weights") as progress:
-        encoder = Encoder(folder, device_context(arguments), progress)
-    with bar(len(texts), "texts", " texts") as progress:
+    with bars(arguments, "weights", " weights")(None) as progress, naming(folder.where, "an encoder that the device can compute"):
+        encoder = Encoder(folder, device_context(arguments), progress, arguments.prompt_name)
+    with bars(arguments, "texts", " texts")(len(texts)) as progress:
         for first in range(0, len(texts), 32):
-            for vector in encoder.embed(texts[first:first + 32]):
+            for vector in encoder.embed(texts[first:first + 32], lambda index, first=first: say(
+                    f"text {first + index + 1}: longer than the model's {encoder.longest} tokens: the rest is left out")):
                 print(json.dumps([round(float(value), 8) for value in vector]))
                 progress.update(1)
 
 
+def parsed(words):
+    try:
+        return parser().parse_args(words)
+    except SystemExit:  # after help
+        sys.stdout.flush()
+        raise
+
+
 def main(words=None):
-    from .errors import ModelError
+    from .errors import ModelError, words_of
+    from .terminal import check_streams, drop_output, say
     failures = (ModelError, OSError, MemoryError, UnicodeError)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # what the terminal has not
     try:
         try:
-            arguments = parser().parse_args(words)
+            check_streams()
+            arguments = parsed(words)
             import vkattn
             failures = (*failures, vkattn.VkattnError)
         except ImportError as error:
-            raise ModelError(f"{error}, expected vkattn and NumPy installed") from None
+            tail = "" if ", expected " in str(error) else ", expected vkattn and NumPy installed"
+            raise ModelError(f"{error}{tail}") from None
         arguments.run(arguments)
+        sys.stdout.flush()
     except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # after the ^C that the terminal shows
         return 130
     except BrokenPipeError:  # nobody reads any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 1
     except failures as error:
-        print(f"vkattn-lm: error: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr)
+        if isinstance(error, OSError):
+            drop_output()
+        named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        say(f"error: {named}{' '.join((str(error) if isinstance(error, ModelError) else words_of(error)).split())}")
         return 2
     return 0

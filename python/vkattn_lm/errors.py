@@ -1,10 +1,34 @@
 """What goes wrong with models that people have, in one line each."""
 import contextlib
 import os
+import threading
+
+# Held while the error stream is turned away: two threads that do so would save each other's, and a fork would keep it.
+_TURNED_AWAY = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_TURNED_AWAY.acquire, after_in_parent=_TURNED_AWAY.release, after_in_child=_TURNED_AWAY.release)
 
 
 class ModelError(ValueError):
     """A file, a folder or an option that cannot be used; the message says which, and what was expected."""
+
+
+def words_of(error):
+    """What an exception says, with Python's name of it only where it says nothing by itself."""
+    words, kind = " ".join(str(error).split())[:200], type(error)
+    if words and kind.__module__.split(".")[0] == "vkattn":
+        return words
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is no UTF-8"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, MemoryError):
+        return "takes more memory than there is"
+    if words and isinstance(error, ValueError):
+        return words
+    return f"{kind.__name__}: {words}" if words else kind.__name__
 
 
 @contextlib.contextmanager
@@ -15,14 +39,14 @@ def naming(where, expected):
     except (ModelError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # noqa: B902: see above
-        words = " ".join(str(error).split())[:200]
-        raise ModelError(f"{where}: {type(error).__name__}{': ' if words else ''}{words}, expected {expected}") from error
+        words = words_of(error)
+        raise ModelError(f"{where}: {words}" + ("" if ", expected " in words else f", expected {expected}")) from error
 
 
 @contextlib.contextmanager
 def naming_panics(where, expected):
-    """naming, for Rust packages: what a panic prints on the error stream goes nowhere."""
-    with naming(where, expected), contextlib.ExitStack() as after:
+    """naming, for Rust packages: what a panic prints on the error stream goes nowhere. Threads take turns."""
+    with _TURNED_AWAY, naming(where, expected), contextlib.ExitStack() as after:
         with contextlib.suppress(OSError):  # there may be no such stream
             held = os.dup(2)
             after.callback(lambda: (os.dup2(held, 2), os.close(held)))
@@ -30,6 +54,14 @@ def naming_panics(where, expected):
             os.dup2(nowhere, 2)
             os.close(nowhere)
         yield
+
+
+def checked_text(where, text):
+    """A text from outside. Raises where it holds bytes that are no UTF-8, which Python keeps as surrogates."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8")  # also where the locale knows less than UTF-8
+    except UnicodeError as error:
+        raise ModelError(f"{where}: {words_of(error)}, expected a text in UTF-8") from None
 
 
 def require(module, package):

@@ -84,3 +84,8 @@ class Facts:
         if value is not None and value not in allowed:
             also = "".join(f", or {each!r}" for each in dict.fromkeys(allowed))
             raise self._wrong(name, value, f"none{also}: nothing else is computed")
+
+    def expect(self, name, value):
+        """Raises where a fact is not this one, or missing."""
+        if self._given(name, None, repr(value)) != value:
+            raise self._wrong(name, self.raw(name), repr(value))

@@ -1,8 +1,12 @@
 """Models as people have them: GGUF files and Hugging Face's folders. Both give facts, weights by GGUF's names, a tokenizer."""
+from __future__ import annotations
+
 import dataclasses
 import functools
 import json
 import pathlib
+import re
+import sys
 
 import numpy
 import vkattn
@@ -12,6 +16,7 @@ from .errors import ModelError, naming, require
 from .facts import Facts
 
 GGUF_FILE = "a whole GGUF file"
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)  # the name of a part of a split one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +74,8 @@ def _reader_class():
 
         def _texts(self, at, count):
             values, data = [], memoryview(self.data)
-            order = "big" if self.endianess == gguf.GGUFEndian.BIG else "little"
             for _ in range(count):
-                size = int.from_bytes(data[at:at + 8], order)
+                size = int.from_bytes(data[at:at + 8], sys.byteorder)
                 at += 8 + size
                 if at > len(data) or size > len(data):
                     raise ValueError(f"its contents end at byte {len(data)}, and a text reaches to byte {at}")
@@ -84,6 +88,7 @@ def _reader_class():
 @dataclasses.dataclass(frozen=True)
 class _Place:
     """Where a weight lies in a GGUF file: rows of `row` numbers or bytes of dtype, from byte `first` on."""
+    path: pathlib.Path
     kind: object
     shape: tuple
     dtype: object
@@ -92,22 +97,63 @@ class _Place:
 
 
 class GgufFile:
-    """A GGUF file; its weights stay there until they are read."""
+    """A GGUF file, or all parts of one that was split; its weights stay there until they are read."""
 
     def __init__(self, path):
-        gguf = require("gguf", "gguf")
         self.path, self.where = path, str(path)
-        with open(path, "rb") as file:
-            start = file.read(4)
+        self._tensors, self.facts = self._read(path)
+        paths = self._parts(path, self.facts)
+        for number, part in enumerate(paths):
+            if part == path:
+                continue
+            tensors, facts = self._read(part)
+            facts.expect("split.count", len(paths))
+            facts.expect("split.no", number)
+            twice = min(tensors.keys() & self._tensors, default=None)
+            if twice is not None:
+                raise ModelError(f"{part}: {twice[:80]} is in another part, too, expected it in one")
+            self._tensors.update(tensors)
+            if number == 0:
+                self.facts = facts  # which says what the model is
+        if len(paths) > 1 and "split.tensors.count" in self.facts:
+            self.facts.expect("split.tensors.count", len(self._tensors))
+
+    @staticmethod
+    def _parts(path, facts):
+        """The paths of all parts of a split file, of another its own alone."""
+        count = facts.whole("split.count", 1, least=0, most=2**16 - 1)
+        if count < 2:
+            return [path]
+        number, named = facts.whole("split.no", 0, least=0, most=count - 1), _PART.fullmatch(path.name)
+        if named is None or (int(named[2]), int(named[3])) != (number + 1, count):
+            raise ModelError(f"{path}: is part {number + 1} of a split file, expected a name that ends in "
+                             f"-{number + 1:05}-of-{count:05}.gguf")
+        paths = [path.with_name(f"{named[1]}-{each + 1:05}-of-{count:05}.gguf") for each in range(count)]
+        for part in paths:
+            if not part.is_file():
+                raise ModelError(f"{part}: no such file, expected all {count} parts beside {path.name}")
+        return paths
+
+    @classmethod
+    def _read(cls, path):
+        """(where its weights are, by name; its facts)"""
+        gguf = require("gguf", "gguf")
+        with naming(path, GGUF_FILE):
+            with open(path, "rb") as file:
+                start, version = file.read(4), int.from_bytes(file.read(4), sys.byteorder)
         if start != b"GGUF":
             raise ModelError(f"{path}: begins with {start!r}, expected b'GGUF', or the folder of a model of Hugging Face")
+        if version and not version & 0xffff:  # versions are small
+            orders = "big-endian", "little-endian"
+            raise ModelError("{}: is {}, expected a GGUF file for this machine, {}".format(
+                path, *(orders if sys.byteorder == "little" else orders[::-1])))
         with naming(path, GGUF_FILE), numpy.errstate(all="ignore"):
             reader = _reader_class()(path)
-            values = {name: self._value(gguf, field) for name, field in reader.fields.items()}
-            self._tensors = {tensor.name: _Place(tensor.tensor_type, tuple(int(size) for size in reversed(tensor.shape)),
-                                                 tensor.data.dtype, tensor.data.shape[-1], tensor.data_offset)
-                             for tensor in reader.tensors if tensor.data.size}
-        self.facts = Facts(self.where, values)
+            values = {name: cls._value(gguf, field) for name, field in reader.fields.items()}
+            tensors = {tensor.name: _Place(path, tensor.tensor_type, tuple(int(size) for size in reversed(tensor.shape)),
+                                           tensor.data.dtype, tensor.data.shape[-1], tensor.data_offset)
+                       for tensor in reader.tensors}
+        return tensors, Facts(str(path), values)
 
     @staticmethod
     def _value(gguf, field):
@@ -121,20 +167,20 @@ class GgufFile:
 
     def stored(self, name):
         gguf, tensor = require("gguf", "gguf"), self._tensors[name]
-        kinds = gguf.GGMLQuantizationType
+        where, kinds = f"{tensor.path}: {name}", gguf.GGMLQuantizationType
         dtype = {kinds.F32: "float32", kinds.BF16: "bfloat16"}.get(tensor.kind, "float16")
 
         def blocks(first, end):  # read, not mapped: pages of the file would be held beside what is made of them
-            with naming(f"{self.where}: {name}", GGUF_FILE):
-                data = numpy.fromfile(self.path, tensor.dtype, (end - first) * tensor.row,
+            with naming(where, GGUF_FILE):
+                data = numpy.fromfile(tensor.path, tensor.dtype, (end - first) * tensor.row,
                                       offset=tensor.first + first * tensor.row * tensor.dtype.itemsize)
                 return data.reshape(end - first, tensor.row)
 
         def rows(first, end):
-            with naming(f"{self.where}: {name}", "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
+            with naming(where, "blocks that the package gguf knows"), numpy.errstate(all="ignore"):
                 return gguf.dequantize(blocks(first, end), tensor.kind)
         block_dtype = next((own for own in vkattn.weight_types() if own.lower() == tensor.kind.name.lower()), None)
-        return Stored(f"{self.where}: {name}", tensor.shape, dtype, rows, block_dtype, blocks)
+        return Stored(where, tensor.shape, dtype, rows, block_dtype, blocks)
 
     def tokenizer(self):
         from .tokenizer import from_gguf
@@ -154,12 +200,14 @@ class Folder:
         path = self.path / name
         if not path.is_file():
             if required:
-                raise ModelError(f"{self.path}: has no {name}, expected the folder of a model of Hugging Face")
+                other = min(self.path.glob("*.gguf"), default=None)
+                raise ModelError(f"{self.path}: has no {name}, expected the folder of a model of Hugging Face"
+                                 + (f", or a GGUF file, as {other} is" if other else ""))
             return Facts(str(path), {})
         with naming(path, "a JSON file with an object"):
             values = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(values, dict):
-                raise TypeError(f"a {type(values).__name__}")
+                raise ValueError(f"holds a {type(values).__name__}")
         return Facts(str(path), values)
 
     def _open_files(self):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy
 import vkattn
 
-from .errors import ModelError
+from .errors import ModelError, naming
 from .weights import Weights
 
 _TOKENS_NORMALISED_BY_PRODUCTS = 4
@@ -101,12 +101,18 @@ def _scalings(weights, config, capacity):
         array = weights.maybe(name, config.head_dim // 2)
         return () if array is None else array.numpy().tolist()
 
-    def longrope(factors, **more):
-        return {"kind": "longrope", "factor": 1.0, "original_max_position": max(config.context, 2), "factors": factors, **more}
+    def longrope(rope, factors, **more):
+        """These factors, times that of a linear scaling."""
+        linear = rope.scaling or {"kind": "linear", "factor": 1.0}
+        if linear["kind"] != "linear":
+            raise ModelError(f"{weights.source.where}: rope.scaling.type: {linear['kind']!r} beside factors among the weights is "
+                             "not computed, expected one of the two")
+        return {"kind": "longrope", "factor": 1.0, "original_max_position": max(config.context, 2),
+                "factors": [linear["factor"] * each for each in factors], **more}
 
     frequencies = listed("rope_freqs.weight")
     if frequencies:
-        return [longrope(frequencies)] * config.layers
+        return [longrope(rope, frequencies) for rope in config.ropes]
     names, in_weights = ("rope_factors_short.weight", "rope_factors_long.weight"), ((), ())
     if any(rope.longrope is not None and not rope.longrope.short for rope in config.ropes):
         in_weights = tuple(map(listed, names))
@@ -119,7 +125,7 @@ def _scalings(weights, config, capacity):
         if rope.longrope is not None:
             lists = (rope.longrope.short, rope.longrope.long) if rope.longrope.short else in_weights
             factors = lists[capacity > rope.longrope.original]
-        scalings.append(longrope(factors, attention_factor=rope.longrope.attention_factor) if factors else rope.scaling)
+        scalings.append(longrope(rope, factors, attention_factor=rope.longrope.attention_factor) if factors else rope.scaling)
     return scalings
 
 
@@ -185,11 +191,13 @@ class Decoder:
         """Makes caches of these types, without a token, in place of those that there are."""
         scaled = [kv_scales if name.startswith("f8") else None for name in (kv_type, value_type or kv_type)]
         if kv_scales and not any(scaled):
-            raise ValueError(f"kv_scales: {kv_scales!r} beside {kv_type}, expected a type f8_e4m3 or f8_e5m2")
+            raise ModelError(f"kv_scales: {kv_scales!r} beside {kv_type}, expected a type f8_e4m3 or f8_e5m2")
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
-        self._caches = [block.attention.cache(self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation,
-                                              key_scales=scaled[0], value_scales=None if self.config.latent else scaled[1])
-                        for block in self._blocks]
+        types = kv_type if value_type in (None, kv_type) else f"{kv_type} and {value_type}"
+        with naming(f"{self.where}: keys and values in {types}", "types that its heads can have"):
+            self._caches = [block.attention.cache(
+                self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation, key_scales=scaled[0],
+                value_scales=None if self.config.latent else scaled[1]) for block in self._blocks]
 
     @property
     def cache_bytes(self):
@@ -231,10 +239,10 @@ class Decoder:
             pass
         return self.logits_of(hidden[:, hidden.shape[1] - 1:])
 
-    def every_logits(self, tokens, start):
+    def every_logits(self, tokens, start, progress=None):
         """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of those from `start` on, some at a time."""
         rows = max(_LOGITS_AT_ONCE // self.vocabulary, 1)
-        for hidden, at in self._hidden(tokens, None):
+        for hidden, at in self._hidden(tokens, progress):
             for first in range(max(start - at, 0), hidden.shape[1], rows):
                 yield at + first, self.logits_of(hidden[:, first:first + rows]).numpy()[0]
 
@@ -250,19 +258,20 @@ class Decoder:
         for first in range(0, len(tokens), self._prompt_at_once):
             part = tokens[first:first + self._prompt_at_once]
             numbers = numpy.array([part], "i4")
-            yield self.forward([self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]), first
-            if progress is not None:
-                progress.update(len(part))
+            parts = [self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]
+            yield self.forward(parts, progress), first
 
-    def forward(self, tokens):
+    def forward(self, tokens, progress=None):
         """What the blocks make of some tokens, [1,L,width] float32. tokens: for each of embedding_parts, counted from its
-        first row."""
+        first row. progress: told after each block of its share of the tokens."""
         hidden = self._embedded(tokens)
         if self.config.embedding_scale != 1.0:
             hidden = self._pointwise(hidden, self.config.embedding_scale)
         for block, cache in zip(self._blocks, self._caches):
             hidden = self._attended(block, cache, hidden)
             hidden = self._fed_forward(block, hidden)
+            if progress is not None:
+                progress.update(hidden.shape[1] / self.config.layers)
         return hidden
 
     def _embedded(self, tokens):

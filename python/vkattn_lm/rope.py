@@ -1,4 +1,6 @@
 """Rotary embeddings as models ask for them: bases and scalings of config.json and of GGUF files."""
+from __future__ import annotations
+
 import dataclasses
 import math
 
@@ -33,11 +35,12 @@ def gguf(facts, prefix, architecture):
 
 def _gguf_scaling(facts, prefix, architecture):
     key = prefix + "rope.scaling."
-    kind = facts.words(key + "type", "none")
+    kind = facts.words(key + "type", "linear")  # as llama.cpp has it: a factor may come without a type
     if kind == "none" or kind == "longrope" and prefix == "phi3.":
         return None
     if kind == "linear":
-        return {"kind": "linear", "factor": facts.real(key + "factor")}
+        factor = facts.real(key + "factor", facts.real(prefix + "rope.scale_linear", 1.0))  # the name in older files
+        return {"kind": "linear", "factor": factor} if factor != 1 else None
     if kind == "yarn" and architecture.latent:  # which multiplies the scores alone, see gguf_score_factor
         return {"kind": "yarn", "factor": facts.real(key + "factor"), "beta_fast": 32.0, "beta_slow": 1.0, "attention_factor": 1.0,
                 "original_max_position": facts.whole(key + "original_context_length", least=2)}

@@ -32,15 +32,13 @@ class Sampler:
         if 0 < self.top_k < len(logits):
             kept = numpy.argpartition(-logits, self.top_k - 1)[:self.top_k]
         kept = kept[numpy.argsort(-logits[kept], kind="stable")]
-        chances = probabilities(logits[kept].astype("f8") / self.temperature)
+        wide = logits[kept].astype("f8")
+        with numpy.errstate(over="ignore"):  # of a temperature near 0, by which all but the greatest are out of reach
+            shares = numpy.exp((wide - wide.max()) / self.temperature)
+        chances = shares / shares.sum()
         count = int(numpy.searchsorted(numpy.cumsum(chances), self.top_p)) + 1
         chances = chances[:count] / chances[:count].sum()
         return int(kept[self._random.choice(len(chances), p=chances)])
-
-
-def probabilities(logits):
-    shares = numpy.exp(logits - logits.max())
-    return shares / shares.sum()
 
 
 def log_likelihoods(logits, tokens):

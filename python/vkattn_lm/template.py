@@ -3,6 +3,7 @@ memory. This file is that process, too; the two exchange lines of JSON."""
 import atexit
 import datetime
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -45,6 +46,24 @@ class Renderer:
                                          stderr=subprocess.DEVNULL, encoding="utf-8")
         self._process.stdin.write(json.dumps(sys.path) + "\n")
 
+    def hold(self):
+        """Before a fork, which so comes between two requests."""
+        self._lock.acquire()
+
+    def go_on(self):
+        self._lock.release()
+
+    def forget(self):
+        """In a forked process, whose parent's the other one is: its pipes lead nowhere here, and another is begun."""
+        process, self._process = self._process, None
+        if process is not None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for pipe in (process.stdin, process.stdout):
+                os.dup2(nowhere, pipe.fileno())
+            os.close(nowhere)
+            process.returncode = 0  # nothing to wait for
+        self._lock.release()
+
     def end(self):
         process, self._process = self._process, None
         if process is not None:
@@ -54,6 +73,8 @@ class Renderer:
 
 RENDERER = Renderer()
 atexit.register(RENDERER.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=RENDERER.hold, after_in_parent=RENDERER.go_on, after_in_child=RENDERER.forget)
 
 
 class _Raised(Exception):
@@ -64,20 +85,37 @@ def _raise(message):
     raise _Raised(" ".join(str(message).split())[:200])
 
 
-def _rendered(sandbox, template, messages, names):
-    environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                        extensions=["jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _generation(jinja2):
+    """The extension of {% generation %}, which tells training what a model is to say, and changes no text."""
+    class Generation(jinja2.ext.Extension):
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            return jinja2.nodes.Scope(parser.parse_statements(["name:endgeneration"], drop_needle=True), lineno=line)
+    return Generation
+
+
+def _rendered(jinja2, template, messages, names):
+    """As transformers does it, with its names."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_generation(jinja2), jinja2.ext.loopcontrols])
+    environment.filters["tojson"] = _to_json
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: datetime.datetime.now().strftime(form))
-    text = environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
+    text = environment.from_string(template).render(messages=messages, tools=None, documents=None, add_generation_prompt=True,
+                                                    **names)
     if len(text) > CHARACTERS:
         raise ValueError(f"gives {len(text)} characters, expected at most {CHARACTERS}")
     return text
 
 
-def _answer(sandbox, request):
+def _answer(jinja2, request):
     try:
-        return {"text": _rendered(sandbox, **request)}
+        return {"text": _rendered(jinja2, **request)}
     except _Raised as raised:
         return {"says": str(raised)}
     except Exception as error:
@@ -94,9 +132,10 @@ def _serve():
     except (ImportError, ValueError, OSError):
         pass
     sys.path[:] = json.loads(sys.stdin.readline())
-    from jinja2 import sandbox
+    import jinja2.ext
+    import jinja2.sandbox
     for line in sys.stdin:
-        print(json.dumps(_answer(sandbox, json.loads(line))), flush=True)
+        print(json.dumps(_answer(jinja2, json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Text as tokens and back, by the package tokenizers: a GGUF file's vocabulary and merges, or a folder's tokenizer.json."""
 import base64
+import codecs
 import dataclasses
 import functools
 import json
@@ -9,13 +10,15 @@ from .errors import ModelError, naming, naming_panics, require
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.token_type
 _ENDS = ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<|end|>", "</s>")
-_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,DIGITS}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
 # Phi 3's special tokens take the white space after them, which GGUF does not say; but for these
 _PHI3_UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
-# How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: digits apart, the words' expression (None: GPT-2's)
-_CUTS = {"gpt-2": (False, None), "default": (False, None), "smollm": (True, None),
-         "llama-bpe": (False, _WORDS.replace("DIGITS", "3")), "qwen2": (False, _WORDS.replace("{1,DIGITS}", ""))}
+# How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: by each expression in turn, as llama.cpp does. Files without
+# one are cut by its default.
+_CUTS = {"gpt-2": (_GPT2,), "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
+         "smollm": (r"\p{N}", _GPT2), "llama-bpe": (_WORDS.replace("DIGITS", "{1,3}"),), "qwen2": (_WORDS.replace("DIGITS", ""),)}
 _MOST_GROWTH = 64  # of a folder's text
 _MOST_OF_MAP = 1 << 20  # bytes of a map of characters, of which Unicode's NFKC has 240,000
 _BEGUN = {"llama-bpe"}  # kinds of BPE whose text begins with bos where the file does not say
@@ -28,6 +31,8 @@ class Tokenizer:
     begin     the token that all text begins with, or None
     ends      tokens that end a text
     template  the chat template (jinja), or None; names: what it may say (bos_token, eos_token)
+    remark    what a user should know of how text is read, or nothing
+    foreign   whether its steps are a file's own, which may panic
     """
     where: str
     inner: object
@@ -35,20 +40,80 @@ class Tokenizer:
     ends: frozenset
     template: object
     names: dict
+    remark: str = ""
+    foreign: bool = False
 
-    def encode(self, text):
-        with naming_panics(self.where, "a tokenizer that takes the text"):
+    def encode(self, text, markers=True):
+        """The tokens of a text. markers: the names of control tokens in it are these tokens, else text as any other."""
+        with naming_panics(self.where, "a tokenizer that takes the text"):  # in which threads take turns
+            self.inner.encode_special_tokens = not markers
             tokens = self.inner.encode(text, add_special_tokens=False).ids
         return tokens if self.begin is None or tokens[:1] == [self.begin] else [self.begin, *tokens]
 
     def stream(self):
-        """A function of the next token that returns the text that is whole with it, perhaps none."""
-        stream = require("tokenizers", "tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+        """A function of the next token that returns the text that is whole with it, perhaps none. What has been returned stays."""
+        begun, is_first, pending, utf8 = self._begun_stream(), True, [], codecs.getincrementaldecoder("utf-8")("replace")
+
+        def text_of(token):
+            nonlocal begun
+            pending.append(token)
+            try:
+                text = begun(token)
+            except ModelError:  # what has been returned is no longer how all of it reads
+                begun = self._resumed_stream()
+                try:
+                    text = "".join(map(begun, pending))
+                except ModelError:
+                    begun, text = self._resumed_stream(), "\ufffd"
+            if text:
+                pending.clear()
+            return text
 
         def step(token):
-            with naming_panics(self.where, "a tokenizer that gives text"):
-                return stream.step(self.inner, token) or ""
+            nonlocal begun, is_first
+            if token in self._bytes:  # of which the package decodes all at once: one that is no UTF-8 spoils those around it
+                if is_first:
+                    begun, is_first = self._resumed_stream(), False
+                return utf8.decode(self._bytes[token])
+            is_first = False
+            return utf8.decode(b"", final=True) + text_of(token)
         return step
+
+    @functools.cached_property
+    def _bytes(self):
+        """The tokens of single bytes, of which other text is made."""
+        if self.inner.decoder is None or b'"ByteFallback"' not in self.inner.decoder.__getstate__():
+            return {}
+        named = ((f"<0x{value:02X}>", bytes([value])) for value in range(256))
+        return {self.inner.token_to_id(name): value for name, value in named if self.inner.token_to_id(name) is not None}
+
+    def _begun_stream(self, *before):
+        """A stream as the package has it, after these tokens."""
+        stream = require("tokenizers", "tokenizers").decoders.DecodeStream(skip_special_tokens=True)
+        named = naming_panics if self.foreign else naming
+
+        def step(token):
+            with named(self.where, "a tokenizer that gives text"):
+                return stream.step(self.inner, token) or ""
+        for token in before:
+            step(token)
+        return step
+
+    def _resumed_stream(self):
+        """A stream in the middle of a text, where there is a token to say so."""
+        try:
+            return self._begun_stream(*self._anchor)
+        except ModelError:
+            return self._begun_stream()
+
+    @functools.cached_property
+    def _anchor(self):
+        """A token of letters that reads as it is named, if there is one: what follows it does not begin a text, of which a space
+        may be left out."""
+        with naming_panics(self.where, "a tokenizer that gives text"):
+            found = sorted(self.inner.get_vocab(with_added_tokens=False).items(), key=lambda each: each[1])
+            return next(((token,) for name, token in found
+                         if name.isascii() and name.isalpha() and self.inner.decode([token]) == name), ())
 
     @functools.cached_property
     def size(self):
@@ -70,6 +135,10 @@ def from_gguf(facts):
     makers = {"gpt2": _byte_level, "llama": _sentence_pieces}
     if model not in makers:
         raise ModelError(f"{facts.where}: {key}model: {model[:80]!r}, expected one of {', '.join(makers)}")
+    remark = ""
+    if model == "gpt2" and not facts.raw(key + "pre"):
+        remark = (f"{facts.where}: {key}pre is missing: text is cut by llama.cpp's rule default, which may not be how the model "
+                  "was trained")
     with naming_panics(facts.where, "a vocabulary that the package tokenizers takes"):
         inner, begins = makers[model](tokenizers, facts, tokens, types)
         strips = model == "llama" and facts.raw("general.architecture") == "phi3"
@@ -83,22 +152,19 @@ def from_gguf(facts):
     ends |= {i for i, token in enumerate(tokens) if types[i] == _CONTROL and token in _ENDS}
     template = facts.words("tokenizer.chat_template", "") or None
     names = {f"{name}_token": tokens[named[name]] if name in named else "" for name in ("bos", "eos")}
-    return Tokenizer(facts.where, inner, begin, frozenset(ends), template, names)
+    return Tokenizer(facts.where, inner, begin, frozenset(ends), template, names, remark)
 
 
 def _byte_level(tokenizers, facts, tokens, types):
-    pre = facts.words("tokenizer.ggml.pre", "default")
+    pre = facts.words("tokenizer.ggml.pre", "") or "default"
     if pre not in _CUTS:
         raise ModelError(f"{facts.where}: tokenizer.ggml.pre: {pre[:80]!r}, expected one of {', '.join(_CUTS)}")
     merges = [tuple(each.split(" ")) for each in facts.list_of("tokenizer.ggml.merges", str)]
     inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=_numbered(tokens), merges=merges, ignore_merges=pre == "llama-bpe"))
-    digits, words = _CUTS[pre]
     cutters = tokenizers.pre_tokenizers
-    steps = [cutters.Digits(individual_digits=True)] if digits else []
-    if words:
-        steps.append(cutters.Split(tokenizers.Regex(words), "isolated"))
-    steps.append(cutters.ByteLevel(add_prefix_space=False, use_regex=words is None))
-    inner.pre_tokenizer = cutters.Sequence(steps)
+    inner.pre_tokenizer = cutters.Sequence([
+        *(cutters.Split(tokenizers.Regex(each), "isolated") for each in _CUTS[pre]),
+        cutters.ByteLevel(add_prefix_space=False, use_regex=False)])
     inner.decoder = tokenizers.decoders.ByteLevel()
     return inner, pre in _BEGUN
 
@@ -154,7 +220,7 @@ def from_folder(folder):
     for facts_of_ends in (folder.facts, folder.read_json("generation_config.json")):
         given = facts_of_ends.raw("eos_token_id", [])
         ends |= {each for each in (given if isinstance(given, list) else [given]) if isinstance(each, int)}
-    return Tokenizer(str(path), inner, begin, frozenset(ends), _folder_template(folder, facts), names)
+    return Tokenizer(str(path), inner, begin, frozenset(ends), _folder_template(folder, facts), names, foreign=True)
 
 
 def _check_growth(path, parts):

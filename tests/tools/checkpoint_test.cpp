@@ -161,7 +161,7 @@ TEST_CASE("factors of LongRoPE that are no list for the head are named") {
 TEST_CASE("a model of another format is named") {
     Copy copy("llama");
     std::ofstream(copy.folder() / "model.safetensors", std::ios::binary) << "GGUF\x03" << std::string(64, 'x');
-    copy.check_refused("is a GGUF file, as llama.cpp has them: a format that is not read");
+    copy.check_refused("is a GGUF file, as llama.cpp has them (vkattn-lm computes those): a format that is not read");
 }
 
 TEST_CASE("a model, a layer, a scaling that is not known is named") {
