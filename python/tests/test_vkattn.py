@@ -1,4 +1,5 @@
 """The package against NumPy in float64."""
+import pathlib
 import threading
 
 import numpy
@@ -346,6 +347,22 @@ def test_contexts_devices_and_what_they_learn():
     assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10
     with pytest.warns(UserWarning, match="saved_data"):
         vkattn.Context(0, saved=b"nothing of the kind")
+
+
+def test_a_journal_notes_what_is_tried_once(tmp_path, monkeypatch):
+    query = random(1, 2, 5, 16)
+    expected, _ = reference(query, query, query)
+    notes = []
+    for _ in range(2):
+        context = vkattn.Context(0, journal=tmp_path / "journal")
+        assert nmse(vkattn.attention(query, query, query, context=context), expected) < 1e-10
+        notes.append((tmp_path / "journal").read_text())
+    assert "\n+ " in notes[0] and "\n- " in notes[0] and "\n!" not in notes[0] and notes[1] == notes[0]
+    with pytest.raises(vkattn.InvalidArgumentError, match="cannot be opened"):
+        vkattn.Context(0, journal=tmp_path / "no folder" / "journal")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    vkattn.Context(0, journal=True)
+    assert pathlib.Path(context_module.journal_file()).is_file()
 
 
 def test_kernels_of_a_newer_library_are_numbers():

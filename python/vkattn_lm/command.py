@@ -99,8 +99,14 @@ def bar(total, words, unit):
 
 
 def device_context(arguments):
+    """The device, with a journal of what crashes its driver, wherever the user has a folder that can be written to."""
     import vkattn
-    return vkattn.Context(arguments.device) if arguments.device else vkattn.default_context()
+    try:
+        return vkattn.Context(arguments.device, journal=True)
+    except (OSError, vkattn.VkattnError) as error:
+        if isinstance(error, vkattn.VkattnError) and "journal" not in str(error):
+            raise
+        return vkattn.Context(arguments.device)
 
 
 def load(arguments, most=DEFAULT_CONTEXT):

@@ -152,6 +152,7 @@ Program::Program(Context &context, std::span<const BoundPlan> plans)
         recorders.push_back(
             name_plan(i, [&] { return Recorder(*plans[i].plan, bindings.all[i], recording_->descriptors.handle()); }));
         count_growth(*plans[i].plan);
+        first_run_.add(plans[i].plan->steps());
         report_.dispatches += plans[i].plan->dispatches();
     }
     const std::vector<Piece> pieces = schedule(context, plans, recorders);
@@ -184,7 +185,11 @@ void Program::count_growth(const Plan &plan) {
 
 double Program::run() const {
     double milliseconds = -1.0;
-    grow_while(growths_, [&] { milliseconds = context_.submissions().run_and_time(recording_->commands.recorded()); });
+    grow_while(growths_, [&] {
+        const FirstRun::Pending first = first_run_.begin_if_due(context_);
+        milliseconds = context_.submissions().run_and_time(recording_->commands.recorded());
+        if (first.done) first.done();
+    });
     return milliseconds;
 }
 
@@ -192,7 +197,9 @@ void Program::submit(const vkattn_sync *sync) const {
     grow_while(growths_, [&] {
         Submissions::Work work;
         work.recorded = recording_->commands.recorded();
-        work.kept = {recording_};
+        FirstRun::Pending first = first_run_.begin_if_due(context_);
+        work.kept = {recording_, std::move(first.kept)};
+        work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });
 }
