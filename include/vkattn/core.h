@@ -82,6 +82,7 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_INPUT_NORM = 8,        /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
                                                vkattn_layer_call */
     VKATTN_EXTENSION_NORM_RESIDUAL = 9,     /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
+    VKATTN_EXTENSION_CRASH_JOURNAL = 10,    /* vkattn_crash_journal, of vkattn_context_info */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -332,6 +333,8 @@ typedef struct vkattn_device_facts {
     uint32_t portability_subset;             /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
     uint32_t timestamps;                     /* 1: GPU times can be measured */
     double timestamp_period_ns;
+    /* Of a context's facts alone: vkattn_enumerate_devices leaves them at 0, since some drivers end the process when
+     * they are asked. Its kernels tell of COOPMAT what the other facts say. */
     uint32_t matrix_shape_count;
     vkattn_matrix_shape matrix_shapes[VKATTN_MAX_MATRIX_SHAPES];
     uint32_t kernel_count;
@@ -446,7 +449,9 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_MATRIX_N = 10,
     /* what that shape sums over; default 0 */
     VKATTN_TRAIT_MATRIX_K = 11,
-    /* 1, the default: matrix units are faster than plain arithmetic, and preferred */
+    /* 1, the default: matrix units are faster than plain arithmetic, and preferred. 2: they are not; they are taken where
+     * a kernel is asked for by its name, and tuning tries them. 0: they are never used, and the driver is not asked for
+     * their shapes, over which some end the process */
     VKATTN_TRAIT_MATRIX_UNITS = 12,
     /* invocations of a subgroup up to which the driver compiles matrices; 0, the default: any number */
     VKATTN_TRAIT_WIDEST_MATRIX_SUBGROUP = 13,
@@ -478,7 +483,9 @@ typedef enum vkattn_trait_name {
     /* 1: dot products of four bytes (integer_dot_product) are preferred where K is q8_0, on GPUs whose shapes have them; the
      * default is the fact signed_integer_dot_product */
     VKATTN_TRAIT_BYTE_PRODUCTS = 33,
-    VKATTN_TRAIT_COUNT = 34,
+    /* 1, the default: subgroup operations are right; 0: no shader with any is taken */
+    VKATTN_TRAIT_SUBGROUP_OPERATIONS = 34,
+    VKATTN_TRAIT_COUNT = 35,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 
@@ -581,8 +588,35 @@ typedef struct vkattn_context_info {
     uint32_t transfer_queue_family;
     uint32_t debug_labels;
     const vkattn_memory_callbacks *memory;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or a vkattn_crash_journal */
 } vkattn_context_info;
+
+/* A file that outlives the process when a driver ends it: an extension of vkattn_context_info. Before a shader is first built,
+ * and before it first runs, a line there says so; another says that it went well. What a process was at when it ended, by
+ * itself or with the whole system, and what lost the device, is off in the next contexts with that file, on the same device,
+ * driver, traits and version of the library: a driver that crashes costs one start. Shaders that survived once cost nothing
+ * more. What saved_data has belongs beside it: the two tell of the same things.
+ *
+ * extension  kind VKATTN_EXTENSION_CRASH_JOURNAL
+ * path       of the file, UTF-8, copied. It is made where there is none; keep it where nobody else writes. Several contexts and
+ *            processes may share it. Fails with VKATTN_ERROR_INVALID_ARGUMENT where it cannot be read and written, or holds
+ *            something else
+ *
+ * The first run of a plan by vkattn_run takes a submission for each of its dispatches' shaders. Of what vkattn_submit and
+ * programs run first at once, the shader of the most code is blamed, and the others are tried again. What you submit yourself
+ * (vkattn_record) is noted when it is built alone.
+ *
+ * Orderly ends count for nothing: exit, exceptions, contexts that are destroyed. A process that somebody kills while it tries a
+ * shader cannot be told from a crash: call vkattn_withdraw_trials first, in your handler of SIGINT and SIGTERM. What was
+ * condemned wrongly is tried again once the file is removed. */
+typedef struct vkattn_crash_journal {
+    vkattn_extension extension;
+    const char *path;
+} vkattn_crash_journal;
+
+/* Tells the process' crash journals that what is being tried now is not to blame for the end of the process. Safe in handlers of
+ * signals; may be called at any time. */
+VKATTN_API void vkattn_withdraw_trials(void);
 
 /* Lists the device extensions that make vkattn better where a device has them. Enable the ones that exist.
  * count: in, the room in names; out, the number of extensions. names may be NULL. The strings are static. */

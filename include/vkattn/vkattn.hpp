@@ -548,6 +548,11 @@ class Variant {
     std::unique_ptr<std::remove_pointer_t<vkattn_variant>, Destroy> handle_;
 };
 
+// For vkattn_context_info.next: see vkattn_crash_journal. The path must live until the context is made.
+inline vkattn_crash_journal crash_journal(const char *path, const void *next = nullptr) {
+    return {{VKATTN_EXTENSION_CRASH_JOURNAL, next}, path};
+}
+
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
   public:

@@ -1,4 +1,5 @@
 """The package against NumPy in float64."""
+import pathlib
 import threading
 
 import numpy
@@ -390,6 +391,22 @@ def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
 
     monkeypatch.setattr("vkattn.context.call", growing)
     assert len(context.save()) > 0 and refused == ["vkattn_context_save"] * 2
+
+
+def test_a_journal_notes_what_is_tried_once(tmp_path, monkeypatch):
+    query = random(1, 2, 5, 16)
+    expected, _ = reference(query, query, query)
+    notes = []
+    for _ in range(2):
+        context = vkattn.Context(0, journal=tmp_path / "journal")
+        assert nmse(vkattn.attention(query, query, query, context=context), expected) < 1e-10
+        notes.append((tmp_path / "journal").read_text())
+    assert "\n+ " in notes[0] and "\n- " in notes[0] and "\n!" not in notes[0] and notes[1] == notes[0]
+    with pytest.raises(vkattn.InvalidArgumentError, match="cannot be opened"):
+        vkattn.Context(0, journal=tmp_path / "no folder" / "journal")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    vkattn.Context(0, journal=True)
+    assert pathlib.Path(context_module.journal_file()).is_file()
 
 
 def test_kernels_of_a_newer_library_are_numbers():

@@ -23,6 +23,7 @@ ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gel
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
 EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM, EXTENSION_NORM_RESIDUAL = 6, 7, 8, 9
+EXTENSION_CRASH_JOURNAL = 10
 ROTATIONS = {"none": 0, "hadamard": 1}
 SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
@@ -186,6 +187,7 @@ RopeScaling = structure(
     ("low_freq_factor", c_float), ("high_freq_factor", c_float), ("beta_fast", c_float), ("beta_slow", c_float),
     ("attention_factor", c_float), ("next", c_void_p))
 Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
+CrashJournal = structure("vkattn_crash_journal", ("extension", Extension), ("path", c_char_p))
 AttentionVariant = structure("vkattn_attention_variant", ("extension", Extension), ("variant", c_void_p), ("captured", Tensor * 4))
 KvRotation = structure("vkattn_kv_rotation", ("extension", Extension), ("key", c_int), ("value", c_int))
 KvScales = structure("vkattn_kv_scales", ("extension", Extension), ("key_scales", Tensor), ("value_scales", Tensor),
@@ -241,7 +243,8 @@ EstimateResult = structure(
 STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts, Trait, ContextInfo, Check, Option, Candidate, Report,
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
-              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm, NormResidual)
+              BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm, NormResidual,
+              CrashJournal)
 
 
 def extend(desc, extension):
@@ -313,6 +316,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_enumerate_devices": (c_int, (c_void_p, POINTER(c_uint32), POINTER(DeviceFacts), c_size_t)),
     "vkattn_context_create": (c_int, (POINTER(ContextInfo), POINTER(c_void_p))),
     "vkattn_context_destroy": (None, (c_void_p,)),
+    "vkattn_withdraw_trials": (None, ()),
     "vkattn_context_facts": (c_int, (c_void_p, POINTER(DeviceFacts), c_size_t)),
     "vkattn_context_save": (c_int, (c_void_p, POINTER(c_uint64), c_void_p)),
     "vkattn_self_test": (c_int, (c_void_p, POINTER(c_uint32), POINTER(Check), c_size_t)),

@@ -3,6 +3,8 @@ import collections
 import ctypes
 import dataclasses
 import os
+import pathlib
+import sys
 import threading
 import warnings
 
@@ -82,6 +84,16 @@ def devices():
     return [_facts(each) for each in raw[:count.value]]
 
 
+def journal_file():
+    """The journal of Context(journal=True): in the user's folder for caches, which is made where there is none."""
+    home = pathlib.Path.home()
+    caches = {"win32": os.environ.get("LOCALAPPDATA"), "darwin": home / "Library" / "Caches"}.get(
+        sys.platform, os.environ.get("XDG_CACHE_HOME")) or home / ".cache"
+    folder = pathlib.Path(caches) / "vkattn"
+    folder.mkdir(parents=True, exist_ok=True)
+    return str(folder / "journal")
+
+
 class _Buffer:
     """A buffer of the library. Bindings are made here alone."""
 
@@ -107,16 +119,21 @@ class Context:
     validation  True: with the Vulkan validation layers, whose messages become warnings
     traits      {name: number}, or the text "name=number,...", to correct the device table (docs/devices.md)
     saved       bytes of an earlier save()
+    journal     a file that notes which shaders are being tried, so that a driver that ends the process costs one start
+                (docs/devices.md); a path, or True: one in the user's folder for caches. None: nothing is noted
     May be used from several threads; calls of one context take turns. A forked process makes its own: in a fork, every use of
     a Context of the parent, and of what was made with it, raises VkattnError.
     """
 
-    def __init__(self, device="", *, validation=False, traits="", saved=b""):
+    def __init__(self, device="", *, validation=False, traits="", saved=b"", journal=None):
         callback = _abi.MESSAGE_CALLBACK(lambda _, severity, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
         known = traits_of(traits)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
                                 message_callback=callback, traits=known, trait_count=len(known),
                                 saved_data=bytes(saved), saved_bytes=len(saved))
+        if journal is not None and journal is not False:
+            path = journal_file() if journal is True else os.fspath(journal)
+            _abi.extend(info, _abi.CrashJournal(_abi.Extension(_abi.EXTENSION_CRASH_JOURNAL), os.fsencode(path)))
         raw = ctypes.c_void_p()
         call("vkattn_context_create", info, raw)
         self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)

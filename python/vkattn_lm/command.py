@@ -101,8 +101,14 @@ def bars(arguments, words, unit=" tokens"):
 
 
 def device_context(arguments):
+    """The device, with a journal of what crashes its driver, wherever the user has a folder that can be written to."""
     import vkattn
-    return vkattn.Context(arguments.device) if arguments.device else vkattn.default_context()
+    try:
+        return vkattn.Context(arguments.device, journal=True)
+    except (OSError, vkattn.VkattnError) as error:
+        if isinstance(error, vkattn.VkattnError) and "journal" not in str(error):
+            raise
+        return vkattn.Context(arguments.device)
 
 
 def load(arguments, most=DEFAULT_CONTEXT):

@@ -292,6 +292,8 @@ vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_cont
 
 void vkattn_context_destroy(vkattn_context context) { destroy(context); }
 
+void vkattn_withdraw_trials(void) { CrashJournal::withdraw_all(); }
+
 vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts, size_t size) {
     return guard([&] {
         require_given(context, "context");

@@ -27,6 +27,15 @@ constexpr uint32_t kUsualHeadDim = 128;
 // The path of a storage type of numbers; 0 for others.
 inline CodePaths path_of(vkattn_type type) { return is_float(type) || is_quantised(type) ? 1u << type : 0; }
 
+// "q8_0"; of several "f16, pages".
+std::string path_names(CodePaths paths);
+
+// A shader, as verdicts name it, and the paths of its code that a choice takes; 0: it has none.
+struct ShaderUse {
+    std::string shader;
+    CodePaths paths = 0;
+};
+
 // What tests have shown of a shader on a device.
 struct ShaderVerdict {
     CodePaths passed = 0, failed = 0;

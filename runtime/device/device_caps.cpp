@@ -10,6 +10,12 @@ bool has_subgroups_of(const DeviceCaps &caps, uint32_t size) {
     return caps.min_subgroup_size == caps.max_subgroup_size || (takes_wishes && caps.subgroup_size_control != 0);
 }
 
+bool has_subgroup_operations(const DeviceCaps &caps, uint32_t operations) {
+    return caps.traits.subgroup_operations != 0 && (caps.subgroup_features & operations) == operations;
+}
+
+bool may_use_matrices(const DeviceCaps &caps) { return caps.cooperative_matrix != 0 && caps.traits.matrix_units != 0; }
+
 bool may_diverge(const DeviceCaps &caps) {
     const uint32_t widest = caps.traits.widest_divergent_addresses;
     return widest == 0 || caps.subgroup_size <= widest;

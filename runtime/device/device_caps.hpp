@@ -15,6 +15,7 @@ struct DeviceCaps : vkattn_device_facts {
     DeviceTraits traits;
     DeviceFeatures features;          // in use: of a wrapped device, those that the application enabled
     uint32_t max_workgroup_subgroups; // of a size that a pipeline asks for; 0: unknown
+    bool matrices_are_unasked;        // the driver has not been asked for matrix shapes yet
     uint32_t rounded_shapes;          // which of the matrix shapes have sums of 16 bits as well, a bit each
     // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
     std::array<uint32_t, 3> matrix_granularity;
@@ -23,6 +24,12 @@ struct DeviceCaps : vkattn_device_facts {
 
 // Whether a pipeline has full subgroups of this size: the only one that the device has, or one that it can be asked for.
 bool has_subgroups_of(const DeviceCaps &caps, uint32_t size);
+
+// Whether kernels may use these operations of subgroups (VkSubgroupFeatureFlags).
+bool has_subgroup_operations(const DeviceCaps &caps, uint32_t operations);
+
+// Whether kernels may use cooperative matrices, as far as is known without their shapes.
+bool may_use_matrices(const DeviceCaps &caps);
 
 // Whether each invocation of a subgroup may load through a device address of its own.
 bool may_diverge(const DeviceCaps &caps);

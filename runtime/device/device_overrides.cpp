@@ -58,6 +58,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
     {VKATTN_TRAIT_MAX_WORKGROUP_COUNT, "max_workgroup_count", &vkattn_device_facts::max_workgroup_count},
     {VKATTN_TRAIT_BYTE_PRODUCTS, "byte_products", &DeviceTraits::byte_products},
+    {VKATTN_TRAIT_SUBGROUP_OPERATIONS, "subgroup_operations", &DeviceTraits::subgroup_operations},
 });
 
 constexpr bool in_order() {
@@ -95,7 +96,8 @@ struct Setter {
     }
 };
 
-// The shape that traits ask for, before the device's own.
+} // namespace
+
 void add_matrix_shape(DeviceCaps &caps) {
     const DeviceTraits &traits = caps.traits;
     const vkattn_matrix_shape wanted = {traits.matrix_m, traits.matrix_n, traits.matrix_k, VKATTN_TYPE_F16};
@@ -120,8 +122,6 @@ void add_matrix_shape(DeviceCaps &caps) {
     caps.rounded_shapes = caps.rounded_shapes << 1 | 1; // flexible shapes take f16 of either use
 }
 
-} // namespace
-
 void override_caps(DeviceCaps &caps, std::span<const vkattn_trait> traits) {
     for (const vkattn_trait &trait : traits) {
         require(is_known(trait.name), "traits: ", static_cast<int>(trait.name),
@@ -129,7 +129,6 @@ void override_caps(DeviceCaps &caps, std::span<const vkattn_trait> traits) {
         const Trait &known = kTraits[static_cast<size_t>(trait.name)];
         std::visit(Setter{caps, known.text, trait.value}, known.member);
     }
-    add_matrix_shape(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
 }
 

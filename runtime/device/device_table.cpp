@@ -2,24 +2,36 @@
 
 #include <algorithm>
 #include <charconv>
+#include <compare>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kAmd = 0x1002, kIntel = 0x8086, kNvidia = 0x10de, kQualcomm = 0x5143; // PCI; Khronos' for no PCI
+constexpr uint32_t kAmd = 0x1002, kIntel = 0x8086, kNvidia = 0x10de, kQualcomm = 0x5143, kImagination = 0x1010,
+                   kSamsung = 0x144d; // PCI; Khronos' for no PCI
 constexpr uint32_t kAny = 0;
+constexpr uint32_t kHoneykrisp = 26, kKosmicKrisp = 28; // VkDriverId: not in the headers of Debian 12
 
 using Predicate = bool (*)(const vkattn_device_facts &facts);
+
+// Of a driver, as its information says it: "26.5" of "Mesa 26.5.1-1".
+struct Version {
+    uint32_t major = 0, minor = 0;
+    constexpr auto operator<=>(const Version &) const = default; // NOLINT(modernize-use-nullptr): not written here
+};
+constexpr Version kEver{UINT32_MAX, 0};
 
 // A row matches by what the device says of itself; by a name only where nothing else tells.
 struct Row {
     uint32_t vendor = kAny;
-    uint32_t driver = kAny;     // VkDriverId
+    uint32_t driver = kAny;     // VkDriverId, which for most drivers tells the system, too
     Predicate says = nullptr;   // of its other facts
     std::string_view name = ""; // whole words of the device's name
     std::string_view info = ""; // what the driver's information begins with, up to its version
-    uint32_t first_version = 0;
+    Version from{}, below = kEver;
     DeviceTraits traits;
 };
 
@@ -32,7 +44,7 @@ constexpr DeviceTraits llvmpipe_traits(uint32_t scalar_address_loads) {
             .widest_divergent_addresses = 8,
             .most_addressed_linear_rows = UINT32_MAX,
             .parallel_workgroups = 16,
-            .matrix_units = 0,
+            .matrix_units = 2,
             .widest_matrix_subgroup = 8,
             .unroll_matrices = 0,
             .matrix_outputs = 8};
@@ -44,12 +56,24 @@ bool is_before_xe2(const vkattn_device_facts &facts) {
     return facts.min_subgroup_size != 0 && facts.min_subgroup_size < 16;
 }
 
-// AMD's own two drivers, on a GPU before RDNA3. RDNA3 brought both the matrix instructions and V_DOT4_I32_IU8, which
-// multiplies signed with unsigned bytes (the ISA documents of RDNA2 and RDNA3).
+// Xe-LPG+ (Arrow Lake-H): the matrix units of Alchemist, which is no integrated GPU, in one that otherwise has none.
+bool is_xe_lpg_plus(const vkattn_device_facts &facts) {
+    return is_before_xe2(facts) && facts.device_type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU &&
+           facts.signed_integer_dot_product != 0 && facts.cooperative_matrix != 0;
+}
+
+// AMD's own two drivers, which share their compilers; from 2026 on there is one, of Windows.
+bool is_amds_own(const vkattn_device_facts &facts) {
+    return facts.driver_id == VK_DRIVER_ID_AMD_PROPRIETARY || facts.driver_id == VK_DRIVER_ID_AMD_OPEN_SOURCE;
+}
+bool is_amds_own_integrated(const vkattn_device_facts &facts) {
+    return is_amds_own(facts) && facts.device_type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+}
+
+// On a GPU before RDNA3, which brought both the matrix instructions and V_DOT4_I32_IU8, which multiplies signed with
+// unsigned bytes (the ISA documents of RDNA2 and RDNA3).
 bool is_emulated_by_amd(const vkattn_device_facts &facts) {
-    const bool of_amd =
-        facts.driver_id == VK_DRIVER_ID_AMD_PROPRIETARY || facts.driver_id == VK_DRIVER_ID_AMD_OPEN_SOURCE;
-    return of_amd && facts.mixed_integer_dot_product == 0;
+    return is_amds_own(facts) && facts.mixed_integer_dot_product == 0;
 }
 
 // A multiprocessor of Turing keeps 32 warps, of Volta 64, of all later ones 48 or 64 (CUDA programming guide, compute
@@ -59,10 +83,16 @@ bool is_turing(const vkattn_device_facts &facts) { return facts.max_subgroups_pe
 constexpr Row kTable[] = {
     // Other projects' experience, not measured here: before 1.3, MoltenVK silently gave arrays whose sizes are
     // specialisation constants their default sizes (its issue 2423). Sizes of cooperative matrices must be constants
-    // for it.
-    {.driver = VK_DRIVER_ID_MOLTENVK, .info = "1.", .first_version = 3, .traits = {.matrix_units = 0}},
-    {.driver = VK_DRIVER_ID_MOLTENVK, .info = "1.", .traits = {.specialised_arrays = 0, .matrix_units = 0}},
+    // for it (its issue 2753). On AMD's GPUs it reports subgroups of 64 where Metal runs 32 (llama.cpp, issues 20029 and
+    // 23218).
+    {.driver = VK_DRIVER_ID_MOLTENVK, .below = {1, 3}, .traits = {.specialised_arrays = 0, .matrix_units = 0}},
+    {.vendor = kAmd, .driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 0, .subgroup_operations = 0}},
     {.driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 0}},
+    // Mesa's two for Apple's GPUs: KosmicKrisp's subgroup sums of 1,536 numbers are wrong, those through shared memory
+    // right (vllm-vulkan, issue 22). Honeykrisp, where it lists matrices, computes them in software (llama.cpp, pull
+    // request 10982).
+    {.driver = kKosmicKrisp, .traits = {.matrix_units = 0, .subgroup_operations = 0}},
+    {.driver = kHoneykrisp, .traits = {.matrix_units = 0}},
 
     // llvmpipe is matched by name: a guest that sees it through Venus gets the host's name, and Venus' driver_id.
     //
@@ -71,7 +101,7 @@ constexpr Row kTable[] = {
     // 64-bit value that differs between 16 lanes (LP_NATIVE_VECTOR_WIDTH=512) makes its compiler write past an array on
     // the stack, and cooperative matrices at that width make it crash; at 8 lanes they are right, slow, and slow to
     // compile.
-    {.name = "llvmpipe", .info = "Mesa ", .first_version = 26, .traits = llvmpipe_traits(1)},
+    {.name = "llvmpipe", .info = "Mesa ", .from = {26, 0}, .traits = llvmpipe_traits(1)},
     // llvmpipe ends a shader's loops, silently, after so many iterations in all, nested ones included
     // (LP_MAX_TGSI_LOOP_ITERATIONS): found by attention over equal keys, whose log-sum-exp counts the keys seen. Before
     // Mesa 26 uniform loads inside loops are made once a lane.
@@ -83,22 +113,46 @@ constexpr Row kTable[] = {
     // What follows is other projects' experience, not measured here: matrix units that are listed, and slower than
     // plain arithmetic or wrong. Any other device's are preferred: the self-test judges their numbers.
     //
-    // llama.cpp (ggml_vk_khr_cooperative_matrix_support): Xe2 gains by them, an Arc A770 loses.
+    // llama.cpp (ggml_vk_khr_cooperative_matrix_support): Xe2 gains by them, an Arc A770 loses. Xe-LPG+ may gain (issue
+    // 24404): tuning tells.
+    {.vendor = kIntel, .says = is_xe_lpg_plus, .traits = {.matrix_units = 2}},
     {.vendor = kIntel, .says = is_before_xe2, .traits = {.matrix_units = 0}},
-    // The same place: AMD's own drivers list them on all GPUs, and emulate them.
+    // Xe2 on Mesa 26.2.3, not yet on 26.0.8: wrong where workgroups of one core multiply different numbers of matrices, as
+    // those of causal attention do (llama.cpp, issue 24406).
+    {.vendor = kIntel,
+     .driver = VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA,
+     .info = "Mesa ",
+     .from = {26, 1},
+     .below = {26, 3},
+     .traits = {.matrix_units = 0}},
+    // Xe2 on Windows: the device is lost (IGCIT, issue 1487; unsloth, 11453; llama.cpp, 22034).
+    {.vendor = kIntel, .driver = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, .traits = {.matrix_units = 0}},
+    // llama.cpp, the same place: AMD's own drivers list them on all GPUs, and emulate them.
     {.vendor = kAmd, .says = is_emulated_by_amd, .traits = {.matrix_units = 0}},
+    // From 26.3 on the process dies when a Radeon 860M is asked for its matrix shapes (AMDVLK, issue 422; llama.cpp,
+    // 22750); from 26.5 on when a 9070 XT or a 7900 XTX builds or runs shaders, of matrices above all (llama.cpp, 23508;
+    // whisper.cpp, 3806; koboldcpp, 2296). No later version is known to be right.
+    {.vendor = kAmd, .says = is_amds_own_integrated, .from = {26, 3}, .below = {27, 0}, .traits = {.matrix_units = 0}},
+    {.vendor = kAmd, .says = is_amds_own, .from = {26, 5}, .below = {27, 0}, .traits = {.matrix_units = 0}},
     // llama.cpp, pull request 19290: flash attention leaves them alone on Turing, for a bug of NVIDIA's compiler. Mesa's
     // driver has a compiler of its own.
     {.vendor = kNvidia, .driver = VK_DRIVER_ID_NVIDIA_PROPRIETARY, .says = is_turing, .traits = {.matrix_units = 0}},
-    // Adreno: nothing tells GPUs apart on which they would pay, and nobody that we know of has found one.
+    // Adreno: nothing tells GPUs apart on which they would pay, and nobody that we know of has found one; of the 840 four
+    // ways are known in which its compiler gets them wrong (ncnn, pull requests 6719, 6720 and 6972).
     {.vendor = kQualcomm, .traits = {.matrix_units = 0}},
+    // PowerVR: wrong tokens with matrices (llama.cpp, issue 28502), no pipeline for sums by subgroup operations (20565), and
+    // a phone that starts anew some seconds later (28214).
+    {.vendor = kImagination, .traits = {.max_dispatch_megaflops = 2'000, .matrix_units = 0, .subgroup_operations = 0}},
 };
 
-// The number that follows `prefix` at the beginning of `info`, 0 if none does; -1 if `info` does not begin so.
-int64_t version_after(std::string_view info, std::string_view prefix) {
-    if (!info.starts_with(prefix)) return -1;
-    int64_t version = 0;
-    std::from_chars(info.data() + prefix.size(), info.data() + info.size(), version);
+// The version that follows `prefix` at the beginning of `info`: "26.5" of "26.5.1 (LLPC)". None if none does.
+std::optional<Version> version_after(std::string_view info, std::string_view prefix) {
+    if (!info.starts_with(prefix)) return std::nullopt;
+    Version version;
+    const char *end = info.data() + info.size();
+    const auto [dot, error] = std::from_chars(info.data() + prefix.size(), end, version.major);
+    if (error != std::errc()) return std::nullopt;
+    if (dot != end && *dot == '.') std::from_chars(dot + 1, end, version.minor);
     return version;
 }
 
@@ -133,11 +187,18 @@ bool names_device(std::string_view words, std::string_view name) {
     return false;
 }
 
+// A row that counts on a version does not match a driver that tells none.
+bool has_version_of(const Row &row, std::string_view info) {
+    if (row.from == Version{} && row.below == kEver) return info.starts_with(row.info);
+    const std::optional<Version> version = version_after(info, row.info);
+    return version.has_value() && *version >= row.from && *version < row.below;
+}
+
 bool matches(const Row &row, const vkattn_device_facts &facts) {
     const auto is = [](uint32_t wanted, uint32_t actual) { return wanted == kAny || wanted == actual; };
     return is(row.vendor, facts.vendor_id) && is(row.driver, facts.driver_id) &&
            (row.says == nullptr || row.says(facts)) && names_device(row.name, facts.name) &&
-           version_after(facts.driver_info, row.info) >= row.first_version;
+           has_version_of(row, facts.driver_info);
 }
 
 // Four workgroups of decode, of 128 invocations, on each core. FlashAttention and llama.cpp split keys for two, of more
@@ -155,11 +216,11 @@ uint32_t workgroups_that_fill(const vkattn_device_facts &facts) {
 // Compilers for one vendor's GPUs like the same shapes, whoever wrote them: the instructions are the vendor's.
 GpuClass class_of_gpu(const vkattn_device_facts &facts) {
     constexpr uint32_t kApple = 0x106b, kArm = 0x13b5;
-    constexpr uint32_t kHoneykrisp = 26; // VkDriverId: not in the headers of Debian 12
     if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return GpuClass::kOther;
     if (facts.driver_id == kHoneykrisp) return GpuClass::kApple; // its vendor is Mesa
     switch (facts.vendor_id) {
-    case kAmd: // RDNA has subgroups of 32, too
+    case kAmd:     // RDNA has subgroups of 32, too
+    case kSamsung: // Xclipse is RDNA
         return facts.min_subgroup_size == 64 ? GpuClass::kGcn : GpuClass::kRdna;
     case kApple:
         return GpuClass::kApple;

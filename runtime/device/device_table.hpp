@@ -32,8 +32,10 @@ struct DeviceTraits {
     uint32_t self_test = 1;
     // To try a matrix shape of other devices: one more, of f16, where the driver's dimensions are flexible. 0: none.
     uint32_t matrix_m = 0, matrix_n = 0, matrix_k = 0;
-    // Cooperative matrices, where there are any, are faster than the rest: coopmat is preferred.
+    // 1: cooperative matrices, where there are any, are faster than the rest: coopmat is preferred. 2: they are taken where
+    // they are asked for by name, and tried by tuning. 0: never, and the driver is not even asked for their shapes.
     uint32_t matrix_units = 1;
+    uint32_t subgroup_operations = 1;    // shaders may use them; 0: what the driver makes of them is wrong
     uint32_t widest_matrix_subgroup = 0; // that the driver's compiler takes cooperative matrices of; 0: any
     uint32_t unroll_matrices = 1;    // loops over matrices are unrolled; 0: the driver's compiler takes too long for it
     uint32_t matrix_outputs = 128;   // f32 sums that an invocation of coopmat holds in registers

@@ -101,7 +101,10 @@ const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatc
 
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores) {
-    Step &step = call.builder.add_step(shader_of(call, dispatch), dispatch.constants, push);
+    const Shader &shader = shader_of(call, dispatch);
+    Step &step = call.builder.add_step(shader, dispatch.constants, push);
+    if (&shader == dispatch.shader) // a variant's code is nobody else's
+        call.builder.set_use({shader_name(shader, dispatch.constants), dispatch.paths});
     step.groups = dispatch.groups;
     step.flops = dispatch.flops;
     step.uniforms = parameters;

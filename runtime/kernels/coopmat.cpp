@@ -295,7 +295,7 @@ std::string obstacle_of_types(const AttentionProblem &problem, const DeviceCaps 
 
 // Whether the rows fill matrices well enough.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps) {
-    return caps.traits.matrix_units != 0 && rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows;
+    return caps.traits.matrix_units == 1 && rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows;
 }
 
 gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const AttentionProblem &problem) {

@@ -48,7 +48,7 @@ uint32_t subgroup_size_of(const DeviceCaps &caps) {
 bool has_subgroups(const DeviceCaps &caps) {
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     const uint32_t size = subgroup_size_of(caps);
-    return (caps.subgroup_features & kNeeded) == kNeeded && size != 0 && kWorkgroup % size == 0 &&
+    return has_subgroup_operations(caps, kNeeded) && size != 0 && kWorkgroup % size == 0 &&
            (caps.max_workgroup_subgroups == 0 || kWorkgroup / size <= caps.max_workgroup_subgroups);
 }
 
@@ -307,7 +307,7 @@ bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t part
 bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
     constexpr uint64_t kScoresOfWorkgroup = 96;
     const uint64_t scores = problem.query_heads * query_positions(problem) * slots_of(problem);
-    if (!caps.cooperative_matrix || caps.traits.matrix_units == 0 || !takes_decode_shader(problem, caps)) return false;
+    if (!caps.cooperative_matrix || caps.traits.matrix_units != 1 || !takes_decode_shader(problem, caps)) return false;
     return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
            (is_quantised(problem.key.type) && rows_that_share_keys(problem) <= kRowsOfDecodeShader);
 }

@@ -76,11 +76,6 @@ vkattn_kernel name_of(const AttentionKernel &kernel, const AttentionProblem &pro
 // Why the kernel cannot serve the problem on the device, what the self-test found wrong with its shaders included; or its shape.
 AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps);
 
-// A shader and the paths of its code that a choice takes.
-struct ShaderUse {
-    std::string shader; // its name
-    CodePaths paths;
-};
 std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem);
 
 // Fills in the facts' list of kernels.

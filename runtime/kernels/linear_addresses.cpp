@@ -34,7 +34,7 @@ const char *missing_of_uniform(const DeviceCaps &caps) {
     if (caps.traits.scalar_address_loads == 0) return "loads that invocations share are no scalars";
     if (caps.storage_16bit == 0 || !caps.features.storage_16bit) return "no 16-bit storage";
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-    if ((caps.subgroup_features & kNeeded) != kNeeded) return "no subgroup shuffles";
+    if (!has_subgroup_operations(caps, kNeeded)) return "no subgroup shuffles";
     const uint32_t lanes = caps.subgroup_size;
     const bool fits = std::has_single_bit(lanes) && lanes <= kUniformLanes && has_subgroups_of(caps, lanes);
     return fits ? "" : "its subgroups are not of one size of at most eight invocations";

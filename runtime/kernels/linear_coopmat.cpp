@@ -137,7 +137,7 @@ LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem,
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
-    const bool pays = problem.push.rows > kFewRows && caps.traits.matrix_units != 0;
+    const bool pays = problem.push.rows > kFewRows && caps.traits.matrix_units == 1;
     const MatrixUse use = matrices_of(problem);
     LinearAnswer answer{pays ? Rank::kMatrices : Rank::kByTuningAlone, obstacle(problem, use, caps)};
     if (!answer.obstacle.empty()) return answer;

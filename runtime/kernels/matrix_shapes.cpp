@@ -48,14 +48,17 @@ bool converts_sums(const Shader &shader) {
 const char *obstacle_of_matrices(const DeviceCaps &caps) {
     const DeviceFeatures &used = caps.features;
     if (caps.cooperative_matrix == 0) return "no VK_KHR_cooperative_matrix";
+    if (caps.traits.matrix_units == 0) return "matrices are off on this device and driver (trait matrix_units)";
     if (!used.cooperative_matrix) return "cooperativeMatrix is not enabled";
     if (!used.vulkan_memory_model) return "vulkanMemoryModel is not enabled";
     if (!used.full_subgroups) return "computeFullSubgroups is not enabled";
     if (!has_subgroups_of(caps, caps.subgroup_size))
         return "its subgroups have several sizes, expected subgroupSizeControl to be enabled, which asks for one";
-    if ((caps.subgroup_features & kSubgroupNeeded) != kSubgroupNeeded) return "no subgroup votes and shuffles";
+    if (!has_subgroup_operations(caps, kSubgroupNeeded)) return "no subgroup votes and shuffles";
     if (const uint32_t widest = caps.traits.widest_matrix_subgroup; widest != 0 && caps.subgroup_size > widest)
         return "its subgroups are wider than the driver's compiler takes matrices in (widest_matrix_subgroup)";
+    if (caps.matrices_are_unasked)
+        return "its driver has not been asked for matrix shapes: a context does, unless a process ended over it";
     if (caps.matrix_shape_count == 0)
         return "no matrix shape multiplies f16 or bf16 into f32, m and k powers of two from 8 on";
     return "";

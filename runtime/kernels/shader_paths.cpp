@@ -10,19 +10,6 @@ std::string shader_name(const Shader &shader, uint32_t m, uint32_t n, uint32_t k
     return shader.matrices != VKATTN_TYPE_NONE ? text(shader.name, ", ", m, "x", n, "x", k) : shader.name;
 }
 
-std::string path_names(CodePaths paths) {
-    static constexpr const char *kNames[kCodePathCount - kTypePathCount] = {
-        "large heads", "pages", "V in K", "keys in parts", "keys in several dispatches"};
-    std::string names;
-    for (uint32_t path = 0; path < kCodePathCount; ++path) {
-        if ((paths >> path & 1) == 0) continue;
-        const bool is_type = path < kTypePathCount;
-        names += std::string(names.empty() ? "" : ", ") +
-                 (is_type ? stored_type(static_cast<vkattn_type>(path)).info.name : kNames[path - kTypePathCount]);
-    }
-    return names;
-}
-
 CodePaths paths_of(const AttentionProblem &problem) {
     CodePaths paths = path_of(problem.query.type) | path_of(problem.key.type) | path_of(problem.value.type);
     if (std::max(problem.head_dim, problem.v_head_dim) > kUsualHeadDim) paths |= kPathLargeHeads;

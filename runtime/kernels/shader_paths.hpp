@@ -21,9 +21,6 @@ inline std::string shader_name(const Shader &shader, const vkattn_matrix_shape &
     return shader_name(shader, shape.m, shape.n, shape.k);
 }
 
-// "q8_0"; of several "f16, pages".
-std::string path_names(CodePaths paths);
-
 // What a problem switches on in any kernel that attends it; which keys it takes at a time is the kernel's.
 CodePaths paths_of(const AttentionProblem &problem);
 

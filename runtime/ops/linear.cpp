@@ -74,6 +74,7 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
 void add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands,
                  const LinearChoice &choice) {
     Step &step = builder.add_step(*choice.shader, choice.constants, problem.push);
+    builder.set_use({shader_name(*choice.shader, choice.constants), choice.paths});
     step.groups = choice.groups;
     step.flops = flops_of(problem);
     bind(builder, step, BINDING_LINEAR_INPUT, operands.input);

@@ -26,8 +26,10 @@ std::unique_ptr<const Plan> PlanBuilder::build() {
         BindingSet bindings = 0;
         for (uint32_t binding = 0; binding < kMostBindings; ++binding)
             if (step.bound[binding].bytes != 0) bindings |= BindingSet{1} << binding;
-        step.pipeline = &context().pipelines().get(*shaders_[i].shader, bindings, shaders_[i].constants);
+        step.pipeline =
+            &context().pipelines().get(*shaders_[i].shader, bindings, shaders_[i].constants, shaders_[i].use);
     }
+    if (purpose_ == Purpose::kRun) plan_->first_run_.add(plan_->steps_);
     if (purpose_ == Purpose::kWarm) empty_steps();
     divide_steps();
     cut_pieces();
@@ -121,7 +123,7 @@ Step &PlanBuilder::new_step(const Shader &shader, std::span<const uint32_t> cons
     if (steps.size() >= kMostSteps)
         fail(VKATTN_ERROR_UNSUPPORTED, "plan: more than ", kMostSteps, " steps, expected a smaller problem");
     Step &step = steps.emplace_back();
-    shaders_.push_back({&shader, {constants.begin(), constants.end()}});
+    shaders_.push_back({&shader, {constants.begin(), constants.end()}, {shader.name, 0}});
     step.barrier_before = barrier_pending_;
     barrier_pending_ = false;
     return step;

@@ -50,6 +50,8 @@ class PlanBuilder {
         step.push_bytes = sizeof(Push);
         return step;
     }
+    // What the last step takes of a shader that is judged, for verdicts and crash journals.
+    void set_use(ShaderUse use) { shaders_.back().use = std::move(use); }
     // A copy of the block on the device, for as long as the plan lives.
     template <class Block>
     UniformSlot keep_uniforms(const Block &block) {
@@ -70,6 +72,7 @@ class PlanBuilder {
     struct StepShader {
         const Shader *shader;
         std::vector<uint32_t> constants;
+        ShaderUse use;
     };
 
     template <class Struct>

@@ -137,6 +137,35 @@ void Plan::record(const vkattn_record_info &info) const {
     Recorder(*this, {info.bindings, info.binding_count}, info.descriptor_pool).record_all(info.command_buffer);
 }
 
+void FirstRun::add(std::span<const Step> steps) {
+    for (const Step &step : steps) {
+        const Attempt *own = step.pipeline->first_run.get();
+        const auto is_same = [&](const Attempt &each) { return each.what == own->what; };
+        if (own != nullptr && std::ranges::none_of(attempts_, is_same)) attempts_.push_back(*own);
+    }
+    is_over_ = attempts_.empty();
+}
+
+bool FirstRun::is_due(const Context &context) {
+    if (is_over_) return false;
+    is_over_ = context.journal()->knows_all(attempts_);
+    return !is_over_;
+}
+
+FirstRun::Pending FirstRun::begin(Context &context) const {
+    struct Kept {
+        Kept(const Context &context, std::span<const Attempt> attempts, const std::atomic<bool> &lost)
+            : trying(context.journal(), attempts), is_lost(lost) {}
+        ~Kept() {
+            if (is_lost) trying.end(CrashJournal::Outcome::kFailed);
+        }
+        Trying trying;
+        const std::atomic<bool> &is_lost; // of the submissions, which let go of this before they end
+    };
+    const auto kept = std::make_shared<Kept>(context, attempts_, context.submissions().is_lost());
+    return {kept, [kept] { kept->trying.end(CrashJournal::Outcome::kSurvived); }};
+}
+
 // The bindings, with a workspace of their own where none is given.
 struct Plan::Bindings {
     std::vector<vkattn_binding> all;
@@ -160,6 +189,10 @@ void Plan::run(std::span<const vkattn_binding> bindings, double *gpu_ms) const {
     grow_while(growth(), [&] {
         const DescriptorPool pool(context_, requirements());
         const Recorder recorder(*this, all.all, pool.handle());
+        if (first_run_.is_due(context_)) {
+            milliseconds = run_step_by_step(recorder);
+            return;
+        }
         auto piece = pieces_.begin();
         const auto record_piece = [&](VkCommandBuffer commands) { recorder.record(commands, *piece++); };
         if (gpu_ms != nullptr)
@@ -167,6 +200,25 @@ void Plan::run(std::span<const vkattn_binding> bindings, double *gpu_ms) const {
         else
             context_.submissions().run(record_piece, submissions());
     });
+}
+
+// So that a process that ends or a device that is lost tells over which pipeline. Returns the sum of their milliseconds.
+double Plan::run_step_by_step(const Recorder &recorder) const {
+    double milliseconds = 0.0;
+    for (const Piece &piece : pieces_)
+        for (size_t i = piece.first.step; i < steps_.size() && i <= piece.end.step; ++i) {
+            const Piece part{i == piece.first.step ? piece.first : Position{i, 0},
+                             i == piece.end.step ? piece.end : Position{i + 1, 0}};
+            if (part.first.step == part.end.step && part.first.dispatch == part.end.dispatch) continue;
+            FirstRun step;
+            step.add({&steps_[i], 1});
+            const FirstRun::Pending pending = step.begin(context_);
+            const double own = context_.submissions().run_and_time(
+                [&](VkCommandBuffer commands) { recorder.record(commands, part); }, 1);
+            pending.done();
+            milliseconds = own < 0.0 || milliseconds < 0.0 ? -1.0 : milliseconds + own;
+        }
+    return milliseconds;
 }
 
 void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *sync) const {
@@ -178,7 +230,9 @@ void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *s
         Submissions::Work work;
         work.record = [&](VkCommandBuffer commands) { recorder.record(commands, *piece++); };
         work.pieces = submissions();
-        work.kept = {pool, all.workspace};
+        FirstRun::Pending first = first_run_.begin_if_due(context_);
+        work.kept = {pool, all.workspace, std::move(first.kept)};
+        work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });
 }

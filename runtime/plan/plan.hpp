@@ -6,9 +6,12 @@
 #include "runtime/vulkan/uniforms.hpp"
 
 #include <array>
+#include <atomic>
 #include <bitset>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace vkattn {
@@ -67,6 +70,29 @@ struct StepPart {
 uint32_t dispatches_of(const Step &step);
 StepPart part_of(const Step &step, uint32_t dispatch);
 
+class Recorder;
+
+// What pipelines do when they run for the first time, as a crash journal notes it.
+class FirstRun {
+  public:
+    void add(std::span<const Step> steps);
+    // Whether there is a journal that does not know all of them yet. Once it does, costs nothing.
+    bool is_due(const Context &context);
+    std::span<const Attempt> attempts() const { return attempts_; }
+    // Notes them until the device is done with what is submitted, in one: then `done` is to be called, and all is to be let go
+    // of. Where the device is lost before, they have failed.
+    struct Pending {
+        std::shared_ptr<void> kept;
+        std::function<void()> done;
+    };
+    Pending begin(Context &context) const;
+    Pending begin_if_due(Context &context) { return is_due(context) ? begin(context) : Pending{}; }
+
+  private:
+    std::vector<Attempt> attempts_;
+    std::atomic<bool> is_over_{true};
+};
+
 // A checked problem as a list of dispatches. Immutable; recorded from any thread. Made by PlanBuilder.
 class Plan {
   public:
@@ -110,6 +136,7 @@ class Plan {
     explicit Plan(Context &context) : context_(context) {}
 
     struct Bindings;
+    double run_step_by_step(const Recorder &recorder) const;
     Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
     uint64_t region_bytes(const vkattn_binding &binding) const;
 
@@ -125,6 +152,7 @@ class Plan {
     std::optional<Growth> growth_;
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
     std::string reason_;
+    mutable FirstRun first_run_;
 };
 
 // Fills submissions with dispatches, in their order, up to the operations that one dispatch may have.

@@ -152,6 +152,7 @@ Program::Program(Context &context, std::span<const BoundPlan> plans)
         recorders.push_back(
             name_plan(i, [&] { return Recorder(*plans[i].plan, bindings.all[i], recording_->descriptors.handle()); }));
         count_growth(*plans[i].plan);
+        first_run_.add(plans[i].plan->steps());
         report_.dispatches += plans[i].plan->dispatches();
     }
     const std::vector<Piece> pieces = schedule(context, plans, recorders);
@@ -184,11 +185,13 @@ void Program::count_growth(const Plan &plan) {
 
 void Program::run(double *gpu_ms) const {
     grow_while(growths_, [&] {
+        const FirstRun::Pending first = first_run_.begin_if_due(context_);
         const std::span<const VkCommandBuffer> recorded = recording_->commands.recorded();
         if (gpu_ms != nullptr)
             *gpu_ms = context_.submissions().run_and_time(recorded);
         else
             context_.submissions().run(recorded);
+        if (first.done) first.done();
     });
 }
 
@@ -196,7 +199,9 @@ void Program::submit(const vkattn_sync *sync) const {
     grow_while(growths_, [&] {
         Submissions::Work work;
         work.recorded = recording_->commands.recorded();
-        work.kept = {recording_};
+        FirstRun::Pending first = first_run_.begin_if_due(context_);
+        work.kept = {recording_, std::move(first.kept)};
+        work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });
 }

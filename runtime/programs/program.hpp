@@ -35,6 +35,7 @@ class Program {
     Context &context_;
     std::shared_ptr<Recording> recording_;
     std::vector<Growth> growths_; // of a replay: one for each cache, of all its plans
+    mutable FirstRun first_run_;
     vkattn_program_report report_{};
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/trials/ready_context.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 #include "runtime/trials/saved_state.hpp"
 #include "runtime/trials/self_test.hpp"
 
@@ -15,12 +16,27 @@ SavedState saved_state_of(const vkattn_context_info &info, const Context &contex
     return saved;
 }
 
+// Has the context note what it tries, and takes over what processes have ended over.
+void keep_journal(const vkattn_context_info &info, Context &context) {
+    const auto *given =
+        reinterpret_cast<const vkattn_crash_journal *>(extension_of(info.next, VKATTN_EXTENSION_CRASH_JOURNAL));
+    if (given == nullptr) return;
+    require(given->path != nullptr && *given->path != '\0', "info.next: a crash journal's path is ",
+            given->path == nullptr ? "NULL" : "\"\"", ", expected the name of a file");
+    const uint64_t device = identity_of(context.caps());
+    context.set_journal(CrashJournal::open(given->path), device);
+    for (const Attempt &failed : context.journal()->failed(device))
+        if (failed.paths != 0) context.verdicts().fail(failed.shader, failed.paths, failure_text(failed));
+}
+
 } // namespace
 
 std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
     auto context = std::make_unique<Context>(info);
     const SavedState saved = saved_state_of(info, *context);
     context->verdicts().load(saved.verdicts);
+    keep_journal(info, *context);
+    context->read_matrices();
     context->tunings().attention.load(saved.attention_tunings);
     context->tunings().linear.load(saved.linear_tunings);
     context->variants().load(saved.variants);

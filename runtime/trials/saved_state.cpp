@@ -1,6 +1,7 @@
 #include "runtime/trials/saved_state.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/support/hash.hpp"
 #include "vkattn_shaders/table.hpp"
 #include "vkattn_variant/identity.hpp"
 
@@ -21,23 +22,6 @@ struct SavedHeader {
     uint64_t linear_tuning_bytes;
     uint64_t variant_bytes;
     uint64_t pipeline_bytes;
-};
-
-// FNV-1a, 64 bits (Fowler, Noll and Vo): it finds damage, not malice.
-class Hash {
-  public:
-    void add(const void *data, size_t bytes) {
-        for (size_t i = 0; i < bytes; ++i)
-            value_ = (value_ ^ static_cast<const unsigned char *>(data)[i]) * 0x100000001b3u;
-    }
-    template <class Value>
-    void add(const Value &value) {
-        add(&value, sizeof value);
-    }
-    uint64_t value() const { return value_; }
-
-  private:
-    uint64_t value_ = 0xcbf29ce484222325u;
 };
 
 void add_features(Hash &hash, const DeviceFeatures &features) {

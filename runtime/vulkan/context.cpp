@@ -61,7 +61,7 @@ void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
 Context::Context(const vkattn_context_info &info)
     : message_callback_(info.message_callback), message_user_(info.message_user) {
     try {
-        require_no_extensions(info.next, "info");
+        require_extensions(info.next, "info", {VKATTN_EXTENSION_CRASH_JOURNAL});
         set_memory_callbacks(info.memory);
         vk_ = load_global_functions(info.get_instance_proc_addr);
         if (info.device != VK_NULL_HANDLE)
@@ -94,6 +94,25 @@ Context::Context(const vkattn_context_info &info)
 }
 
 Context::~Context() { destroy(); }
+
+void Context::set_journal(std::shared_ptr<CrashJournal> journal, uint64_t device) {
+    journal_ = std::move(journal);
+    journal_device_ = device;
+    pipelines_->set_journal(journal_, device);
+}
+
+void Context::read_matrices() {
+    const bool are_emulated = caps_.matrix_shape_count != 0;
+    if (may_use_matrices(caps_) && !are_emulated) {
+        const Attempt asked{journal_device_, 1, Stage::kQuery, 0, 0, "matrix shapes"};
+        Trying trying(journal_, {&asked, 1});
+        if (journal_ != nullptr && journal_->has_failed(asked)) return warn("vkattn: " + failure_text(asked));
+        vkattn::read_matrices(vk_, physical_device_, caps_);
+        trying.end(CrashJournal::Outcome::kSurvived);
+    }
+    caps_.matrices_are_unasked = false;
+    add_matrix_shape(caps_);
+}
 
 void Context::set_memory_callbacks(const vkattn_memory_callbacks *memory) {
     if (memory == nullptr) return;

@@ -28,6 +28,12 @@ class Context {
     Context(const Context &) = delete;
     Context &operator=(const Context &) = delete;
 
+    // Notes what is tried for the first time. device: identity_of. Before what follows.
+    void set_journal(std::shared_ptr<CrashJournal> journal, uint64_t device);
+    const std::shared_ptr<CrashJournal> &journal() const { return journal_; } // or NULL
+    // Asks the driver for what it says of matrices where they may be used: before anything is planned.
+    void read_matrices();
+
     const Functions &vk() const { return vk_; }
     const DeviceCaps &caps() const { return caps_; }
     // With what tests have shown: what kernels are chosen by.
@@ -82,6 +88,8 @@ class Context {
 
     Functions vk_;
     DeviceCaps caps_{};
+    std::shared_ptr<CrashJournal> journal_;
+    uint64_t journal_device_ = 0;
     Verdicts verdicts_;
     Tunings tunings_;
     Variants variants_{[this](const Shader &shader) { pipelines_->forget(shader, is_abandoned()); }};
@@ -116,7 +124,7 @@ class Context {
                                                      const VkDebugUtilsMessengerCallbackDataEXT *, void *);
 };
 
-// Lists every device with its facts, index filled in. Makes an instance of its own for the time.
+// Lists every device with its facts but matrix shapes, index filled in. Makes an instance of its own for the time.
 std::vector<DeviceCaps> enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr);
 
 } // namespace vkattn

@@ -183,8 +183,7 @@ vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
 }
 
 void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
-    caps.matrix_shape_count = 0;
-    if (caps.cooperative_matrix == 0 || vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return;
+    if (vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr) return;
     uint32_t count = 0;
     check(vk.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical_device, &count, nullptr),
           "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
@@ -245,12 +244,16 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
     caps.features = read_device_features(vk, physical_device, api_version, extensions);
     set_features(query, extensions, caps);
     set_cores(query, caps);
-    set_matrix_shapes(vk, physical_device, caps);
-    set_matrix_granularity(vk, physical_device, caps);
+    caps.matrices_are_unasked = true;
     caps.device_memory_bytes = device_local_bytes(vk, physical_device);
     caps.traits = device_traits(caps);
     caps.max_loop_iterations = caps.traits.max_loop_iterations;
     return caps;
+}
+
+void read_matrices(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
+    set_matrix_shapes(vk, physical_device, caps);
+    set_matrix_granularity(vk, physical_device, caps);
 }
 
 } // namespace vkattn

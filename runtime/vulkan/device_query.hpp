@@ -14,9 +14,13 @@ std::span<const char *const> wanted_device_extensions();
 
 std::vector<std::string> device_extensions(const Functions &vk, VkPhysicalDevice physical_device);
 
-// Reads a device's facts, its features as all in use. extensions: those that count as available; api_version: the
-// version in use. Which kernels it can run is left open.
+// Reads a device's facts but its matrix shapes, its features as all in use. extensions: those that count as available;
+// api_version: the version in use. Which kernels it can run is left open.
 DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_device, uint32_t api_version,
                             std::span<const std::string> extensions);
+
+// Asks for the matrix shapes and for what they may be multiples of. Only where may_use_matrices says yes: over these calls
+// some drivers end the process.
+void read_matrices(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps);
 
 } // namespace vkattn

@@ -20,7 +20,7 @@ bool has_instance_extension(const Functions &vk, const char *name);
 VkInstance make_instance(const Functions &vk, std::span<const char *const> layers,
                          std::span<const char *const> extensions, const void *next);
 
-// Every device of the instance, with its facts, in the loader's order.
+// Every device of the instance, with its facts but matrix shapes, in the loader's order.
 std::vector<ListedDevice> list_devices(const Functions &vk, VkInstance instance);
 
 // "": discrete before integrated, virtual, CPU. Digits: an index. Else the first whose name contains it, ignoring case.

@@ -2,6 +2,7 @@
 
 #include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/hash.hpp"
 #include "runtime/vulkan/handles.hpp"
 #include "shaders/interface/common.h"
 
@@ -69,18 +70,54 @@ std::vector<std::byte> Pipelines::saved() const {
     return data;
 }
 
-const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
-    const auto [layout, key, entry] = entry_of(shader, bindings, constants);
-    const std::lock_guard lock(entry.mutex);
-    if (entry.pipeline.pipeline == VK_NULL_HANDLE) {
-        const auto start = std::chrono::steady_clock::now();
-        const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
-        const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-        entry.pipeline = {made,    layout.pipeline, layout.set,   layout.bindings, layout.written, layout.has_uniforms,
-                          &shader, key.second,      taken.count()};
-        labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
+void Pipelines::set_journal(std::shared_ptr<CrashJournal> journal, uint64_t device) {
+    journal_ = std::move(journal);
+    journal_device_ = device;
+}
+
+const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants,
+                               const ShaderUse &use) {
+    const Found found = entry_of(shader, bindings, constants);
+    const std::lock_guard lock(found.entry.mutex);
+    Pipeline &pipeline = found.entry.pipeline;
+    if (pipeline.pipeline != VK_NULL_HANDLE) return pipeline;
+    if (journal_ == nullptr) return pipeline = make(shader, found, constants);
+    Attempt attempt = attempt_of(shader, found.key, use);
+    Trying trying(journal_, {&attempt, 1});
+    require_survivor(attempt);
+    pipeline = make(shader, found, constants);
+    trying.end(CrashJournal::Outcome::kSurvived);
+    attempt.stage = Stage::kRun;
+    pipeline.first_run = std::make_shared<const Attempt>(std::move(attempt));
+    return pipeline;
+}
+
+Pipeline Pipelines::make(const Shader &shader, const Found &found, std::span<const uint32_t> constants) {
+    const auto &[layout, key, entry] = found;
+    const auto start = std::chrono::steady_clock::now();
+    const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
+    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+    labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
+    return {made,    layout.pipeline, layout.set,    layout.bindings, layout.written, layout.has_uniforms,
+            &shader, key.second,      taken.count(), nullptr};
+}
+
+// What the same pipeline is in every run of a program.
+Attempt Pipelines::attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const {
+    Hash hash;
+    hash.add(shader.code.data(), shader.code.size_bytes());
+    hash.add(key.first.second);
+    hash.add(key.second.data(), key.second.size() * sizeof(SpecialisationConstant));
+    return {journal_device_, hash.value(), Stage::kBuild, use.paths, static_cast<uint32_t>(shader.code.size()),
+            use.shader};
+}
+
+void Pipelines::require_survivor(const Attempt &attempt) const {
+    for (const Stage stage : {Stage::kBuild, Stage::kRun}) {
+        Attempt earlier = attempt;
+        earlier.stage = stage;
+        if (journal_->has_failed(earlier)) fail(VKATTN_ERROR_UNSUPPORTED, failure_text(earlier));
     }
-    return entry.pipeline;
 }
 
 Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
@@ -162,27 +199,31 @@ void Pipelines::add_pipeline_layout(const Shader &shader, Layout &layout) const 
 }
 
 void Pipelines::add_module(const Shader &shader, Layout &layout) const {
-    const std::vector<uint32_t> code = renumber_bindings(shader.code, layout.bindings);
+    std::vector<uint32_t> code = renumber_bindings(shader.code, layout.bindings);
+    std::vector<uint32_t> constant_ids = specialisation_ids(code); // a layout with a module is complete
+    ArraySizes sizes(code);
     VkShaderModuleCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
     create.codeSize = code.size() * sizeof(uint32_t);
     create.pCode = code.data();
-    std::vector<uint32_t> constant_ids = specialisation_ids(code); // a layout with a module is complete
     make_handle<check_pipeline>(layout.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
                                 nullptr);
     layout.constant_ids = std::move(constant_ids);
+    layout.sizes = std::move(sizes);
     labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", shader.name).c_str());
 }
 
 VkPipeline Pipelines::create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                             std::span<const SpecialisationConstant> constants) {
+                             std::span<const SpecialisationConstant> own) {
+    std::vector<SpecialisationConstant> constants(own.begin(), own.end());
+    for (const SpecialisationConstant &size : layout.sizes.values(own)) constants.push_back(size);
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
         const size_t offset = entries.size() * sizeof constant + offsetof(SpecialisationConstant, value);
         entries.push_back({constant.id, static_cast<uint32_t>(offset), sizeof constant.value});
     }
     const VkSpecializationInfo specialisation{static_cast<uint32_t>(entries.size()), entries.data(),
-                                              constants.size_bytes(), constants.data()};
+                                              constants.size() * sizeof(SpecialisationConstant), constants.data()};
     VkComputePipelineCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
     if (capture_ != VKATTN_SHADER_CAPTURE_NONE) create.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "runtime/device/crash_journal.hpp"
 #include "runtime/device/device_caps.hpp"
+#include "runtime/vulkan/array_sizes.hpp"
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/shader.hpp"
@@ -14,12 +16,6 @@
 
 namespace vkattn {
 
-struct SpecialisationConstant {
-    uint32_t id;
-    uint32_t value;
-    auto operator<=>(const SpecialisationConstant &) const = default; // NOLINT(modernize-use-nullptr): not written here
-};
-
 struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
@@ -30,6 +26,7 @@ struct Pipeline {
     const Shader *shader;
     std::span<const SpecialisationConstant> constants; // those that the shader reads
     double compile_ms;                                 // what vkCreateComputePipelines took
+    std::shared_ptr<const Attempt> first_run;          // as a crash journal has it; NULL: there is none
 };
 
 // Compute pipelines, built on first use and kept: one for each shader, the bindings that it uses, and the values of the
@@ -50,9 +47,14 @@ class Pipelines {
     // What the driver keeps of each compilation.
     vkattn_shader_capture capture() const { return capture_; }
 
-    // bindings: those of the shader's that the call binds. constants: by their ids. Fails with VKATTN_ERROR_UNSUPPORTED
-    // where they are more storage buffers than the device takes.
-    const Pipeline &get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
+    // bindings: those of the shader's that the call binds. constants: by their ids. use: what a crash journal calls it. Fails
+    // with VKATTN_ERROR_UNSUPPORTED where they are more storage buffers than the device takes, and where a process ended over
+    // that pipeline.
+    const Pipeline &get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants,
+                        const ShaderUse &use = {});
+
+    // Notes there what is built for the first time, before anything is. device: identity_of.
+    void set_journal(std::shared_ptr<CrashJournal> journal, uint64_t device);
 
     // Destroys those of a shader that is about to go, and that no plan has any more. leak: destroys nothing on the device.
     void forget(const Shader &shader, bool leak);
@@ -66,6 +68,7 @@ class Pipelines {
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
         VkShaderModule module = VK_NULL_HANDLE;
         std::vector<uint32_t> constant_ids; // of the module
+        ArraySizes sizes;                   // which the module takes besides
         BindingSet bindings = 0;
         BindingSet written = 0;
         bool has_uniforms = false;
@@ -87,6 +90,9 @@ class Pipelines {
     Found entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
     const Layout &layout_of(LayoutKey key);
     void destroy(const Layout &layout) const;
+    Attempt attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const;
+    void require_survivor(const Attempt &attempt) const;
+    Pipeline make(const Shader &shader, const Found &found, std::span<const uint32_t> constants);
     void add_set_layout(const Shader &shader, Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
     void add_module(const Shader &shader, Layout &layout) const;
@@ -107,6 +113,8 @@ class Pipelines {
     uint32_t max_storage_buffers_;
     bool takes_subgroup_sizes_;
     bool takes_full_subgroups_;
+    std::shared_ptr<CrashJournal> journal_; // or NULL
+    uint64_t journal_device_ = 0;
     std::mutex mutex_;                              // of what follows
     std::map<const Shader *, BindingSet> declared_; // by their code; 0: not looked up yet
     std::map<LayoutKey, Layout> layouts_;

@@ -49,6 +49,7 @@ class Submissions {
     void wait();
     // Fails once the device is lost.
     void require_device() const;
+    const std::atomic<bool> &is_lost() const { return is_lost_; }
 
   private:
     class Submission;

@@ -89,12 +89,12 @@ void check_tuned(const LimitedDevice &device, const Case &c) {
 TEST_SUITE_BEGIN("tuning");
 
 TEST_CASE_FIXTURE(DeviceTest, "candidates agree, and plans take the one that is kept") {
-    const LimitedDevice device("matrix_units=0");
+    const LimitedDevice device("matrix_units=2");
     for (const Case &c : kCases) check_tuned(device, c);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a choice serves problems of about the size, and no others") {
-    const LimitedDevice device("matrix_units=0");
+    const LimitedDevice device("matrix_units=2");
     const Case &decode = kCases[1];
     AttentionResults results = results_of(decode);
     const auto plan_of = [&](std::uint64_t kv_len, bool batch_invariant) {
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel with other numbers is not kept") {
         return;
     }
     const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_DECODE});
-    const LimitedDevice device("matrix_units=0,self_test=0,scalar_address_loads=0", corrupted.get_instance_proc_addr());
+    const LimitedDevice device("matrix_units=2,self_test=0,scalar_address_loads=0", corrupted.get_instance_proc_addr());
     AttentionResults results = results_of(kCases[0]);
     const AttentionProblem problem = problem_of(kCases[0], kCases[0].kv_len);
     const std::vector<vkattn::Candidate> candidates =
@@ -136,7 +136,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel with other numbers is not kept") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "paged, packed and masked problems are tuned with lengths that fill them") {
-    const LimitedDevice device("matrix_units=0");
+    const LimitedDevice device("matrix_units=2");
     vkattn_attention_desc desc{};
     desc.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, 12, 16});
     desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F32, {6, 2, 16, 16});

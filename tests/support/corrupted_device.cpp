@@ -3,17 +3,19 @@
 #ifdef VKATTN_STATIC
 
 #include "runtime/kernels/kernel.hpp"
+#include "runtime/vulkan/array_sizes.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "shaders/interface/attention.h"
 #include "shaders/interface/linear.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +36,13 @@ struct State {
     PFN_vkCmdBindPipeline bind_pipeline = nullptr; // of the device that asked last
     PFN_vkQueueSubmit queue_submit = nullptr;
     std::map<std::pair<VkDevice, VkShaderModule>, const Shader *> modules;
-    std::set<VkPipeline> deadly; // they lose the device
+    std::map<VkPipeline, std::string> deadly; // they lose the device or end the process; what the log says
+    struct Twin {
+        VkPipeline pipeline;
+        bool is_next;
+    };
+    std::map<VkPipeline, Twin> wrong_twins; // by pipelines that are bound in turn with them
+    std::string bound;                      // of those that were recorded last
     bool is_lost = false;
 };
 
@@ -58,6 +66,12 @@ class Constants {
         const auto id = static_cast<std::uint32_t>(std::ranges::find(names_, name) - names_.begin());
         return values_[std::ranges::find(entries_, id, &VkSpecializationMapEntry::constantID)->offset /
                        sizeof(std::uint32_t)];
+    }
+
+    std::string text() const {
+        std::string all;
+        for (const std::uint32_t value : values_) all += " " + std::to_string(value);
+        return all;
     }
 
     VkSpecializationInfo info() const {
@@ -135,7 +149,8 @@ Function next(VkDevice device, const char *name) {
 
 // Whatever numbers its bindings have been given.
 bool is_code_of(const Shader &shader, std::span<const std::uint32_t> code) {
-    const std::span<const std::uint32_t> own = shader.code;
+    std::vector<std::uint32_t> own(shader.code.begin(), shader.code.end());
+    const vkattn::ArraySizes computed(own);
     const auto unnumbered = [](std::span<const std::uint32_t> words) { return vkattn::renumber_bindings(words, 0); };
     return code.size() == own.size() && unnumbered(code) == unnumbered(own);
 }
@@ -150,6 +165,15 @@ VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkSha
         if (is_code_of(*shader, {info->pCode, info->codeSize / sizeof(std::uint32_t)}))
             state().modules[{device, *made}] = shader;
     return result;
+}
+
+void write_line(const Corruption &corruption, const std::string &line) {
+    if (!corruption.log.empty()) std::ofstream(corruption.log, std::ios::app) << line << std::endl;
+}
+
+[[noreturn]] void end_process(const Corruption &corruption, const std::string &line) {
+    write_line(corruption, line);
+    std::abort(); // as an access violation would
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_compute_pipelines(VkDevice device, VkPipelineCache cache, std::uint32_t count,
@@ -169,23 +193,54 @@ VKAPI_ATTR VkResult VKAPI_CALL create_compute_pipelines(VkDevice device, VkPipel
         return create(device, cache, count, infos, allocator, made);
     Constants constants(*shader, *infos->stage.pSpecializationInfo);
     const bool meant = is_meant(*corruption, *shader, constants);
-    if (meant && !corruption->loses_device) corrupt(*shader, constants);
+    const bool alternates = meant && corruption->effect == Corruption::Effect::kWrongEverySecondRun;
+    const bool deadly = meant && !alternates && corruption->effect != Corruption::Effect::kWrongNumbers;
+    if (meant && !deadly) corrupt(*shader, constants);
+    const std::string line = deadly ? std::string(shader->name) + constants.text() : "";
+    if (deadly && corruption->effect == Corruption::Effect::kEndsProcessInBuild) end_process(*corruption, line);
     const VkSpecializationInfo specialisation = constants.info();
     VkComputePipelineCreateInfo info = *infos;
     info.stage.pSpecializationInfo = &specialisation;
-    const VkResult result = create(device, cache, 1, &info, allocator, made);
-    if (meant && corruption->loses_device && result == VK_SUCCESS) {
+    VkResult result = create(device, cache, 1, &info, allocator, made);
+    if (alternates && result == VK_SUCCESS) { // what was made is the wrong twin of the one that is given
+        const VkPipeline wrong = *made;
+        result = create(device, cache, 1, infos, allocator, made);
         const std::lock_guard lock(state().mutex);
-        state().deadly.insert(*made);
+        state().wrong_twins[*made] = {wrong, false};
+    }
+    if (deadly && result == VK_SUCCESS) {
+        const std::lock_guard lock(state().mutex);
+        state().deadly[*made] = line;
     }
     return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_pipeline(VkDevice device, VkPipeline pipeline,
+                                            const VkAllocationCallbacks *allocator) {
+    const auto destroy = next<PFN_vkDestroyPipeline>(device, "vkDestroyPipeline");
+    VkPipeline twin = VK_NULL_HANDLE;
+    {
+        const std::lock_guard lock(state().mutex);
+        if (const auto found = state().wrong_twins.find(pipeline); found != state().wrong_twins.end())
+            twin = found->second.pipeline;
+        state().wrong_twins.erase(pipeline);
+    }
+    destroy(device, twin, allocator);
+    destroy(device, pipeline, allocator);
 }
 
 VKAPI_ATTR void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipelineBindPoint point, VkPipeline pipeline) {
     PFN_vkCmdBindPipeline bind = nullptr;
     {
         const std::lock_guard lock(state().mutex);
-        if (state().deadly.contains(pipeline)) state().is_lost = true; // once it is submitted
+        if (const auto found = state().deadly.find(pipeline); found != state().deadly.end()) {
+            state().is_lost = true; // once it is submitted
+            state().bound = found->second;
+        }
+        if (const auto found = state().wrong_twins.find(pipeline); found != state().wrong_twins.end()) {
+            if (found->second.is_next) pipeline = found->second.pipeline;
+            found->second.is_next = !found->second.is_next;
+        }
         bind = state().bind_pipeline;
     }
     bind(commands, point, pipeline);
@@ -196,7 +251,12 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, std::uint32_t count, 
     PFN_vkQueueSubmit submit = nullptr;
     {
         const std::lock_guard lock(state().mutex);
-        if (state().is_lost) return VK_ERROR_DEVICE_LOST;
+        if (state().is_lost) {
+            if (state().corruption->effect == Corruption::Effect::kEndsProcessInSubmit)
+                end_process(*state().corruption, state().bound);
+            write_line(*state().corruption, state().bound);
+            return VK_ERROR_DEVICE_LOST;
+        }
         submit = state().queue_submit;
     }
     return submit(queue, count, submits, fence);
@@ -205,6 +265,7 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, std::uint32_t count, 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_function(VkDevice device, const char *name) {
     const std::string_view wanted = name;
     if (wanted == "vkCreateShaderModule") return reinterpret_cast<PFN_vkVoidFunction>(&create_shader_module);
+    if (wanted == "vkDestroyPipeline") return reinterpret_cast<PFN_vkVoidFunction>(&destroy_pipeline);
     if (wanted == "vkCreateComputePipelines") return reinterpret_cast<PFN_vkVoidFunction>(&create_compute_pipelines);
     const PFN_vkVoidFunction real = state().device_function(device, name);
     const std::lock_guard lock(state().mutex);
@@ -236,6 +297,7 @@ CorruptedDevice::CorruptedDevice(const Corruption &corruption) {
     const std::lock_guard lock(state().mutex);
     state().corruption = corruption;
     state().deadly.clear();
+    state().wrong_twins.clear();
     state().is_lost = false;
 }
 

@@ -4,6 +4,8 @@
 
 #include <vkattn/vkattn.h>
 
+#include <string>
+
 namespace vkattn_test {
 
 // Which pipelines.
@@ -13,7 +15,11 @@ struct Corruption {
     const char *shaders = "";                  // of these modules, whatever their kernel: "linear qk_scores"
     vkattn_type key_type = VKATTN_TYPE_NONE;   // of these modules those whose K is of this type; NONE: of any
     bool pages = false;                        // of these modules those alone that read pages
-    bool loses_device = false; // they compute what they should, but whoever submits them loses the device
+    // What they do in place of computing something else.
+    enum class Effect { kWrongNumbers, kLosesDevice, kEndsProcessInBuild, kEndsProcessInSubmit, kWrongEverySecondRun };
+    Effect effect = Effect::kWrongNumbers; // the device is lost to whoever submits them
+    std::string
+        log{}; // a file that gets a line of each that ends the process or loses the device: shader and constants
 };
 
 // Whether pipelines can be told apart: a shared library hides its shaders.

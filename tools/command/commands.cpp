@@ -5,8 +5,10 @@
 #include "tools/io/output_file.hpp"
 #include "tools/io/text_file.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 namespace vkattn::tools {
 namespace {
@@ -26,6 +28,13 @@ std::string read_saved(const CommonOptions &common) {
                                "--saved wrote, or a new name");
     if (common.writes_saved) OutputFile::check(file);
     return saved;
+}
+
+// Who ends a program while it tries a shader finds no fault with it.
+void end_by(int signal) {
+    vkattn_withdraw_trials();
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
 }
 
 } // namespace
@@ -53,6 +62,13 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
     info.capture_shaders = capture;
+    const std::string journal_file = common.saved_file + ".journal";
+    const vkattn_crash_journal journal = crash_journal(journal_file.c_str());
+    const bool is_there = std::filesystem::exists(journal_file);
+    if (!common.saved_file.empty() && (common.writes_saved || is_there)) {
+        info.next = &journal;
+        for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, end_by);
+    }
     return Context(info);
 }
 

@@ -80,34 +80,38 @@ std::vector<vkattn_device_facts> selected_devices(const std::string &selector) {
     return found;
 }
 
-// A context on the one device, with the verdicts of earlier runs.
-Context with_saved(const std::vector<vkattn_device_facts> &found, CommonOptions common, ValidationLog &validation) {
-    if (found.size() > 1)
-        throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
-    common.device = std::to_string(found.front().index);
+// A context on the device, with the verdicts of earlier runs: it alone knows of matrix shapes. Nothing, once said why, where
+// none can be made.
+std::optional<Context> context_on(const vkattn_device_facts &listed, CommonOptions common, ValidationLog &validation) {
+    common.device = std::to_string(listed.index);
     common.writes_saved = false;
-    return make_context(common, validation);
+    try {
+        return make_context(common, validation);
+    } catch (const Error &error) {
+        print_error(error.what());
+        return std::nullopt;
+    }
 }
 
 } // namespace
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
-    std::vector<vkattn_device_facts> found = selected_devices(common.device);
-    std::optional<Context> saved; // whose facts are shown
-    if (!common.saved_file.empty()) {
-        saved.emplace(with_saved(found, common, validation));
-        const std::uint32_t index = found.front().index;
-        found = {saved->facts()};
-        found.front().index = index;
-    }
-    if (!options.json) {
-        for (const vkattn_device_facts &facts : found) print_device(facts, kernel);
-        return kExitSuccess;
-    }
+    const std::vector<vkattn_device_facts> found = selected_devices(common.device);
+    if (!common.saved_file.empty() && found.size() > 1)
+        throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
     nlohmann::json list = nlohmann::json::array();
-    for (const vkattn_device_facts &facts : found) list.push_back(to_json(facts, kernel));
-    std::cout << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    for (const vkattn_device_facts &listed : found) {
+        const std::optional<Context> context = context_on(listed, common, validation);
+        const vkattn_device_facts facts = context.has_value() ? context->facts() : listed;
+        if (options.json) {
+            list.push_back(to_json(facts, kernel));
+        } else {
+            print_device(facts, kernel);
+            std::cout.flush(); // what the next one's driver does is its own
+        }
+    }
+    if (options.json) std::cout << list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return kExitSuccess;
 }
 
