@@ -29,6 +29,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS, "max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
     {VKATTN_TRAIT_UNPACKS_HALVES, "unpacks_halves", &DeviceTraits::unpacks_halves},
     {VKATTN_TRAIT_SPECIALISED_ARRAYS, "specialised_arrays", &DeviceTraits::specialised_arrays},
+    {VKATTN_TRAIT_SPECIALISED_MODULES, "specialised_modules", &DeviceTraits::specialised_modules},
     {VKATTN_TRAIT_SELF_TEST, "self_test", &DeviceTraits::self_test},
     {VKATTN_TRAIT_MATRIX_M, "matrix_m", &DeviceTraits::matrix_m},
     {VKATTN_TRAIT_MATRIX_N, "matrix_n", &DeviceTraits::matrix_n},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/device/device_caps.hpp"
+#include "runtime/spirv/specialise.hpp"
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/shader.hpp"
@@ -14,11 +15,7 @@
 
 namespace vkattn {
 
-struct SpecialisationConstant {
-    uint32_t id;
-    uint32_t value;
-    auto operator<=>(const SpecialisationConstant &) const = default; // NOLINT(modernize-use-nullptr): not written here
-};
+using SpecialisationConstant = spirv::ConstantValue;
 
 struct Pipeline {
     VkPipeline pipeline;
@@ -29,7 +26,7 @@ struct Pipeline {
     bool has_uniforms;   // a uniform buffer at the next
     const Shader *shader;
     std::span<const SpecialisationConstant> constants; // those that the shader reads
-    double compile_ms;                                 // what vkCreateComputePipelines took
+    double compile_ms;                                 // what specialising and vkCreateComputePipelines took
 };
 
 // Compute pipelines, built on first use and kept: one for each shader, the bindings that it uses, and the values of the
@@ -61,8 +58,7 @@ class Pipelines {
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
-        VkShaderModule module = VK_NULL_HANDLE;
-        std::vector<uint32_t> constant_ids; // of the module
+        std::vector<uint32_t> constant_ids; // of the shader
         BindingSet bindings = 0;
         BindingSet written = 0;
         bool has_uniforms = false;
@@ -85,12 +81,20 @@ class Pipelines {
     const Layout &layout_of(LayoutKey key);
     void add_set_layout(const Shader &shader, Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
-    void add_module(const Shader &shader, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     // To ask for; 0: the driver decides.
     uint32_t subgroup_size_of(const Shader &shader, std::span<const uint32_t> constants) const;
+    // The module of one pipeline, and the constants that are left to the driver.
+    struct Module {
+        std::vector<uint32_t> code;
+        std::span<const SpecialisationConstant> constants;
+    };
+    Module module_of(const Shader &shader, BindingSet bindings,
+                     std::span<const SpecialisationConstant> constants) const;
     VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                      std::span<const SpecialisationConstant> constants);
+                      std::span<const SpecialisationConstant> constants) const;
+    VkPipeline create_of_module(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
+                                std::span<const SpecialisationConstant> constants, VkShaderModule module) const;
 
     const Functions &vk_;
     VkDevice device_;
@@ -99,7 +103,7 @@ class Pipelines {
     vkattn_shader_capture capture_;
     const DebugLabels &labels_;
     bool push_descriptors_;
-    uint32_t unpacks_halves_; // the trait
+    DeviceTraits traits_;
     uint32_t max_storage_buffers_;
     bool takes_subgroup_sizes_;
     bool takes_full_subgroups_;
