@@ -250,7 +250,7 @@ TEST_CASE("a loop that never goes back is none, one that may keeps what it chang
         OpBranch %condition
         %condition = OpLabel
         %i = OpLoad %uint %variable
-        %goes_on = OpULessThan %bool %i %left
+        %goes_on = OpULessThan %bool COUNTER %left
         OpBranchConditional %goes_on %loop %end
         %loop = OpLabel
         OpStore %out %right
@@ -262,19 +262,22 @@ TEST_CASE("a loop that never goes back is none, one that may keeps what it chang
         OpBranch %header
         %end = OpLabel
         OpReturn)";
-    const auto with = [&](const std::string &branch) {
+    const auto with = [&](const std::string &counter, const std::string &branch) {
         std::string text = loop;
+        text.replace(text.find("COUNTER"), 7, counter);
         text.replace(text.find("BRANCH"), 6, branch);
         return assembled(text);
     };
-    const Words once = specialised(with("OpBranch %end"), {});
+    const Words once = specialised(with("%zero", "OpBranch %end"), {});
     CHECK(count(once, spirv::OpLoopMerge) == 0);
     CHECK(stored(once) == Words{2});
-    const Words often = specialised(with("OpBranch %next"), {});
+    const Words left_early = specialised(with("%i", "OpBranch %end"), {}); // from two places
+    CHECK(count(left_early, spirv::OpLoopMerge) == 1);
+    const Words often = specialised(with("%i", "OpBranch %next"), {});
     CHECK(count(often, spirv::OpLoopMerge) == 1);
     CHECK(count(often, spirv::OpVariable) == 2);
-    // "less than none" is known to be false
-    CHECK(stored(specialised(with("OpBranch %next"), {{11, 0}})).empty());
+    // nothing is less than zero
+    CHECK(stored(specialised(with("%i", "OpBranch %next"), {{11, 0}})).empty());
 }
 
 TEST_CASE("a function that returns from several places is inlined where it is called, each time by its arguments") {
