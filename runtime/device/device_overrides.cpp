@@ -29,7 +29,6 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS, "max_dispatch_megaflops", &DeviceTraits::max_dispatch_megaflops},
     {VKATTN_TRAIT_UNPACKS_HALVES, "unpacks_halves", &DeviceTraits::unpacks_halves},
     {VKATTN_TRAIT_SPECIALISED_ARRAYS, "specialised_arrays", &DeviceTraits::specialised_arrays},
-    {VKATTN_TRAIT_SPECIALISED_MODULES, "specialised_modules", &DeviceTraits::specialised_modules},
     {VKATTN_TRAIT_SELF_TEST, "self_test", &DeviceTraits::self_test},
     {VKATTN_TRAIT_MATRIX_M, "matrix_m", &DeviceTraits::matrix_m},
     {VKATTN_TRAIT_MATRIX_N, "matrix_n", &DeviceTraits::matrix_n},
@@ -59,6 +58,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_GPU_CLASS, "gpu_class", &DeviceTraits::gpu_class},
     {VKATTN_TRAIT_MAX_WORKGROUP_COUNT, "max_workgroup_count", &vkattn_device_facts::max_workgroup_count},
     {VKATTN_TRAIT_BYTE_PRODUCTS, "byte_products", &DeviceTraits::byte_products},
+    {VKATTN_TRAIT_SPECIALISED_MODULES, "specialised_modules", &DeviceTraits::specialised_modules},
 });
 
 constexpr bool in_order() {
