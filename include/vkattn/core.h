@@ -439,7 +439,7 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS = 5,
     /* 1, the default: the driver's compiler takes unpackHalf2x16 */
     VKATTN_TRAIT_UNPACKS_HALVES = 6,
-    /* 1, the default: specialisation constants size a shader's arrays */
+    /* 1, the default: specialisation constants size a shader's arrays; matters where VKATTN_TRAIT_SPECIALISED_MODULES is 0 */
     VKATTN_TRAIT_SPECIALISED_ARRAYS = 7,
     /* 1, the default but on CPUs: a shader's numbers are checked before a plan first takes it */
     VKATTN_TRAIT_SELF_TEST = 8,
@@ -485,7 +485,10 @@ typedef enum vkattn_trait_name {
     VKATTN_TRAIT_BYTE_PRODUCTS = 33,
     /* 1, the default: subgroup operations are right; 0: no shader with any is taken */
     VKATTN_TRAIT_SUBGROUP_OPERATIONS = 34,
-    VKATTN_TRAIT_COUNT = 35,
+    /* 1, the default: the library specialises each module before the driver sees it: constants are plain, functions inlined, and
+     * what constants rule out is left out, which drivers compile several times as fast; 0: the driver is given whole modules */
+    VKATTN_TRAIT_SPECIALISED_MODULES = 35,
+    VKATTN_TRAIT_COUNT = 36,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 

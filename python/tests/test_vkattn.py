@@ -333,7 +333,7 @@ def test_contexts_devices_and_what_they_learn():
     context = vkattn.Context(0)
     assert context.facts["name"] == vkattn.devices()[0]["name"]
     assert {kernel.name for kernel in context.facts["kernels"]} >= {"flash", "decode", "unfused"}
-    checks = vkattn.Context(0, traits="specialised_arrays=0,matrix_units=0").self_test()  # of few shaders
+    checks = vkattn.Context(0, traits="specialised_modules=0,specialised_arrays=0,matrix_units=0").self_test()  # of few shaders
     assert len(checks) > 20 and all(check.passed for check in checks)
     query = random(1, 2, 5, 16)
     candidates = context.tune(vkattn.problem(query, query, query))

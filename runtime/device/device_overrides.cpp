@@ -59,6 +59,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_MAX_WORKGROUP_COUNT, "max_workgroup_count", &vkattn_device_facts::max_workgroup_count},
     {VKATTN_TRAIT_BYTE_PRODUCTS, "byte_products", &DeviceTraits::byte_products},
     {VKATTN_TRAIT_SUBGROUP_OPERATIONS, "subgroup_operations", &DeviceTraits::subgroup_operations},
+    {VKATTN_TRAIT_SPECIALISED_MODULES, "specialised_modules", &DeviceTraits::specialised_modules},
 });
 
 constexpr bool in_order() {

@@ -27,7 +27,9 @@ struct DeviceTraits {
     // what keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
     uint32_t unpacks_halves = 1;     // shaders may use unpackHalf2x16; 0: the driver's compiler cannot take it
-    uint32_t specialised_arrays = 1; // specialisation constants size arrays; 0: the driver keeps the default sizes
+    uint32_t specialised_modules = 1; // by the library, before the driver sees them; 0: the driver does that
+    // Where the driver specialises modules: specialisation constants size arrays; 0: it keeps the default sizes.
+    uint32_t specialised_arrays = 1;
     // Kernels are tested before their first use; 0: the driver is known to be right, and the test would waste time.
     uint32_t self_test = 1;
     // To try a matrix shape of other devices: one more, of f16, where the driver's dimensions are flexible. 0: none.

@@ -53,7 +53,7 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
 }
 
 const char *missing(const DeviceCaps &caps) {
-    if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
+    if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
     if (!is_built(shaders::flash_addresses)) return "built without kernels for CPU drivers";
     if (caps.traits.scalar_address_loads == 0)
         return caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU ? "needs a newer CPU driver: llvmpipe of Mesa 26"

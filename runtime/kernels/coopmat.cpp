@@ -271,7 +271,7 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
 }
 
 const char *missing(const DeviceCaps &caps) {
-    if (caps.traits.specialised_arrays == 0) return obstacle_of_arrays(caps);
+    if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
     if (!is_built(shaders::coopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
     return obstacle_of_matrices(caps);
 }

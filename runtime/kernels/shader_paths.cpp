@@ -31,7 +31,8 @@ bool is_off(const DeviceCaps &caps, const Shader &shader, CodePaths paths) {
 const char *nothing_missing(const DeviceCaps &) { return ""; }
 
 const char *obstacle_of_arrays(const DeviceCaps &caps) {
-    return caps.traits.specialised_arrays != 0 ? "" : "the driver does not size arrays by specialisation constants";
+    const bool sizes_arrays = caps.traits.specialised_modules != 0 || caps.traits.specialised_arrays != 0;
+    return sizes_arrays ? "" : "the driver does not size arrays by specialisation constants";
 }
 
 const char *obstacle_of_dots(const DeviceCaps &caps, const Shader &shader) {

@@ -216,7 +216,7 @@ View indices_of(const IndexProblem &index, uint64_t first, uint64_t rows) {
 bool has_index_addresses(const DeviceCaps &caps) {
     constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
     return is_built(shaders::index_addresses) && caps.traits.scalar_address_loads != 0 &&
-           caps.buffers_have_addresses != 0 && caps.traits.specialised_arrays != 0 &&
+           caps.buffers_have_addresses != 0 && *obstacle_of_arrays(caps) == '\0' &&
            has_subgroup_operations(caps, kNeeded) && caps.min_subgroup_size == caps.max_subgroup_size &&
            caps.subgroup_size <= kMostLanes;
 }

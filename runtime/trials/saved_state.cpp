@@ -1,5 +1,6 @@
 #include "runtime/trials/saved_state.hpp"
 
+#include "runtime/spirv/specialise.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/hash.hpp"
 #include "vkattn_shaders/table.hpp"
@@ -37,6 +38,7 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
 uint64_t hash_of_shaders() {
     Hash hash;
     hash.add(kShaderTexts);
+    hash.add(spirv::kSpecialiserVersion);
     for (const Shader *shader : shaders::table()) hash.add(shader->code.data(), shader->code.size_bytes());
     return hash.value();
 }

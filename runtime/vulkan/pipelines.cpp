@@ -16,7 +16,7 @@ namespace vkattn {
 Pipelines::Pipelines(const Functions &vk, VkDevice device, VkPipelineCache cache, const DeviceCaps &caps,
                      vkattn_shader_capture capture, const DebugLabels &labels)
     : vk_(vk), device_(device), cache_(cache), capture_(capture), labels_(labels),
-      push_descriptors_(caps.push_descriptors != 0), unpacks_halves_(caps.traits.unpacks_halves),
+      push_descriptors_(caps.push_descriptors != 0), traits_(caps.traits),
       max_storage_buffers_(caps.max_storage_buffers_per_stage),
       takes_subgroup_sizes_(!kSubgroupsAreEmulated && caps.features.subgroup_size_control &&
                             caps.subgroup_size_control != 0),
@@ -29,7 +29,6 @@ Pipelines::~Pipelines() {
 }
 
 void Pipelines::destroy(const Layout &layout) const {
-    vk_.vkDestroyShaderModule(device_, layout.module, nullptr);
     vk_.vkDestroyPipelineLayout(device_, layout.pipeline, nullptr);
     vk_.vkDestroyDescriptorSetLayout(device_, layout.set, nullptr);
 }
@@ -136,7 +135,7 @@ std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
     values.reserve(layout.constant_ids.size());
     for (const uint32_t id : layout.constant_ids) {
         if (id == CONSTANT_UNPACKS_HALVES)
-            values.push_back({id, unpacks_halves_});
+            values.push_back({id, traits_.unpacks_halves});
         else if (id < constants.size())
             values.push_back({id, constants[id]});
     }
@@ -166,12 +165,12 @@ const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
     if (is_new) layout.bindings = bindings; // other threads read those that are there already
     if (layout.set == VK_NULL_HANDLE) add_set_layout(shader, layout);
     if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(shader, layout);
-    if (layout.module == VK_NULL_HANDLE) add_module(shader, layout);
     return layout;
 }
 
 void Pipelines::add_set_layout(const Shader &shader, Layout &layout) const {
     layout.written = written_bindings(shader.code);
+    layout.constant_ids = specialisation_ids(shader.code);
     layout.has_uniforms = uniform_binding(shader.code).has_value();
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(layout.bindings));
     std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
@@ -198,25 +197,41 @@ void Pipelines::add_pipeline_layout(const Shader &shader, Layout &layout) const 
     make_handle(layout.pipeline, "vkCreatePipelineLayout", vk_.vkCreatePipelineLayout, device_, &create, nullptr);
 }
 
-void Pipelines::add_module(const Shader &shader, Layout &layout) const {
-    std::vector<uint32_t> code = renumber_bindings(shader.code, layout.bindings);
-    std::vector<uint32_t> constant_ids = specialisation_ids(code); // a layout with a module is complete
-    ArraySizes sizes(code);
-    VkShaderModuleCreateInfo create{};
-    create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-    create.codeSize = code.size() * sizeof(uint32_t);
-    create.pCode = code.data();
-    make_handle<check_pipeline>(layout.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
-                                nullptr);
-    layout.constant_ids = std::move(constant_ids);
-    layout.sizes = std::move(sizes);
-    labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, layout.module, text("vkattn ", shader.name).c_str());
+Pipelines::Module Pipelines::module_of(const Shader &shader, BindingSet bindings,
+                                       std::span<const SpecialisationConstant> constants) const {
+    std::vector<uint32_t> code = renumber_bindings(shader.code, bindings);
+    if (traits_.specialised_modules == 0) return {std::move(code), constants};
+    try {
+        return {spirv::specialise(code, constants, shader.name), {}};
+    } catch (const spirv::CannotSpecialise &error) { // a variant's, in an unusual form
+        if (traits_.specialised_arrays != 0) return {std::move(code), constants};
+        fail(VKATTN_ERROR_UNSUPPORTED, shader.name, ": has ", error.what(),
+             ", expected a module that can be specialised for a driver that does not size arrays");
+    }
 }
 
 VkPipeline Pipelines::create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                             std::span<const SpecialisationConstant> own) {
-    std::vector<SpecialisationConstant> constants(own.begin(), own.end());
-    for (const SpecialisationConstant &size : layout.sizes.values(own)) constants.push_back(size);
+                             std::span<const SpecialisationConstant> constants) const {
+    const Module module = module_of(shader, layout.bindings, constants);
+    VkShaderModuleCreateInfo create{};
+    create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+    create.codeSize = module.code.size() * sizeof(uint32_t);
+    create.pCode = module.code.data();
+    struct Owner {
+        const Pipelines &pipelines;
+        VkShaderModule module = VK_NULL_HANDLE;
+        ~Owner() {
+            pipelines.vk_.vkDestroyShaderModule(pipelines.device_, module, nullptr);
+        } // nothing where it is none
+    } owner{*this};
+    make_handle<check_pipeline>(owner.module, "vkCreateShaderModule", vk_.vkCreateShaderModule, device_, &create,
+                                nullptr);
+    labels_.name(VK_OBJECT_TYPE_SHADER_MODULE, owner.module, text("vkattn ", shader.name).c_str());
+    return create_of_module(shader, layout, subgroup_size, module.constants, owner.module);
+}
+
+VkPipeline Pipelines::create_of_module(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
+                                       std::span<const SpecialisationConstant> constants, VkShaderModule module) const {
     std::vector<VkSpecializationMapEntry> entries;
     for (const SpecialisationConstant &constant : constants) {
         const size_t offset = entries.size() * sizeof constant + offsetof(SpecialisationConstant, value);
@@ -231,7 +246,7 @@ VkPipeline Pipelines::create(const Shader &shader, const Layout &layout, uint32_
         create.flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     create.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
     create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-    create.stage.module = layout.module;
+    create.stage.module = module;
     create.stage.pName = "main";
     create.stage.pSpecializationInfo = &specialisation;
     create.layout = layout.pipeline;

@@ -2,7 +2,7 @@
 
 #include "runtime/device/crash_journal.hpp"
 #include "runtime/device/device_caps.hpp"
-#include "runtime/vulkan/array_sizes.hpp"
+#include "runtime/spirv/specialise.hpp"
 #include "runtime/vulkan/debug_labels.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "runtime/vulkan/shader.hpp"
@@ -16,6 +16,8 @@
 
 namespace vkattn {
 
+using SpecialisationConstant = spirv::ConstantValue;
+
 struct Pipeline {
     VkPipeline pipeline;
     VkPipelineLayout layout;
@@ -25,7 +27,7 @@ struct Pipeline {
     bool has_uniforms;   // a uniform buffer at the next
     const Shader *shader;
     std::span<const SpecialisationConstant> constants; // those that the shader reads
-    double compile_ms;                                 // what vkCreateComputePipelines took
+    double compile_ms;                                 // what specialising and vkCreateComputePipelines took
     std::shared_ptr<const Attempt> first_run;          // as a crash journal has it; NULL: there is none
 };
 
@@ -66,9 +68,7 @@ class Pipelines {
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
-        VkShaderModule module = VK_NULL_HANDLE;
-        std::vector<uint32_t> constant_ids; // of the module
-        ArraySizes sizes;                   // which the module takes besides
+        std::vector<uint32_t> constant_ids; // of the shader
         BindingSet bindings = 0;
         BindingSet written = 0;
         bool has_uniforms = false;
@@ -95,12 +95,20 @@ class Pipelines {
     Pipeline make(const Shader &shader, const Found &found, std::span<const uint32_t> constants);
     void add_set_layout(const Shader &shader, Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
-    void add_module(const Shader &shader, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     // To ask for; 0: the driver decides.
     uint32_t subgroup_size_of(const Shader &shader, std::span<const uint32_t> constants) const;
+    // The module of one pipeline, and the constants that are left to the driver.
+    struct Module {
+        std::vector<uint32_t> code;
+        std::span<const SpecialisationConstant> constants;
+    };
+    Module module_of(const Shader &shader, BindingSet bindings,
+                     std::span<const SpecialisationConstant> constants) const;
     VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                      std::span<const SpecialisationConstant> constants);
+                      std::span<const SpecialisationConstant> constants) const;
+    VkPipeline create_of_module(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
+                                std::span<const SpecialisationConstant> constants, VkShaderModule module) const;
 
     const Functions &vk_;
     VkDevice device_;
@@ -109,7 +117,7 @@ class Pipelines {
     vkattn_shader_capture capture_;
     const DebugLabels &labels_;
     bool push_descriptors_;
-    uint32_t unpacks_halves_; // the trait
+    DeviceTraits traits_;
     uint32_t max_storage_buffers_;
     bool takes_subgroup_sizes_;
     bool takes_full_subgroups_;

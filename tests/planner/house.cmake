@@ -2,7 +2,7 @@
 # no file may have. How the structures of include/vkattn grow.
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
-set(runtime_rooms support problem device vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
+set(runtime_rooms support problem device spirv vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 function(check_includes house rooms file) # of a file of the house
@@ -49,7 +49,7 @@ foreach(room IN LISTS tools_rooms)
 endforeach()
 
 # Choosing is pure: what needs a device stands above these rooms.
-foreach(room problem device kernels)
+foreach(room problem device spirv kernels)
     file(GLOB files "${ROOT}/runtime/${room}/*")
     foreach(file IN LISTS files)
         file(STRINGS "${file}" lines REGEX "(^|[^A-Za-z_])vk[A-Z]|PlanBuilder")

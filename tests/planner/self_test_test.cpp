@@ -517,7 +517,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel that is right at first and wrong in its 
 
 TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {
     const Asked asked(Case{VKATTN_KERNEL_FLASH, 40, ""});
-    const LimitedDevice device("specialised_arrays=0");
+    const LimitedDevice device("specialised_modules=0,specialised_arrays=0");
     CHECK(chosen(device.context(), asked.desc) == VKATTN_KERNEL_UNFUSED);
     CHECK(std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason) ==
           "the driver does not size arrays by specialisation constants");

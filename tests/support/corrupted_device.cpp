@@ -3,7 +3,6 @@
 #ifdef VKATTN_STATIC
 
 #include "runtime/kernels/kernel.hpp"
-#include "runtime/vulkan/array_sizes.hpp"
 #include "runtime/vulkan/functions.hpp"
 #include "shaders/interface/attention.h"
 #include "shaders/interface/linear.h"
@@ -149,8 +148,7 @@ Function next(VkDevice device, const char *name) {
 
 // Whatever numbers its bindings have been given.
 bool is_code_of(const Shader &shader, std::span<const std::uint32_t> code) {
-    std::vector<std::uint32_t> own(shader.code.begin(), shader.code.end());
-    const vkattn::ArraySizes computed(own);
+    const std::span<const std::uint32_t> own = shader.code;
     const auto unnumbered = [](std::span<const std::uint32_t> words) { return vkattn::renumber_bindings(words, 0); };
     return code.size() == own.size() && unnumbered(code) == unnumbered(own);
 }

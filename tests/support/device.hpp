@@ -57,7 +57,7 @@ struct ContextRequest {
 };
 
 // Traits of a device that runs few shaders, so that a whole self-test takes seconds where drivers compile slowly.
-constexpr const char *kFewShaders = "specialised_arrays=0,matrix_units=0";
+constexpr const char *kFewShaders = "specialised_modules=0,specialised_arrays=0,matrix_units=0";
 
 class TestDevice {
   public:

@@ -7,9 +7,12 @@ namespace vkattn_test {
 
 class LimitedDevice {
   public:
-    // get_instance_proc_addr: as vkattn_context_info has it.
+    // get_instance_proc_addr: as vkattn_context_info has it. Behind one the driver specialises modules: a CorruptedDevice
+    // knows them by their code, and changes constants.
     explicit LimitedDevice(const char *traits, PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr)
-        : device_(validation_messages(), traits, get_instance_proc_addr) {}
+        : device_(validation_messages(),
+                  (get_instance_proc_addr == nullptr ? traits : std::string("specialised_modules=0,") + traits).c_str(),
+                  get_instance_proc_addr) {}
 
     const vkattn::Context &context() const { return device_.context(); }
     TestDevice &device() const { return device_; }

@@ -2,6 +2,7 @@
 
 #include "../layer_chain.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -76,10 +77,29 @@ std::map<Code, std::string> read_modules() {
     return result;
 }
 
+// The name that a module gives its entry point: one that the library has specialised has its shader's.
+std::string entry_name(const Code &code) {
+    constexpr uint32_t kName = 5, kEntryPoint = 15;
+    constexpr size_t kHeaderWords = 5;
+    uint32_t entry = 0;
+    for (size_t at = kHeaderWords; at < code.size() && code[at] >> 16; at += code[at] >> 16) {
+        const uint32_t opcode = code[at] & 0xffff, words = code[at] >> 16;
+        if (words < 3 || at + words > code.size()) continue;
+        if (opcode == kEntryPoint) entry = code[at + 2];
+        if (opcode != kName || code[at + 1] != entry) continue;
+        const char *name = reinterpret_cast<const char *>(&code[at + 2]);
+        return {name, strnlen(name, (words - 2) * sizeof(uint32_t))};
+    }
+    return "";
+}
+
 std::string name_of(const VkShaderModuleCreateInfo &info) {
     static const std::map<Code, std::string> known = read_modules();
-    const auto found = known.find(code_of(reinterpret_cast<const char *>(info.pCode), info.codeSize));
-    return found == known.end() ? "" : found->second;
+    const Code code = code_of(reinterpret_cast<const char *>(info.pCode), info.codeSize);
+    if (const auto found = known.find(code); found != known.end()) return found->second;
+    const std::string name = entry_name(code);
+    const bool is_known = std::ranges::any_of(known, [&](const auto &each) { return each.second == name; });
+    return is_known ? name : "";
 }
 
 VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAllocationCallbacks *allocator,
