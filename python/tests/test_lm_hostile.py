@@ -49,7 +49,7 @@ class Run:
     def __call__(self, what, *words, given="it\n"):
         self._patch.setattr("sys.stdin", io.StringIO(given))
         self._captured.readouterr()
-        begun = time.monotonic()
+        begun, computed = time.monotonic(), time.process_time()
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", RuntimeWarning)
             status = command.main([*map(str, words), "--quiet"])
@@ -57,7 +57,8 @@ class Run:
         errors = [line for line in lines if line.startswith("vkattn-lm: error: ")]
         assert status in (0, 2) and len(errors) == status // 2 and len(lines) <= 3, (what, status, lines)
         assert not warned, (what, [str(each.message) for each in warned])  # which would be lines, too
-        assert all(line.startswith("vkattn-lm: ") and len(line) < 900 for line in lines) and took < 60, (what, took, lines)
+        assert all(line.startswith("vkattn-lm: ") and len(line) < 900 for line in lines), (what, lines)
+        assert took < 300 and time.process_time() - computed < 20, (what, took)  # others may be on the machine
         self.refused += status == 2
         return errors[0] if errors else ""
 

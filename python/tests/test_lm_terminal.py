@@ -14,7 +14,7 @@ for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
     pytest.importorskip(module)
 
 import lm_models  # noqa: E402
-from vkattn_lm import chat, command, terminal  # noqa: E402
+from vkattn_lm import chat, command, model, terminal  # noqa: E402
 
 PYTHON = pathlib.Path(__file__).parents[1]
 SAID = re.compile(r"vkattn-lm: prompt of \d+ tokens at [\d.]+ tokens/s(; then \d+ at [\d.]+ tokens/s)?")
@@ -103,18 +103,16 @@ def test_what_follows_an_interrupt_is_what_it_is_without(talk, llama):
 
 
 def test_interrupts_inside_the_decoder_leave_a_conversation(talk, monkeypatch):
-    append, calls = command.__dict__, []
-    from vkattn_lm.model import Decoder
-    attended = Decoder._attended
+    attended, calls = model.Decoder._attended, []
 
     def interrupting(self, *rest):
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
         return attended(self, *rest)
-    monkeypatch.setattr(Decoder, "_attended", interrupting)
+    monkeypatch.setattr(model.Decoder, "_attended", interrupting)
     status, _, err, asked = talk("one", "two")
-    assert status == 0 and append and [each["content"] for each in asked[1]] == ["two"]  # nothing was said to the first
+    assert status == 0 and [each["content"] for each in asked[1]] == ["two"]  # nothing was said to the first
 
 
 def test_an_interrupt_at_the_prompt_leaves(talk):
