@@ -71,12 +71,25 @@ bool has_blocks(CodePaths paths) {
     });
 }
 
+constexpr CodePaths kPathFloats = kPathF32 | kPathF16 | kPathBf16;
+
+// Of types alone: causal prefill in several workgroups a core, of 1 to 33 tiles of 64 keys, which wrong drivers mix up. Half as
+// many where that would keep the device for long. CPU drivers have no cores to share.
+Sizes whole_device_sizes(uint64_t head_dim, const DeviceCaps &caps) {
+    constexpr uint32_t kSlow = 10'000, kRowsOfWorkgroup = 16;
+    const bool is_cpu = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const uint64_t keys = is_cpu ? 131 : caps.traits.max_dispatch_megaflops <= kSlow ? 1027 : 2051;
+    const uint64_t rows = uint64_t{caps.traits.parallel_workgroups} * kRowsOfWorkgroup;
+    const uint64_t heads = is_cpu ? 2 : std::clamp<uint64_t>(divide_up(rows, keys), 1, 8);
+    return {heads, 1, keys, keys, head_dim, head_dim};
+}
+
 // Prefill in a few tiles with ends that fill none, or one query over keys in parts. Latents are longer than values.
 Sizes sizes_of(bool one_query, CodePaths paths, uint64_t head_dim) {
     const bool latent = (paths & kPathLatent) != 0;
     const uint64_t more_dims = has_blocks(paths) ? QUANTISED_BLOCK : 8;
     const uint64_t key_dim = latent ? head_dim + more_dims : head_dim;
-    if (one_query) return {4, 1, 1, 521, key_dim, head_dim};
+    if (one_query) return {4, 1, 1, (paths & ~kPathFloats) == 0 ? 2057u : 521u, key_dim, head_dim};
     const bool parts = (paths & kPathParts) != 0, stretches = (paths & kPathStretches) != 0;
     return {4, 2, 19, parts ? 521u : stretches ? 301u : 75u, key_dim, head_dim};
 }
@@ -157,8 +170,11 @@ std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths pat
                                        const DeviceCaps &caps) {
     for (const AttentionKernel *kernel : attention_kernels()) {
         if (std::ranges::find(kernel->shaders, shader.object) == kernel->shaders.end()) continue;
-        for (const bool one_query : {kernel->few_rows, false})
-            if (auto trial = trial_of(shader, paths, sizes_of(one_query, paths, head_dim), *kernel, caps)) return trial;
+        std::vector<Sizes> sizes{sizes_of(kernel->few_rows, paths, head_dim), sizes_of(false, paths, head_dim)};
+        if ((paths & ~kPathFloats) == 0 && !kernel->few_rows && !kernel->keeps_scores)
+            sizes.insert(sizes.begin(), whole_device_sizes(head_dim, caps));
+        for (const Sizes &each : sizes)
+            if (auto trial = trial_of(shader, paths, each, *kernel, caps)) return trial;
     }
     return std::nullopt;
 }
@@ -229,7 +245,7 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
                                         const DeviceCaps &caps) {
     constexpr uint64_t kOut = 45;
-    const uint64_t in = is_quantised(weight_type) ? 3 * storage_block(weight_type).elements : 72;
+    const uint64_t in = is_quantised(weight_type) ? 3 * storage_block(weight_type).elements : 2056;
     const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
     const uint64_t rows = kernel.trial_rows;
     DeviceCaps unjudged = caps;

@@ -480,7 +480,7 @@ TEST_CASE_FIXTURE(DeviceTest,
 TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the next start does without") {
     if (skips_corruption()) return;
     const AttentionProblem problem = decode_of(VKATTN_TYPE_F32, VKATTN_TYPE_F32);
-    const CorruptedDevice deadly({.shaders = "decode", .loses_device = true});
+    const CorruptedDevice deadly({.shaders = "decode", .effect = Corruption::Effect::kLosesDevice});
     std::vector<std::uint8_t> saved;
     {
         const LimitedDevice device(with_self_test(1).c_str(), deadly.get_instance_proc_addr());
@@ -502,6 +502,18 @@ TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the 
     const vkattn_device_facts facts = next.facts();
     const std::string reason = support_of(facts, VKATTN_KERNEL_DECODE)->reason;
     CHECK_MESSAGE(reason == "self-test: decode, f32, keys in parts: the device was lost", reason);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a kernel that is right at first and wrong in its second run is off") {
+    if (skips_corruption()) return;
+    const CorruptedDevice corrupted(
+        {.shaders = "flash flash_split flash_halves flash_wide_halves flash_addresses flash_dots",
+         .effect = Corruption::Effect::kWrongEverySecondRun});
+    const LimitedDevice device(with_self_test(1).c_str(), corrupted.get_instance_proc_addr());
+    vkattn_attention_desc asked = Asked(kCases[0]).desc;
+    asked.kernel = VKATTN_KERNEL_FLASH;
+    CHECK_THROWS_WITH_AS(device.context().attention_plan(asked), doctest::Contains("other bits in a second run"),
+                         vkattn::Error);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "where constants size no arrays, unfused alone serves, and says why the others do not") {
