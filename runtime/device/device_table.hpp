@@ -26,7 +26,7 @@ struct DeviceTraits {
     // What one dispatch of attention may compute, in millions of floating-point operations; 0: no limit. Systems end
     // what keeps a GPU for some seconds.
     uint32_t max_dispatch_megaflops = 0;
-    uint32_t unpacks_halves = 1;     // shaders may use unpackHalf2x16; 0: the driver's compiler cannot take it
+    uint32_t unpacks_halves = 1;      // shaders may use unpackHalf2x16; 0: the driver's compiler cannot take it
     uint32_t specialised_modules = 1; // by the library, before the driver sees them; 0: the driver does that
     // Where the driver specialises modules: specialisation constants size arrays; 0: it keeps the default sizes.
     uint32_t specialised_arrays = 1;

@@ -130,7 +130,8 @@ void serve(const vkattn_context_info &info) {
 TEST_SUITE_BEGIN("saved_state");
 
 TEST_CASE("a program that others start" * doctest::skip()) {
-    const std::string journal_path = told(kJournal), traits = "matrix_units=0,scalar_address_loads=0,self_test=";
+    const std::string journal_path = told(kJournal),
+                      traits = "specialised_modules=0,matrix_units=0,scalar_address_loads=0,self_test=";
     REQUIRE(journal_path != "");
     const vkattn_crash_journal journal = vkattn::crash_journal(journal_path.c_str());
     ContextRequest request((traits + told(kSelfTest)).c_str());

@@ -66,7 +66,8 @@ TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same
         skip("shaders are hidden in a shared library");
         return;
     }
-    const char *traits = "self_test=1,matrix_units=0,scalar_address_loads=0";
+    // whole modules: a CorruptedDevice changes their constants
+    const char *traits = "specialised_modules=0,self_test=1,matrix_units=0,scalar_address_loads=0";
     const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_FLASH});
     Warnings warnings;
     const vkattn::Context first = context_with({}, warnings, traits, corrupted.get_instance_proc_addr());

@@ -507,7 +507,8 @@ TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the 
 TEST_CASE_FIXTURE(DeviceTest, "a kernel that is right at first and wrong in its second run is off") {
     if (skips_corruption()) return;
     const CorruptedDevice corrupted(
-        {.shaders = "flash flash_split", .effect = Corruption::Effect::kWrongEverySecondRun});
+        {.shaders = "flash flash_split flash_halves flash_wide_halves flash_addresses flash_dots",
+         .effect = Corruption::Effect::kWrongEverySecondRun});
     const LimitedDevice device(with_self_test(1).c_str(), corrupted.get_instance_proc_addr());
     vkattn_attention_desc asked = Asked(kCases[0]).desc;
     asked.kernel = VKATTN_KERNEL_FLASH;
