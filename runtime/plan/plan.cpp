@@ -190,7 +190,8 @@ void Plan::run(std::span<const vkattn_binding> bindings, double *gpu_ms) const {
         const DescriptorPool pool(context_, requirements());
         const Recorder recorder(*this, all.all, pool.handle());
         if (first_run_.is_due(context_)) {
-            milliseconds = run_step_by_step(recorder);
+            const double milliseconds = run_step_by_step(recorder);
+            if (gpu_ms != nullptr) *gpu_ms = milliseconds;
             return;
         }
         auto piece = pieces_.begin();

@@ -45,6 +45,8 @@ template <class Structure>
 inline constexpr size_t size_of_0_1 = sizeof(Structure);
 template <>
 inline constexpr size_t size_of_0_1<vkattn_device_facts> = offsetof(vkattn_device_facts, signed_integer_dot_product);
+template <>
+inline constexpr size_t size_of_0_1<vkattn_check> = offsetof(vkattn_check, check_count);
 
 // One fails where a structure has grown without its line.
 static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_device_facts> == 2024);
