@@ -275,6 +275,12 @@ def add_scales(desc, key_scales=Tensor(), value_scales=Tensor(), makes_scales=Fa
         extend(desc, KvScales(Extension(EXTENSION_KV_SCALES), key_scales, value_scales, makes_scales))
 
 
+def cache_heads(config):
+    """KV heads of the cache that a layer of this LayerConfig has: one of latents, where it caches those."""
+    of_heads = config.kind in (LAYER_KINDS["mha"], LAYER_KINDS["encoder_layer"])
+    return config.num_kv_heads or config.num_heads if of_heads else 1
+
+
 def add_cache_scales(info, heads, key_scales, value_scales):
     """Extends the description of a cache of so many heads. Each: None, "row", a number for all of the part, or a sequence of
     one for each head."""

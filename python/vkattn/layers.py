@@ -20,7 +20,6 @@ _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
-_KINDS_OF_HEADS = [_abi.LAYER_KINDS[name] for name in ("mha", "encoder_layer")]  # the others' caches have latents, one head
 _INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
 
 
@@ -201,9 +200,7 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         _abi.add_rotation(info, "kv_rotation", kv_rotation)
-        config = layer.config
-        heads = config.num_kv_heads or config.num_heads if config.kind in _KINDS_OF_HEADS else 1
-        _abi.add_cache_scales(info, heads, key_scales, value_scales)
+        _abi.add_cache_scales(info, _abi.cache_heads(layer.config), key_scales, value_scales)
         raw = ctypes.c_void_p()
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:

@@ -209,7 +209,7 @@ bool is_of_lists(const TestedShader &shader) {
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     paths |= type_of_key(*shader.object);
     if ((paths & kPathLargeHeads) == 0) return trial_of(shader, paths, 64, caps);
-    for (const uint64_t head_dim : {256, 192, 160, 136}) { // the largest that finds room in shared memory
+    for (const uint64_t head_dim : {256u, 192u, 160u, 136u}) { // the largest that finds room in shared memory
         if (has_blocks(paths) && head_dim % QUANTISED_BLOCK != 0) continue;
         if (auto trial = trial_of(shader, paths, head_dim, caps)) return trial;
     }
