@@ -66,9 +66,10 @@ std::size_t end_of(Member Structure::*member) {
                                     reinterpret_cast<const char *>(&structure));
 }
 
-// fill(structure, size) writes as much of a structure as the caller knows of.
+// fill(structure, size) writes as much of a structure as the caller knows of. size_of_0_1: where it has grown since.
 template <class Structure>
-void check_sizes(const std::function<void(Structure *, std::size_t)> &fill, const std::vector<Padding> &paddings = {}) {
+void check_sizes(const std::function<void(Structure *, std::size_t)> &fill, const std::vector<Padding> &paddings = {},
+                 std::size_t size_of_0_1 = sizeof(Structure)) {
     Structure whole{};
     fill(&whole, sizeof whole);
     for (const std::size_t size :
@@ -79,7 +80,7 @@ void check_sizes(const std::function<void(Structure *, std::size_t)> &fill, cons
     }
     Room<Structure> room;
     fill(room.structure(), 0); // that of version 0.1
-    room.check(whole, sizeof whole, paddings);
+    room.check(whole, size_of_0_1, paddings);
 }
 
 } // namespace
@@ -193,9 +194,11 @@ TEST_CASE_FIXTURE(DeviceTest,
     const vkattn::Context &context = test_device().context();
     const vkattn_attention_desc desc = small_attention();
     const vkattn::Plan plan = context.attention_plan(desc);
-    check_sizes<vkattn_device_facts>([&](vkattn_device_facts *facts, std::size_t size) {
-        CHECK(vkattn_context_facts(context.get(), facts, size) == VKATTN_SUCCESS);
-    });
+    check_sizes<vkattn_device_facts>(
+        [&](vkattn_device_facts *facts, std::size_t size) {
+            CHECK(vkattn_context_facts(context.get(), facts, size) == VKATTN_SUCCESS);
+        },
+        {}, offsetof(vkattn_device_facts, signed_integer_dot_product));
     check_sizes<vkattn_requirements>(
         [&](vkattn_requirements *requirements, std::size_t size) {
             vkattn_plan_requirements(plan.get(), requirements, size);
@@ -234,12 +237,12 @@ TEST_CASE_FIXTURE(DeviceTest, "entries of an array lie as far from each other as
         }
         CHECK(std::all_of(bytes.end() - 16, bytes.end(), [](unsigned char byte) { return byte == kGapByte; }));
     }
-    // Fewer than there are: no more are written, and all are counted.
+    // Fewer than there are: no more are written, nor counted.
     std::vector<vkattn_option> one(2);
     std::memset(one.data() + 1, kGapByte, sizeof one[1]);
     std::uint32_t count = 1;
     REQUIRE(vkattn_explain(context.get(), &desc, &count, one.data(), sizeof one[0]) == VKATTN_SUCCESS);
-    CHECK(count == expected.size());
+    CHECK(count == 1);
     CHECK(reinterpret_cast<const unsigned char *>(&one[1])[0] == kGapByte);
 }
 
