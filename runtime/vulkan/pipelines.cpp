@@ -80,25 +80,29 @@ const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::s
     const std::lock_guard lock(found.entry.mutex);
     Pipeline &pipeline = found.entry.pipeline;
     if (pipeline.pipeline != VK_NULL_HANDLE) return pipeline;
-    if (journal_ == nullptr) return pipeline = make(shader, found, constants);
+    if (journal_ == nullptr) {
+        make(shader, found, constants);
+        return pipeline;
+    }
     Attempt attempt = attempt_of(shader, found.key, use);
     Trying trying(journal_, {&attempt, 1});
     require_survivor(attempt);
-    pipeline = make(shader, found, constants);
+    make(shader, found, constants);
     trying.end(CrashJournal::Outcome::kSurvived);
     attempt.stage = Stage::kRun;
     pipeline.first_run = std::make_shared<const Attempt>(std::move(attempt));
     return pipeline;
 }
 
-Pipeline Pipelines::make(const Shader &shader, const Found &found, std::span<const uint32_t> constants) {
+// What fails after it is compiled leaves it to the next call.
+void Pipelines::make(const Shader &shader, const Found &found, std::span<const uint32_t> constants) {
     const auto &[layout, key, entry] = found;
     const auto start = std::chrono::steady_clock::now();
     const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+    entry.pipeline = {made,    layout.pipeline, layout.set,    layout.bindings, layout.written, layout.has_uniforms,
+                      &shader, key.second,      taken.count(), nullptr};
     labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
-    return {made,    layout.pipeline, layout.set,    layout.bindings, layout.written, layout.has_uniforms,
-            &shader, key.second,      taken.count(), nullptr};
 }
 
 // What the same pipeline is in every run of a program.

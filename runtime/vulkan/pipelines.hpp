@@ -92,7 +92,7 @@ class Pipelines {
     void destroy(const Layout &layout) const;
     Attempt attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const;
     void require_survivor(const Attempt &attempt) const;
-    Pipeline make(const Shader &shader, const Found &found, std::span<const uint32_t> constants);
+    void make(const Shader &shader, const Found &found, std::span<const uint32_t> constants);
     void add_set_layout(const Shader &shader, Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
