@@ -571,13 +571,12 @@ TEST_CASE_FIXTURE(DeviceTest, "what is compiled for a text goes with its last va
         const std::string text = "// scale " + std::to_string(i);
         vkattn::Variant variant = context.variant(compiled.with(text.c_str(), names));
         vkattn::Plan plan = plan_of(context, problem, variant);
-        CHECK(vulkan_calls().modules == 1);
+        CHECK(vulkan_calls().modules == 0); // it goes as soon as the pipeline is made
         CHECK(vulkan_calls().pipelines == 1);
         if (i % 2 == 0)
             variant = vkattn::Variant(); // the plan keeps it
         else
             plan = vkattn::Plan();
-        CHECK(vulkan_calls().modules == 1);
         CHECK(vulkan_calls().pipelines == 1);
     }
     CHECK(vulkan_calls().modules == 0);
