@@ -348,7 +348,7 @@ struct OneShader {
     const char *reason;                    // what decode's facts say
 };
 
-constexpr OneShader kOneShader[] = {
+const OneShader kOneShader[] = {
     {{.shaders = "decode", .key_type = VKATTN_TYPE_F32},
      VKATTN_TYPE_F32,
      VKATTN_TYPE_F32,

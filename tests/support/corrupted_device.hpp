@@ -18,8 +18,8 @@ struct Corruption {
     // What they do in place of computing something else.
     enum class Effect { kWrongNumbers, kLosesDevice, kEndsProcessInBuild, kEndsProcessInSubmit, kWrongEverySecondRun };
     Effect effect = Effect::kWrongNumbers; // the device is lost to whoever submits them
-    std::string
-        log{}; // a file that gets a line of each that ends the process or loses the device: shader and constants
+    // A file that gets a line of each that ends the process or loses the device: shader and constants.
+    std::string log{};
 };
 
 // Whether pipelines can be told apart: a shared library hides its shaders.
