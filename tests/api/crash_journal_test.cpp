@@ -156,7 +156,9 @@ TEST_CASE("started again and again, a program comes to serve without what ends i
                                                    {Effect::kEndsProcessInSubmit, 0},
                                                    {Effect::kEndsProcessInSubmit, 1},
                                                    {Effect::kLosesDevice, 0}};
-    for (const auto &[effect, self_test] : kDrivers) {
+    for (const auto &driver : kDrivers) {
+        const Effect effect = driver.first;
+        const int self_test = driver.second;
         INFO("effect ", static_cast<int>(effect), ", self-test ", self_test);
         const TemporaryFolder folder;
         const std::filesystem::path journal = folder.file("journal"), log = folder.file("log");
