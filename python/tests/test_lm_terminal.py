@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -170,14 +171,16 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PYTHON), *sys.pa
 @pytest.mark.parametrize("words, closed, says", [
     (["complete", "MODEL", "-"], "<&-", "standard input: closed, expected a text"),
     (["complete", "MODEL", "it"], ">&-", "standard output: closed, expected it open"),
-    (["--help"], ">/dev/full", "No space left on device"), (["--help"], "2>&-", None), (["complete", "no-such", "it"], "2>&-", "")])
-def test_streams_that_are_closed_or_full_get_one_line(llama, words, closed, says):
+    (["--help"], ">/dev/full", "No space left on device"), (["chat", "--help"], ">/dev/full", "No space left on device"),
+    (["--help"], "2>&-", None), (["complete", "no-such", "it"], "2>&-", "")])
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # of Python: a stream that is full fails at once
+def test_streams_that_are_closed_or_full_get_one_line(llama, words, closed, says, unbuffered):
     """Of a closed error stream: nobody can be told, and nothing else is written to what is opened in its place."""
     if "full" in closed and not os.path.exists("/dev/full"):
         return
     words = [str(llama) if word == "MODEL" else word for word in words]
-    made = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-B", "-m", "vkattn_lm", *words], env=ENVIRONMENT,
-                          input="it", capture_output=True, text=True, timeout=120)
+    made = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-B", "-m", "vkattn_lm", *words],
+                          env={**ENVIRONMENT, "PYTHONUNBUFFERED": unbuffered}, input="it", capture_output=True, text=True, timeout=120)
     lines = made.stderr.splitlines()
     assert made.returncode == (0 if says is None else 2) and len(lines) == bool(says)
     assert not says or lines[0].startswith("vkattn-lm: error: ") and lines[0].endswith(says)
@@ -197,11 +200,12 @@ class Screen:
     """vkattn-lm at a terminal of its own."""
 
     def __init__(self, *words):
-        pty = pytest.importorskip("pty")
+        fcntl, pty, termios = map(pytest.importorskip, ("fcntl", "pty", "termios"))
         try:
             self._own, other = pty.openpty()
         except OSError as error:
             pytest.skip(f"no terminals: {error}")
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))  # without it there is no room for progress
         self.process = subprocess.Popen([sys.executable, "-B", "-m", "vkattn_lm", *map(str, words)], stdin=other, stdout=other,
                                         stderr=other, start_new_session=True, env={**ENVIRONMENT, "TERM": "dumb"})
         os.close(other)
@@ -247,7 +251,8 @@ def test_at_a_terminal_an_answer_is_interrupted_and_the_next_one_given(llama):
     screen.wait_for("tokens/s")
     screen.wait_for("> ")
     screen.type("/exit\n")
-    assert screen.end() == 0 and "is full" not in screen.text
+    screen.wait_for("\0never")
+    assert screen.end() == 0 and "is full" not in screen.text, screen.text
 
 
 def test_at_a_terminal_there_is_progress(llama):

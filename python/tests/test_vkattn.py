@@ -1,4 +1,5 @@
 """The package against NumPy in float64."""
+import gc
 import pathlib
 import threading
 
@@ -467,3 +468,18 @@ def test_problems_are_prewarmed():
     wrong.softcap = -1
     with pytest.raises(vkattn.InvalidArgumentError, match=r"descs\[1\]: softcap: -1"):
         context.prewarm([vkattn.problem(query, query, query), wrong])
+
+
+@pytest.mark.parametrize("made", [7, None])
+def test_what_an_interrupt_leaves_behind_is_destroyed(monkeypatch, made):
+    """Ctrl-C during a call of C raises as soon as that returns, with what it made."""
+    destroyed = []
+    monkeypatch.setattr(handles.library, "destroy_it", lambda raw: destroyed.append(raw.value), raising=False)
+
+    def create(raw):
+        raw.value = made
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        handles.Handle(create, "destroy_it")
+    gc.collect()
+    assert destroyed == [made] * (made is not None)

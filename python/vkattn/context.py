@@ -98,9 +98,9 @@ class _Buffer:
     """A buffer of the library. Bindings are made here alone."""
 
     def __init__(self, context_handle, size):
-        raw = ctypes.c_void_p()
-        call("vkattn_buffer_create", context_handle.raw, size, raw)
-        self.handle, self.size = Handle(raw, "vkattn_buffer_destroy", context_handle), size
+        self.size = size
+        self.handle = Handle(lambda raw: call("vkattn_buffer_create", context_handle.raw, size, raw), "vkattn_buffer_destroy",
+                             context_handle)
 
     def write(self, offset, array, size):
         call("vkattn_buffer_write", self.handle.raw, offset, array.ctypes.data, size)
@@ -134,9 +134,7 @@ class Context:
         if journal is not None and journal is not False:
             path = journal_file() if journal is True else os.fspath(journal)
             _abi.extend(info, _abi.CrashJournal(_abi.Extension(_abi.EXTENSION_CRASH_JOURNAL), os.fsencode(path)))
-        raw = ctypes.c_void_p()
-        call("vkattn_context_create", info, raw)
-        self.handle = Handle(raw, "vkattn_context_destroy", keep=callback)
+        self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self.variants = collections.OrderedDict()  # of flex_attention: handles by their texts
@@ -203,9 +201,8 @@ class Context:
             if plan is None:
                 for stale in [each for each in plans if each[0] != self._generation]:
                     del plans[stale]
-                raw = ctypes.c_void_p()
-                call(plan_function, maker.raw, desc, raw)
-                plan = plans[key] = Handle(raw, "vkattn_plan_destroy", maker, *parents)
+                plan = plans[key] = Handle(lambda raw: call(plan_function, maker.raw, desc, raw), "vkattn_plan_destroy", maker,
+                                           *parents)
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)

@@ -52,8 +52,8 @@ class _Owned:
     Python's collector finalises what hangs together in any order. A fork leaves it alone: it is the parent's."""
     _lock = threading.RLock()
 
-    def __init__(self, raw, destroy, parents, keep):
-        self.raw, self._destroy, self._parents, self._keep = raw, destroy, parents, keep
+    def __init__(self, destroy, parents, keep):
+        self.raw, self._destroy, self._parents, self._keep = ctypes.c_void_p(), destroy, parents, keep
         self.process = os.getpid()
         self._users = 0
         for used in (self, *parents):
@@ -69,9 +69,12 @@ class _Owned:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._destroy(self.raw)
-                for parent in self._parents:
-                    parent.release()
+                try:
+                    if self.raw:
+                        self._destroy(self.raw)
+                finally:
+                    for parent in self._parents:
+                        parent.release()
 
     @classmethod
     def renew_lock(cls):
@@ -85,11 +88,14 @@ if hasattr(os, "register_at_fork"):  # another thread may have held it
 class Handle:
     """Owns an object of the library, which goes when it and all that was made from it are gone.
 
-    parents: handles of what it was made from. keep: what must live as long.
+    create: fills in the ctypes.c_void_p that it is given. That is owned already: an interrupt is raised as soon as the C function
+    has returned. destroy: the name of the C function that takes it. parents: handles of what it is made from. keep: what must
+    live as long.
     """
 
-    def __init__(self, raw, destroy, *parents, keep=None):
-        self._owned = _Owned(raw, getattr(library, destroy), [parent._owned for parent in parents], keep)
+    def __init__(self, create, destroy, *parents, keep=None):
+        self._owned = _Owned(getattr(library, destroy), [parent._owned for parent in parents], keep)
+        create(self._owned.raw)
 
     @property
     def raw(self):

@@ -88,11 +88,10 @@ class Layer:
         arrays = layer_weights(kind, weights, prefix)
         self._arrays = [self.context.own(array, name) for name, array in arrays.items() if isinstance(array, Array)]
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(_raw_weight(name, array) for name, array in arrays.items()))
-        raw = ctypes.c_void_p()
         with self.context.lock:
-            call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays), raw)
-        self._handle = Handle(raw, "vkattn_layer_destroy", self.context.handle,
-                              *(array.buffer.handle for array in self._arrays))
+            self._handle = Handle(lambda raw: call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays),
+                                                   raw),
+                                  "vkattn_layer_destroy", self.context.handle, *(array.buffer.handle for array in self._arrays))
         self._plans = collections.OrderedDict()
 
     @outside_graphs
@@ -201,11 +200,10 @@ class Cache:
                               page_count=pages, page_len=page_size if pages else 0)
         _abi.add_rotation(info, "kv_rotation", kv_rotation)
         _abi.add_cache_scales(info, _abi.cache_heads(layer.config), key_scales, value_scales)
-        raw = ctypes.c_void_p()
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:
-            call("vkattn_cache_create", layer.context.raw, info, raw)
-        self.handle = Handle(raw, "vkattn_cache_destroy", layer.context.handle)
+            self.handle = Handle(lambda raw: call("vkattn_cache_create", layer.context.raw, info, raw), "vkattn_cache_destroy",
+                                 layer.context.handle)
         self.plans = {}  # by layer
 
     @property

@@ -113,9 +113,9 @@ class _Recording:
         plans = (_abi.BoundPlan * len(self._plans))(
             *(_abi.BoundPlan(plan.raw, ctypes.cast(bindings, ctypes.POINTER(_abi.Binding)), len(bindings))
               for plan, bindings in self._plans))
-        raw = ctypes.c_void_p()
-        call("vkattn_program_create", self._context.raw, _abi.ProgramInfo(plans, len(plans)), raw)
-        return Handle(raw, "vkattn_program_destroy", self._context.handle, *self._users.values())
+        info = _abi.ProgramInfo(plans, len(plans))
+        return Handle(lambda raw: call("vkattn_program_create", self._context.raw, info, raw), "vkattn_program_destroy",
+                      self._context.handle, *self._users.values())
 
 
 def record(context=None):

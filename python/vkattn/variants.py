@@ -29,15 +29,19 @@ def _compiler():
     return _jit[0]
 
 
+def _compile(context, text, variant):
+    jit = _compiler()
+    result = jit.vkattn_jit_variant_create(context, _abi.JitInfo(functions=text.encode()), variant)
+    if result != 0:
+        raise_error(result, jit.vkattn_jit_last_error().decode(errors="replace"))
+
+
 def _variant(context, text):
     """The context's variant of a text, of which it holds the latest."""
     handle = context.variants.get(text)
     if handle is None:
-        jit, raw = _compiler(), ctypes.c_void_p()
-        result = jit.vkattn_jit_variant_create(context.raw, _abi.JitInfo(functions=text.encode()), raw)
-        if result != 0:
-            raise_error(result, jit.vkattn_jit_last_error().decode(errors="replace"))
-        handle = context.variants[text] = Handle(raw, "vkattn_variant_destroy", context.handle)
+        handle = Handle(lambda raw: _compile(context.raw, text, raw), "vkattn_variant_destroy", context.handle)
+        context.variants[text] = handle
         if len(context.variants) > _MOST_VARIANTS:
             context.variants.popitem(last=False)
     context.variants.move_to_end(text)

@@ -15,6 +15,9 @@ DEFAULT_CONTEXT = 4096
 
 
 class Parser(argparse.ArgumentParser):
+    def print_help(self, file=None):
+        print(self.format_help(), end="", file=file)  # argparse's own passes over a full disk in silence
+
     def error(self, message):
         from .errors import ModelError
         help_of = f"'{self.prog} --help'"
