@@ -13,7 +13,8 @@ SUMS = ("lds_cycles", "lds_fewest_cycles", "requested_lines", "distinct_lines")
 
 def count(gpu, *command, skip_submissions=0, environment=(), with_instructions=False, longest_seconds=None):
     """The finished command, its dispatches after the submissions that are skipped as counters.cpp writes them, and
-    with_instructions each one's instructions. A command that takes longer is ended: subprocess.TimeoutExpired."""
+    with_instructions each one's instructions, and "given", the file of its module ($VKATTN_EXECUTE_GIVEN, or ""). A command that
+    takes longer is ended: subprocess.TimeoutExpired."""
     lab.BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
         counters, instructions = pathlib.Path(folder) / "counters", pathlib.Path(folder) / "instructions"
@@ -22,7 +23,7 @@ def count(gpu, *command, skip_submissions=0, environment=(), with_instructions=F
             settings["instructions"] = instructions
         ran = lab.execute(gpu, *command, settings=settings, environment=environment,
                           longest_seconds=longest_seconds)
-        return ran, read(counters), [line["instructions"] for line in read(instructions)]
+        return ran, read(counters), read(instructions)
 
 
 def read(file):

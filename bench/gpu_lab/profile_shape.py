@@ -36,15 +36,16 @@ def profile(gpu, options):
     if reason:
         sys.exit(f"scripts/gpu-lab: profile: {reason}")
     dispatches = last_run(gpu, options, report["dispatches"])[0]
-    with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder:
-        environment = {**source_lines.ENVIRONMENT, "VKATTN_EXECUTE_CACHE": folder}
+    with tempfile.TemporaryDirectory(dir=lab.BUILD) as folder, tempfile.TemporaryDirectory(dir=lab.BUILD) as modules:
+        environment = {**source_lines.ENVIRONMENT, "VKATTN_EXECUTE_CACHE": folder, "VKATTN_EXECUTE_GIVEN": modules}
         with_lines, instructions = last_run(gpu, options, report["dispatches"], environment, with_instructions=True)
         source_lines.decompress(folder)
         for dispatch, counted, named in zip(dispatches, with_lines, instructions):
-            dispatch["module"] = module_of(named, report["shaders"])
+            executed = named["instructions"]
+            dispatch["module"] = module_of(executed, report["shaders"])
             dispatch["instructions_modelled_us"] = counted["modelled"]["us"]
-            dispatch["no_lines"] = source_lines.add_lines(named, dispatch["module"].split(" ")[0], pathlib.Path(folder))
-            dispatch["executed"] = named
+            dispatch["no_lines"] = source_lines.add_lines(executed, named["given"], pathlib.Path(folder))
+            dispatch["executed"] = executed
     return {"gpu": gpu, "driver": report["driver"], "problem": report["problem"], "kernel": report["kernel"],
             "totals": modelled.totals(dispatches), "dispatches": dispatches}
 

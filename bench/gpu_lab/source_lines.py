@@ -1,13 +1,13 @@
 """From machine code of RADV to lines of GLSL. Made with RADV_DEBUG=nirdebuginfo, the driver's shader cache has a table behind each
 shader: from which byte of the SPIR-V module the code comes. The modules of a build with VKATTN_SHADER_LINES have OpLine there."""
 import bisect
+import pathlib
 import struct
 import subprocess
 
 import lab
 
 ENVIRONMENT = {"RADV_DEBUG": "nirdebuginfo"}
-SPIRV = lab.BUILD / "generated/spirv"
 RECORD = struct.Struct("<IxxxxQIIIxxxxIxxxx")  # ac_shader_debug_info: type, file, line, column, offset in SPIR-V, in code
 MOST_COLUMNS = 1 << 16
 OP_STRING, OP_LINE, OP_NO_LINE, OP_FUNCTION_END = 7, 8, 317, 56
@@ -75,27 +75,19 @@ def last_before(table, offset):
     return table[place - 1][1] if place else None
 
 
-def read_module(name):
-    """The words of a module as it was embedded, or None."""
-    for file in (SPIRV / f"{name}.opt.spv", SPIRV / f"{name}.spv"):
-        if file.exists():
-            data = file.read_bytes()
-            return struct.unpack(f"<{len(data) // 4}I", data)
-    return None
-
-
-def add_lines(instructions, module, folder):
+def add_lines(instructions, given, folder):
     """Gives each instruction of a dispatch "source": "file:line", or "after file:line" of what the compiler made without a line
-    of its own, most loads and stores of memory among it, by the last line before it in the code. folder: a decompressed cache.
-    Returns why there are no lines, or ""."""
+    of its own, most loads and stores of memory among it, by the last line before it in the code. given: the file of the module
+    that the driver got. folder: a decompressed cache. Returns why there are no lines, or ""."""
     code = code_bytes(instructions)
     shader = next((data for data in (file.read_bytes() for file in folder.glob("*/*/*")) if code and code in data), None)
     if shader is None:
         return "the driver's cache does not hold the program"
-    table, words = table_of(shader), read_module(module)
-    if not table or words is None:
-        return "the driver wrote no table of lines" if words else f"no SPIR-V of {module} in {SPIRV}"
-    changes = lines_of_module(words)
+    table = table_of(shader)
+    if not table:
+        return "the driver wrote no table of lines"
+    data = pathlib.Path(given).read_bytes()
+    changes = lines_of_module(struct.unpack(f"<{len(data) // 4}I", data))
     last = ""
     for instruction in instructions:
         spirv = last_before(table, instruction["offset"])

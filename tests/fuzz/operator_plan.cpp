@@ -82,30 +82,37 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
     plan_linear(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
-    const Step &step = plan->steps().front();
-    const auto push = push_of<gpu::LinearPush>(step);
     const LinearOperands operands = check_linear(desc);
-    const vkattn_tensor &x = operands.input.tensor;
-    expect(push.rows == x.shape[0] * x.shape[1] && push.positions == x.shape[1], "every row is computed");
-    expect(push.in_features == operands.weight.tensor.shape[1] && push.out_features == operands.weight.tensor.shape[0],
-           "all features are");
-    expect_strides(x, {push.input_strides[0], push.input_strides[1]});
-    expect_strides(operands.weight.tensor, {push.weight_strides[0], push.weight_strides[1]});
-    expect_strides(operands.output.tensor, {push.output_strides[0], push.output_strides[1]});
-    const std::uint64_t batches = push.rows / push.positions;
-    const auto expect_tokens = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides,
-                                   std::uint64_t width) {
-        if (present(view))
-            expect_inside(step, binding, view.tensor.type,
-                          {{batches, strides[0]}, {push.positions, strides[1]}, {width, 1}});
-    };
-    expect_tokens(BINDING_LINEAR_INPUT, operands.input, push.input_strides, push.in_features);
-    expect_tokens(BINDING_LINEAR_OUTPUT, operands.output, push.output_strides, push.out_features);
-    expect_tokens(BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier, push.multiplier_strides, push.out_features);
-    expect_tokens(BINDING_LINEAR_RESIDUAL, operands.epilogue.residual, push.residual_strides, push.out_features);
-    expect_inside(step, BINDING_LINEAR_WEIGHT, operands.weight.tensor.type,
-                  {{push.out_features, push.weight_strides[0]}, {push.in_features, push.weight_strides[1]}});
-    if (present(desc.bias)) expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{push.out_features, 1}});
+    const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor;
+    std::uint64_t computed = 0;
+    for (const Step &step : plan->steps()) { // a part of the outputs each, where the weights are more than can be bound
+        const auto push = push_of<gpu::LinearPush>(step);
+        expect(push.rows == x.shape[0] * x.shape[1] && push.positions == x.shape[1], "every row is computed");
+        expect(push.in_features == w.shape[1], "all features are read");
+        expect_strides(x, {push.input_strides[0], push.input_strides[1]});
+        expect_strides(w, {push.weight_strides[0], push.weight_strides[1]});
+        expect_strides(operands.output.tensor, {push.output_strides[0], push.output_strides[1]});
+        const std::uint64_t batches = push.rows / push.positions;
+        const auto expect_tokens = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides,
+                                       std::uint64_t width) {
+            if (present(view))
+                expect_inside(step, binding, view.tensor.type,
+                              {{batches, strides[0]}, {push.positions, strides[1]}, {width, 1}});
+        };
+        const auto expect_outputs = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides) {
+            expect_tokens(binding, view, strides, push.out_features);
+        };
+        const LinearEpilogue &epilogue = operands.epilogue;
+        expect_tokens(BINDING_LINEAR_INPUT, operands.input, push.input_strides, push.in_features);
+        expect_outputs(BINDING_LINEAR_OUTPUT, operands.output, push.output_strides);
+        expect_outputs(BINDING_LINEAR_MULTIPLIER, epilogue.multiplier, push.multiplier_strides);
+        expect_outputs(BINDING_LINEAR_RESIDUAL, epilogue.residual, push.residual_strides);
+        expect_inside(step, BINDING_LINEAR_WEIGHT, w.type,
+                      {{push.out_features, push.weight_strides[0]}, {push.in_features, push.weight_strides[1]}});
+        if (present(desc.bias)) expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{push.out_features, 1}});
+        computed += push.out_features;
+    }
+    expect(computed == w.shape[0], "all features are computed, once");
     return plan;
 }
 

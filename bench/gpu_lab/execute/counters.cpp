@@ -152,7 +152,8 @@ void Counters::write_dispatch() {
 }
 
 void Counters::write_instructions() {
-    fprintf(instructions_file_, "{\"dispatch\": %" PRIu64 ", \"instructions\": [", number_);
+    fprintf(instructions_file_, "{\"dispatch\": %" PRIu64 ", \"given\": \"%s\", \"instructions\": [", number_,
+            dispatch_.shader.given.c_str());
     const char *separator = "";
     for (const InstructionCounts &counts : counts_) {
         if (!counts.instruction) continue;

@@ -246,14 +246,14 @@ void run(const Dispatch &dispatch) {
     if (is_skipped()) return;
     char name[64];
     snprintf(name, sizeof name, "program %llx", static_cast<unsigned long long>(dispatch.code));
-    set_current_program(dispatch.shader.empty() ? name : dispatch.shader);
+    set_current_program(dispatch.shader.name.empty() ? name : dispatch.shader.name);
     Program &code = program(dispatch.code, dispatch.lanes);
-    code.set_shader(dispatch.shader);
+    code.set_shader(dispatch.shader.name);
     counters().begin_dispatch(dispatch);
     if (settings().removals.empty())
         run_workgroups(dispatch, code);
     else
-        run_with_removals(code, dispatch.shader, [&] { return run_workgroups(dispatch, code); });
+        run_with_removals(code, dispatch.shader.name, [&] { return run_workgroups(dispatch, code); });
     counters().end_dispatch();
 }
 

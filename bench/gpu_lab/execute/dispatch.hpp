@@ -1,8 +1,9 @@
 // A dispatch: its workgroups one after the other, their waves in turns.
 #pragma once
+#include "shader_names.hpp"
+
 #include <array>
 #include <cstdint>
-#include <string>
 
 namespace execute {
 
@@ -15,7 +16,7 @@ struct Dispatch {
     std::array<uint32_t, 16> user_data{};
     uint32_t resources[3] = {}; // COMPUTE_PGM_RSRC1, 2 and, since RDNA, 3
     uint32_t scratch_ring = 0;  // COMPUTE_TMPRING_SIZE
-    std::string shader;         // its name, if it is known
+    Shader shader;
 
     uint32_t lds_bytes() const { return (resources[1] >> 15 & 0x1ff) * 512; }
     uint32_t user_scalars() const { return resources[1] >> 1 & 31; }

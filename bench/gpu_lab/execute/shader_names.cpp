@@ -21,13 +21,13 @@ using vkattn::gpu_lab::layer_link;
 using vkattn::gpu_lab::Registry;
 
 struct Recorded {
-    std::string shader;
+    Shader shader;
     bool has_groups;
     std::array<uint32_t, 3> groups;
 };
 
 struct Commands {
-    std::string shader; // of the pipeline that is bound
+    Shader shader; // of the pipeline that is bound
     std::vector<Recorded> dispatches;
 };
 
@@ -47,8 +47,8 @@ struct Instance {
 Registry<Instance> instances;
 Registry<Device> devices;
 std::mutex mutex; // of what follows
-std::map<VkShaderModule, std::string> modules;
-std::map<VkPipeline, std::string> pipelines;
+std::map<VkShaderModule, Shader> modules;
+std::map<VkPipeline, Shader> pipelines;
 std::map<VkCommandBuffer, Commands> recorded;
 thread_local std::deque<Recorded> submitted;
 
@@ -102,6 +102,17 @@ std::string name_of(const VkShaderModuleCreateInfo &info) {
     return is_known ? name : "";
 }
 
+// The file that the module's words were written to, if $VKATTN_EXECUTE_GIVEN names a folder.
+std::string write_given(const VkShaderModuleCreateInfo &info) {
+    static size_t written = 0; // by the mutex of what is known
+    const char *folder = getenv("VKATTN_EXECUTE_GIVEN");
+    if (!folder) return "";
+    const std::filesystem::path file = std::filesystem::path(folder) / (std::to_string(written++) + ".spv");
+    std::ofstream stream(file, std::ios::binary);
+    stream.write(reinterpret_cast<const char *>(info.pCode), std::streamsize(info.codeSize));
+    return stream.flush() ? file.string() : "";
+}
+
 VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo *info, const VkAllocationCallbacks *allocator,
                                     VkInstance *instance) {
     auto *link = layer_link<VkLayerInstanceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
@@ -133,7 +144,7 @@ VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkShaderModuleCr
     const auto create = devices.of(device).get<PFN_vkCreateShaderModule>("vkCreateShaderModule");
     const VkResult result = create(device, info, allocator, module);
     const std::lock_guard lock(mutex);
-    if (result == VK_SUCCESS) modules[*module] = name_of(*info);
+    if (result == VK_SUCCESS) modules[*module] = {name_of(*info), write_given(*info)};
     return result;
 }
 
@@ -161,7 +172,7 @@ void VKAPI_CALL bind_pipeline(VkCommandBuffer commands, VkPipelineBindPoint poin
     if (point == VK_PIPELINE_BIND_POINT_COMPUTE) {
         const std::lock_guard lock(mutex);
         const auto found = pipelines.find(pipeline);
-        recorded[commands].shader = found == pipelines.end() ? "" : found->second;
+        recorded[commands].shader = found == pipelines.end() ? Shader{} : found->second;
     }
     devices.of(commands).get<PFN_vkCmdBindPipeline>("vkCmdBindPipeline")(commands, point, pipeline);
 }
@@ -257,10 +268,10 @@ PFN_vkVoidFunction VKAPI_CALL instance_function(VkInstance instance, const char 
 
 } // namespace
 
-std::string next_shader(const std::array<uint32_t, 3> *groups) {
-    if (submitted.empty()) return "";
+Shader next_shader(const std::array<uint32_t, 3> *groups) {
+    if (submitted.empty()) return {};
     const Recorded next = submitted.front();
-    if (next.has_groups != (groups != nullptr) || (groups && next.groups != *groups)) return "";
+    if (next.has_groups != (groups != nullptr) || (groups && next.groups != *groups)) return {};
     submitted.pop_front();
     return next.shader;
 }

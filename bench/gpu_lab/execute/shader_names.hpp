@@ -6,9 +6,15 @@
 
 namespace execute {
 
-// The shader of the next dispatch that a program recorded, in the submission under way on this thread: the name of the SPIR-V
-// file in $VKATTN_EXECUTE_MODULES that its pipeline is made of. Empty if it is not known, or where the dispatch is the driver's
-// own. groups: of the packet; none for one whose size lies in memory.
-std::string next_shader(const std::array<uint32_t, 3> *groups);
+// What a pipeline is made of.
+struct Shader {
+    std::string name; // of its SPIR-V file in $VKATTN_EXECUTE_MODULES; empty if it is not known
+    std::string
+        given; // the file in $VKATTN_EXECUTE_GIVEN that holds the words that the driver got; empty without that variable
+};
+
+// The shader of the next dispatch that a program recorded, in the submission under way on this thread. Empty where the dispatch
+// is the driver's own. groups: of the packet; none for one whose size lies in memory.
+Shader next_shader(const std::array<uint32_t, 3> *groups);
 
 } // namespace execute
