@@ -1,23 +1,14 @@
 #include "module_facts.hpp"
 
+#include "runtime/spirv/numbers.hpp"
+
 #include <unordered_map>
 
 namespace vkattn::gpu_lab {
 
 namespace {
 
-// Of SPIR-V's unified specification, section 3; its own headers are in another package than Vulkan's.
-enum Opcode : std::uint32_t {
-    kExecutionMode = 16,
-    kConstant = 43,
-    kConstantComposite = 44,
-    kSpecConstant = 50,
-    kSpecConstantComposite = 51,
-    kDecorate = 71,
-    kExecutionModeId = 331
-};
-constexpr std::uint32_t kLocalSize = 17, kLocalSizeId = 38, kSpecId = 1, kBuiltIn = 11, kWorkgroupSize = 25;
-constexpr std::size_t kHeaderWords = 5;
+using namespace spirv;
 
 struct Reader {
     std::unordered_map<std::uint32_t, std::uint32_t> values, specialisations; // by the ids of results
@@ -27,15 +18,16 @@ struct Reader {
 
     void instruction(std::uint32_t opcode, std::span<const std::uint32_t> operands) {
         const std::size_t count = operands.size();
-        if (opcode == kDecorate && count >= 3 && operands[1] == kSpecId) specialisations[operands[0]] = operands[2];
-        if (opcode == kDecorate && count >= 3 && operands[1] == kBuiltIn && operands[2] == kWorkgroupSize)
+        if (opcode == OpDecorate && count >= 3 && operands[1] == kSpecId) specialisations[operands[0]] = operands[2];
+        if (opcode == OpDecorate && count >= 3 && operands[1] == kBuiltIn && operands[2] == kBuiltInWorkgroupSize)
             sized_by = operands[0];
-        if ((opcode == kConstant || opcode == kSpecConstant) && count >= 3) values[operands[1]] = operands[2];
-        if (opcode == kExecutionMode && count >= 5 && operands[1] == kLocalSize)
+        if ((opcode == OpConstant || opcode == OpSpecConstant) && count >= 3) values[operands[1]] = operands[2];
+        if (opcode == OpExecutionMode && count >= 5 && operands[1] == kModeLocalSize)
             for (std::size_t axis = 0; axis < 3; ++axis) facts.size[axis] = ModuleNumber{operands[2 + axis], {}};
-        if (opcode == kExecutionModeId && count >= 5 && operands[1] == kLocalSizeId)
+        if (opcode == OpExecutionModeId && count >= 5 && operands[1] == kModeLocalSizeId)
             for (std::size_t axis = 0; axis < 3; ++axis) mode_ids[axis] = operands[2 + axis];
-        if ((opcode == kConstantComposite || opcode == kSpecConstantComposite) && count >= 5 && sized_by == operands[1])
+        if ((opcode == OpConstantComposite || opcode == OpSpecConstantComposite) && count >= 5 &&
+            sized_by == operands[1])
             for (std::size_t axis = 0; axis < 3; ++axis) facts.size[axis] = number(operands[2 + axis]);
     }
 

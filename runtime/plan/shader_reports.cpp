@@ -1,5 +1,6 @@
 #include "runtime/plan/shader_reports.hpp"
 
+#include "runtime/spirv/numbers.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -8,22 +9,7 @@
 namespace vkattn {
 namespace {
 
-// Opcodes and numbers of the SPIR-V specification, sections 3.6, 3.20 and 3.21.
-enum : uint32_t {
-    kOpExecutionMode = 16,
-    kOpConstant = 43,
-    kOpSpecConstant = 50,
-    kOpSpecConstantComposite = 51,
-    kOpConstantComposite = 44,
-    kOpDecorate = 71,
-    kOpExecutionModeId = 331,
-    kLocalSize = 17,
-    kLocalSizeId = 38,
-    kSpecId = 1,
-    kBuiltIn = 11,
-    kWorkgroupSize = 25,
-    kHeaderWords = 5
-};
+using namespace spirv;
 
 // What of a module says how large its workgroups are.
 struct WorkgroupWords {
@@ -37,14 +23,14 @@ struct WorkgroupWords {
     void read(uint32_t opcode, std::span<const uint32_t> words) {
         const auto three = [&](size_t from) { return std::array{words[from], words[from + 1], words[from + 2]}; };
         const size_t count = words.size();
-        if (opcode == kOpDecorate && count == 4 && words[2] == kSpecId) spec_ids[words[1]] = words[3];
-        if (opcode == kOpDecorate && count == 4 && words[2] == kBuiltIn && words[3] == kWorkgroupSize)
+        if (opcode == OpDecorate && count == 4 && words[2] == kSpecId) spec_ids[words[1]] = words[3];
+        if (opcode == OpDecorate && count == 4 && words[2] == kBuiltIn && words[3] == kBuiltInWorkgroupSize)
             builtin = words[1];
-        if ((opcode == kOpConstant || opcode == kOpSpecConstant) && count == 4) constants[words[2]] = words[3];
-        if ((opcode == kOpConstantComposite || opcode == kOpSpecConstantComposite) && count == 6)
+        if ((opcode == OpConstant || opcode == OpSpecConstant) && count == 4) constants[words[2]] = words[3];
+        if ((opcode == OpConstantComposite || opcode == OpSpecConstantComposite) && count == 6)
             composites[words[2]] = three(3);
-        if (opcode == kOpExecutionMode && count == 6 && words[2] == kLocalSize) sizes = three(3);
-        if (opcode == kOpExecutionModeId && count == 6 && words[2] == kLocalSizeId) ids = three(3);
+        if (opcode == OpExecutionMode && count == 6 && words[2] == kModeLocalSize) sizes = three(3);
+        if (opcode == OpExecutionModeId && count == 6 && words[2] == kModeLocalSizeId) ids = three(3);
     }
 
     uint32_t value_of(uint32_t id, std::span<const uint32_t> given) const {

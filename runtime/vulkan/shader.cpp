@@ -1,5 +1,6 @@
 #include "runtime/vulkan/shader.hpp"
 
+#include "runtime/spirv/numbers.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -10,31 +11,7 @@
 namespace vkattn {
 namespace {
 
-// The SPIR-V specification's numbers.
-enum : uint32_t {
-    kOpTypeBool = 20,
-    kOpTypeInt = 21,
-    kOpTypeFloat = 22,
-    kOpTypeVector = 23,
-    kOpTypeMatrix = 24,
-    kOpTypeArray = 28,
-    kOpTypeStruct = 30,
-    kOpTypePointer = 32,
-    kOpConstant = 43,
-    kOpVariable = 59,
-    kOpDecorate = 71,
-    kOpMemberDecorate = 72
-};
-enum : uint32_t {
-    kDecorationSpecId = 1,
-    kDecorationNonWritable = 24,
-    kDecorationBinding = 33,
-    kDecorationDescriptorSet = 34
-};
-enum : uint32_t { kStorageUniform = 2, kStoragePrivate = 6, kStorageFunction = 7 };
-
-constexpr uint32_t kSpirvMagic = 0x07230203;
-constexpr size_t kHeaderWords = 5;
+using namespace spirv;
 
 // Calls visit(at, words) for each instruction of so many words that begins at `at`.
 template <class Visit>
@@ -46,7 +23,7 @@ void for_each(std::span<const uint32_t> code, uint32_t opcode, Visit visit) {
 // Where the numbers stand that a decoration gives.
 std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decoration) {
     std::vector<size_t> places;
-    for_each(code, kOpDecorate, [&](size_t at, uint32_t words) {
+    for_each(code, OpDecorate, [&](size_t at, uint32_t words) {
         if (words == 4 && code[at + 2] == decoration) places.push_back(at + 3);
     });
     return places;
@@ -55,20 +32,20 @@ std::vector<size_t> decorations(std::span<const uint32_t> code, uint32_t decorat
 // The words that an instruction has at least, of those that are read here.
 uint32_t fewest_words(uint32_t opcode) {
     switch (opcode) {
-    case kOpTypeInt:
-    case kOpTypeVector:
-    case kOpTypeMatrix:
-    case kOpTypeArray:
-    case kOpTypePointer:
-    case kOpConstant:
-    case kOpVariable:
-    case kOpMemberDecorate:
+    case OpTypeInt:
+    case OpTypeVector:
+    case OpTypeMatrix:
+    case OpTypeArray:
+    case OpTypePointer:
+    case OpConstant:
+    case OpVariable:
+    case OpMemberDecorate:
         return 4;
-    case kOpTypeFloat:
-    case kOpDecorate:
+    case OpTypeFloat:
+    case OpDecorate:
         return 3;
-    case kOpTypeBool:
-    case kOpTypeStruct:
+    case OpTypeBool:
+    case OpTypeStruct:
         return 2;
     default:
         return 1;
@@ -77,7 +54,7 @@ uint32_t fewest_words(uint32_t opcode) {
 
 // Whether instructions follow each other to the end, each as long as it must be.
 std::string fault_of_instructions(std::span<const uint32_t> code) {
-    if (code.size() < kHeaderWords || code[0] != kSpirvMagic) return "no SPIR-V, expected a module";
+    if (code.size() < kHeaderWords || code[0] != kMagic) return "no SPIR-V, expected a module";
     for (size_t at = kHeaderWords; at < code.size(); at += code[at] >> 16) {
         const uint32_t words = code[at] >> 16, fewest = fewest_words(code[at] & 0xffffu);
         if (words < fewest || words > code.size() - at)
@@ -106,29 +83,29 @@ class TypeBytes {
     }
     void add(std::span<const uint32_t> words) {
         switch (words[0] & 0xffffu) {
-        case kOpTypeBool:
+        case OpTypeBool:
             bytes_[words[1]] = 4;
             break;
-        case kOpTypeInt:
-        case kOpTypeFloat:
+        case OpTypeInt:
+        case OpTypeFloat:
             bytes_[words[1]] = words[2] / 8;
             break;
-        case kOpTypeVector:
-        case kOpTypeMatrix:
+        case OpTypeVector:
+        case OpTypeMatrix:
             bytes_[words[1]] = product(value(bytes_, words[2]), words[3]);
             break;
-        case kOpTypeArray:
+        case OpTypeArray:
             bytes_[words[1]] = product(value(bytes_, words[2]), value(constants_, words[3]));
             break;
-        case kOpTypeStruct:
+        case OpTypeStruct:
             for (const uint32_t member : words.subspan(2))
                 bytes_[words[1]] = std::min(bytes_[words[1]] + value(bytes_, member), kMost);
             break;
-        case kOpConstant:
+        case OpConstant:
             constants_[words[2]] = words[3];
             break;
-        case kOpTypePointer:
-            if (words[2] == kStoragePrivate || words[2] == kStorageFunction) own_[words[1]] = value(bytes_, words[3]);
+        case OpTypePointer:
+            if (words[2] == kPrivate || words[2] == kFunction) own_[words[1]] = value(bytes_, words[3]);
             break;
         default:
             break;
@@ -148,14 +125,14 @@ std::string module_fault(std::span<const uint32_t> code) {
     // Compilers of drivers take minutes for larger ones, and registers hold none of them.
     constexpr uint64_t kMostOwnBytes = 4096;
     if (std::string fault = fault_of_instructions(code); !fault.empty()) return fault;
-    for (const size_t at : decorations(code, kDecorationBinding))
+    for (const size_t at : decorations(code, kBinding))
         if (code[at] >= 8 * sizeof(BindingSet))
             return text("a resource of binding ", code[at], ", expected one below ", 8 * sizeof(BindingSet));
-    for (const size_t at : decorations(code, kDecorationDescriptorSet))
+    for (const size_t at : decorations(code, kDescriptorSet))
         if (code[at] != 0) return text("a resource of descriptor set ", code[at], ", expected those of set 0 alone");
     const TypeBytes bytes(code);
     std::string fault;
-    for_each(code, kOpVariable, [&](size_t at, uint32_t) {
+    for_each(code, OpVariable, [&](size_t at, uint32_t) {
         if (const uint64_t own = bytes.behind(code[at + 1]); own > kMostOwnBytes)
             fault = text("an array of ", own, " bytes in functions, expected at most ", kMostOwnBytes,
                          ": a captured tensor holds many numbers");
@@ -165,7 +142,7 @@ std::string module_fault(std::span<const uint32_t> code) {
 
 std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
     std::vector<uint32_t> ids;
-    for (const size_t at : decorations(code, kDecorationSpecId)) ids.push_back(code[at]);
+    for (const size_t at : decorations(code, kSpecId)) ids.push_back(code[at]);
     std::ranges::sort(ids); // the one of the workgroup's size may be there twice
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     return ids;
@@ -173,30 +150,30 @@ std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
 
 BindingSet binding_set(std::span<const uint32_t> code) {
     BindingSet bindings = 0;
-    for (const size_t at : decorations(code, kDecorationBinding)) bindings |= BindingSet{1} << code[at];
+    for (const size_t at : decorations(code, kBinding)) bindings |= BindingSet{1} << code[at];
     return bindings;
 }
 
 BindingSet written_bindings(std::span<const uint32_t> code) {
     std::map<uint32_t, uint32_t> pointed, pointers; // the type of a pointer, the pointer of a variable
     std::set<uint32_t> readonly;                    // structs
-    for_each(code, kOpMemberDecorate, [&](size_t at, uint32_t words) {
-        if (words == 4 && code[at + 3] == kDecorationNonWritable) readonly.insert(code[at + 1]);
+    for_each(code, OpMemberDecorate, [&](size_t at, uint32_t words) {
+        if (words == 4 && code[at + 3] == kNonWritable) readonly.insert(code[at + 1]);
     });
-    for_each(code, kOpTypePointer, [&](size_t at, uint32_t) { pointed[code[at + 1]] = code[at + 3]; });
-    for_each(code, kOpVariable, [&](size_t at, uint32_t) { pointers[code[at + 2]] = code[at + 1]; });
+    for_each(code, OpTypePointer, [&](size_t at, uint32_t) { pointed[code[at + 1]] = code[at + 3]; });
+    for_each(code, OpVariable, [&](size_t at, uint32_t) { pointers[code[at + 2]] = code[at + 1]; });
     BindingSet written = 0;
-    for (const size_t at : decorations(code, kDecorationBinding))
+    for (const size_t at : decorations(code, kBinding))
         if (!readonly.contains(pointed[pointers[code[at - 2]]])) written |= BindingSet{1} << code[at];
     return written;
 }
 
 std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code) {
     std::set<uint32_t> uniforms; // variables
-    for_each(code, kOpVariable, [&](size_t at, uint32_t) {
-        if (code[at + 3] == kStorageUniform) uniforms.insert(code[at + 2]);
+    for_each(code, OpVariable, [&](size_t at, uint32_t) {
+        if (code[at + 3] == kUniform) uniforms.insert(code[at + 2]);
     });
-    for (const size_t at : decorations(code, kDecorationBinding))
+    for (const size_t at : decorations(code, kBinding))
         if (uniforms.contains(code[at - 2])) return code[at];
     return std::nullopt;
 }
@@ -213,7 +190,7 @@ std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingS
     };
     const uint32_t of_writable = first_of(written, read), of_read = first_of(read, written);
     std::vector<uint32_t> renumbered(code.begin(), code.end());
-    for (const size_t at : decorations(code, kDecorationBinding)) {
+    for (const size_t at : decorations(code, kBinding)) {
         const bool is_used = code[at] == uniforms || (used >> code[at] & 1) != 0;
         const uint32_t shared = (writable >> code[at] & 1) != 0 ? of_writable : of_read;
         renumbered[at] = is_used ? number_of(code[at]) : shared;

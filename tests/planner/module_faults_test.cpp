@@ -1,4 +1,5 @@
 // SPIR-V that is not the library's own: what is read of it is there, and what would end a driver is refused.
+#include "runtime/spirv/numbers.hpp"
 #include "runtime/vulkan/shader.hpp"
 
 #include "vkattn_shaders/table.hpp"
@@ -10,6 +11,7 @@
 #include <vector>
 
 using namespace vkattn;
+using namespace vkattn::spirv;
 
 namespace {
 
@@ -17,7 +19,7 @@ using Words = std::vector<uint32_t>;
 
 // A module of these instructions.
 Words module_of(std::initializer_list<Words> instructions) {
-    Words code{0x07230203, 0x00010300, 0, 100, 0};
+    Words code{kMagic, 0x00010300, 0, 100, 0};
     for (const Words &words : instructions) {
         code.push_back(static_cast<uint32_t>(words.size()) << 16 | words[0]);
         code.insert(code.end(), words.begin() + 1, words.end());
@@ -25,28 +27,15 @@ Words module_of(std::initializer_list<Words> instructions) {
     return code;
 }
 
-enum : uint32_t {
-    kTypeInt = 21,
-    kTypeFloat = 22,
-    kTypeVector = 23,
-    kTypeArray = 28,
-    kTypePointer = 32,
-    kConstant = 43,
-    kVariable = 59,
-    kDecorate = 71,
-    kBinding = 33,
-    kSet = 34
-};
-
 // A variable of a function's own: so many vectors of four floats.
 Words array_module(uint32_t length) {
-    return module_of({{kTypeInt, 1, 32, 0},
-                      {kTypeFloat, 2, 32},
-                      {kTypeVector, 3, 2, 4},
-                      {kConstant, 1, 4, length},
-                      {kTypeArray, 5, 3, 4},
-                      {kTypePointer, 6, 7 /* Function */, 5},
-                      {kVariable, 6, 7, 7}});
+    return module_of({{OpTypeInt, 1, 32, 0},
+                      {OpTypeFloat, 2, 32},
+                      {OpTypeVector, 3, 2, 4},
+                      {OpConstant, 1, 4, length},
+                      {OpTypeArray, 5, 3, 4},
+                      {OpTypePointer, 6, kFunction, 5},
+                      {OpVariable, 6, 7, 7}});
 }
 
 } // namespace
@@ -65,14 +54,14 @@ TEST_CASE("the library's own modules have no fault") {
 
 TEST_CASE("a module that is not whole is refused") {
     CHECK(module_fault({}) == "no SPIR-V, expected a module");
-    CHECK(module_fault(Words{0x07230203, 0, 0, 0}) == "no SPIR-V, expected a module");
+    CHECK(module_fault(Words{kMagic, 0, 0, 0}) == "no SPIR-V, expected a module");
     CHECK(module_fault(Words{1, 0, 0, 0, 0}) == "no SPIR-V, expected a module");
     CHECK(module_fault(module_of({})).empty());
     // a decoration that ends a word early, once read beyond the module
-    CHECK(module_fault(Words{0x07230203, 0x00010300, 0, 10, 0, 4u << 16 | kDecorate, 5, kBinding}) ==
+    CHECK(module_fault(Words{kMagic, 0x00010300, 0, 10, 0, 4u << 16 | OpDecorate, 5, kBinding}) ==
           "an instruction of 4 words at word 5 of 8, expected at least 3, within the module");
-    CHECK(module_fault(Words{0x07230203, 0x00010300, 0, 10, 0, 0}).starts_with("an instruction of 0 words"));
-    CHECK(module_fault(module_of({{kVariable, 1, 2}})).starts_with("an instruction of 3 words"));
+    CHECK(module_fault(Words{kMagic, 0x00010300, 0, 10, 0, 0}).starts_with("an instruction of 0 words"));
+    CHECK(module_fault(module_of({{OpVariable, 1, 2}})).starts_with("an instruction of 3 words"));
     const Words whole = array_module(4);
     CHECK(module_fault(whole).empty());
     for (size_t words = 6; words < whole.size(); ++words) {
@@ -82,9 +71,10 @@ TEST_CASE("a module that is not whole is refused") {
 }
 
 TEST_CASE("resources that no call binds, and arrays that no compiler of a driver ends with, are refused") {
-    CHECK(module_fault(module_of({{kDecorate, 9, kBinding, 63}, {kDecorate, 9, kSet, 0}})).empty());
-    CHECK(module_fault(module_of({{kDecorate, 9, kBinding, 64}})) == "a resource of binding 64, expected one below 64");
-    CHECK(module_fault(module_of({{kDecorate, 9, kSet, 1}})) ==
+    CHECK(module_fault(module_of({{OpDecorate, 9, kBinding, 63}, {OpDecorate, 9, kDescriptorSet, 0}})).empty());
+    CHECK(module_fault(module_of({{OpDecorate, 9, kBinding, 64}})) ==
+          "a resource of binding 64, expected one below 64");
+    CHECK(module_fault(module_of({{OpDecorate, 9, kDescriptorSet, 1}})) ==
           "a resource of descriptor set 1, expected those of set 0 alone");
     CHECK(module_fault(array_module(256)).empty());
     CHECK(module_fault(array_module(257)) ==

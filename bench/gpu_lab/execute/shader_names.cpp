@@ -1,6 +1,7 @@
 #include "shader_names.hpp"
 
 #include "../layer_chain.hpp"
+#include "runtime/spirv/numbers.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 namespace execute {
 namespace {
 
+using namespace vkattn::spirv;
 using vkattn::gpu_lab::layer_link;
 using vkattn::gpu_lab::Registry;
 
@@ -55,12 +57,10 @@ thread_local std::deque<Recorded> submitted;
 // A module's words without the numbers of its bindings, which the library chooses anew.
 using Code = std::vector<uint32_t>;
 Code code_of(const char *bytes, size_t size) {
-    constexpr uint32_t kDecorate = 71, kBinding = 33;
-    constexpr size_t kHeaderWords = 5;
     Code code(size / 4);
     memcpy(code.data(), bytes, code.size() * 4);
     for (size_t at = kHeaderWords; at < code.size() && code[at] >> 16; at += code[at] >> 16)
-        if ((code[at] & 0xffff) == kDecorate && at + 3 < code.size() && code[at + 2] == kBinding) code[at + 3] = 0;
+        if ((code[at] & 0xffff) == OpDecorate && at + 3 < code.size() && code[at + 2] == kBinding) code[at + 3] = 0;
     return code;
 }
 
@@ -79,14 +79,12 @@ std::map<Code, std::string> read_modules() {
 
 // The name that a module gives its entry point: one that the library has specialised has its shader's.
 std::string entry_name(const Code &code) {
-    constexpr uint32_t kName = 5, kEntryPoint = 15;
-    constexpr size_t kHeaderWords = 5;
     uint32_t entry = 0;
     for (size_t at = kHeaderWords; at < code.size() && code[at] >> 16; at += code[at] >> 16) {
         const uint32_t opcode = code[at] & 0xffff, words = code[at] >> 16;
         if (words < 3 || at + words > code.size()) continue;
-        if (opcode == kEntryPoint) entry = code[at + 2];
-        if (opcode != kName || code[at + 1] != entry) continue;
+        if (opcode == OpEntryPoint) entry = code[at + 2];
+        if (opcode != OpName || code[at + 1] != entry) continue;
         const char *name = reinterpret_cast<const char *>(&code[at + 2]);
         return {name, strnlen(name, (words - 2) * sizeof(uint32_t))};
     }
