@@ -106,6 +106,7 @@ void add_matrix_shape(DeviceCaps &caps) {
         return shape.m == wanted.m && shape.n == wanted.n && shape.k == wanted.k && shape.type == wanted.type;
     };
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
+    if (traits.matrix_units == 0) return; // the driver has not been asked
     if ((wanted.m == 0 && wanted.n == 0 && wanted.k == 0) || std::ranges::any_of(shapes, is_wanted)) return;
     require(caps.features.flexible_matrices && caps.matrix_granularity[0] != 0,
             "traits: matrix_m, matrix_n and matrix_k, expected a device whose matrices have flexible dimensions");
