@@ -19,7 +19,7 @@ void Expansion::run() {
     result_.begin_block(result_.new_id(), {});
     for (const auto &[variable, initial] : state_) // the module's own
         if (initial != 0) result_.append(std::array{uint32_t{OpStore}, variable, initial});
-    expand(source_.main());
+    expand(source_.entry_function());
     result_.block().terminator = result_.keep(std::array{uint32_t{OpReturn}});
 }
 

@@ -52,7 +52,7 @@ class Source {
     uint32_t bound() const { return code_[kHeaderBound]; }
     std::span<const uint32_t> header() const { return std::span(code_).first(kHeaderWords); }
     // The entry point's function: it and what it calls are analysed.
-    SourceFunction &main() { return function(entry_); }
+    SourceFunction &entry_function() { return function(entry_); }
     // A function that is analysed. Throws CannotSpecialise where it is not there.
     SourceFunction &function(uint32_t id);
     Instruction definition(uint32_t id) const { return definitions_.at(id); } // or none

@@ -57,7 +57,7 @@ void require_compiler(const vkattn_variant_info &info) {
 
 } // namespace
 
-void Variant::add(CompiledVariant file) {
+void Variant::add(CompiledVariant &&file) {
     const std::lock_guard lock(mutex_);
     for (auto &[name, code] : file.modules)
         if (const auto [module, is_new] = modules_.try_emplace(name); is_new) module->second.code = std::move(code);

@@ -27,7 +27,7 @@ class Variant {
     bool defines(uint32_t functions) const { return (defined_ & functions) != 0; }
 
     // From now on it has what the file brings, too: modules that have no fault.
-    void add(CompiledVariant file);
+    void add(CompiledVariant &&file);
     // The first one's is asked for what it does not have.
     void add_compiler(const vkattn_variant_info &info);
 

@@ -228,7 +228,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
         CHECK(names_failure(support.reason) == (support.kernel == c.kernel));
 
-    ContextRequest request(("specialised_modules=0," + common + "1" + two_shapes).c_str()); // as the limited device
+    ContextRequest request(with_whole_modules(common + "1" + two_shapes).c_str());
     const std::vector<std::uint8_t> saved = device.context().save();
     request.info.saved_data = saved.data();
     request.info.saved_bytes = saved.size();
@@ -492,7 +492,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what loses the device is remembered, so that the 
         }
         saved = device.context().save();
     }
-    ContextRequest request(with_self_test(1).c_str());
+    ContextRequest request(with_whole_modules(with_self_test(1)).c_str());
     request.info.saved_data = saved.data();
     request.info.saved_bytes = saved.size();
     const vkattn::Context next(request.info);

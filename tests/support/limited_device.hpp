@@ -5,13 +5,16 @@
 
 namespace vkattn_test {
 
+// The traits with modules that the driver specialises: a CorruptedDevice knows them by their code, and changes constants. What a
+// context of them saves is for contexts of the same.
+inline std::string with_whole_modules(const std::string &traits) { return "specialised_modules=0," + traits; }
+
 class LimitedDevice {
   public:
-    // get_instance_proc_addr: as vkattn_context_info has it. Behind one the driver specialises modules: a CorruptedDevice
-    // knows them by their code, and changes constants.
+    // get_instance_proc_addr: as vkattn_context_info has it. Behind one modules are whole.
     explicit LimitedDevice(const char *traits, PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr)
         : device_(validation_messages(),
-                  (get_instance_proc_addr == nullptr ? traits : std::string("specialised_modules=0,") + traits).c_str(),
+                  (get_instance_proc_addr == nullptr ? traits : with_whole_modules(traits)).c_str(),
                   get_instance_proc_addr) {}
 
     const vkattn::Context &context() const { return device_.context(); }
