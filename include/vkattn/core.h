@@ -488,7 +488,10 @@ typedef enum vkattn_trait_name {
     /* 1, the default: the library specialises each module before the driver sees it: constants are plain, functions inlined, and
      * what constants rule out is left out, which drivers compile several times as fast; 0: the driver is given whole modules */
     VKATTN_TRAIT_SPECIALISED_MODULES = 35,
-    VKATTN_TRAIT_COUNT = 36,
+    /* 1: layers of f16 or bf16 keep what lies between their steps in that type, where the device computes in it; 0: in f32. By
+     * itself 1 but on CPUs, which convert at every load */
+    VKATTN_TRAIT_HALF_WORKSPACES = 36,
+    VKATTN_TRAIT_COUNT = 37,
     VKATTN_TRAIT_MAX_ENUM = 0x7fffffff
 } vkattn_trait_name;
 

@@ -60,6 +60,7 @@ constexpr auto kTraits = std::to_array<Trait>({
     {VKATTN_TRAIT_BYTE_PRODUCTS, "byte_products", &DeviceTraits::byte_products},
     {VKATTN_TRAIT_SUBGROUP_OPERATIONS, "subgroup_operations", &DeviceTraits::subgroup_operations},
     {VKATTN_TRAIT_SPECIALISED_MODULES, "specialised_modules", &DeviceTraits::specialised_modules},
+    {VKATTN_TRAIT_HALF_WORKSPACES, "half_workspaces", &DeviceTraits::half_workspaces},
 });
 
 constexpr bool in_order() {

@@ -245,7 +245,7 @@ DeviceTraits device_traits(const vkattn_device_facts &facts) {
     if (kCompilesForArm64 && contains(facts.name, "llvmpipe (LLVM 15")) traits.unpacks_halves = 0;
     if (traits.max_dispatch_megaflops == 0) traits.max_dispatch_megaflops = dispatch_megaflops(facts);
     if (traits.parallel_workgroups == 0) traits.parallel_workgroups = workgroups_that_fill(facts);
-    if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = 0;
+    if (facts.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) traits.self_test = traits.half_workspaces = 0;
     traits.byte_products = facts.signed_integer_dot_product;
     if (traits.gpu_class == 0) traits.gpu_class = static_cast<uint32_t>(class_of_gpu(facts));
     return traits;

@@ -30,6 +30,8 @@ struct DeviceTraits {
     uint32_t specialised_modules = 1; // by the library, before the driver sees them; 0: the driver does that
     // Where the driver specialises modules: specialisation constants size arrays; 0: it keeps the default sizes.
     uint32_t specialised_arrays = 1;
+    // Layers of f16 or bf16 keep what lies between their steps in that type, where the device computes in it; 0: in f32.
+    uint32_t half_workspaces = 1;
     // Kernels are tested before their first use; 0: the driver is known to be right, and the test would waste time.
     uint32_t self_test = 1;
     // To try a matrix shape of other devices: one more, of f16, where the driver's dimensions are flexible. 0: none.

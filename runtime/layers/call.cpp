@@ -47,15 +47,25 @@ void require_paired_cache(const LayerCall &call) {
             "present_key, present_value: one is absent, expected both or neither");
 }
 
-View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape) {
-    View view{contiguous(VKATTN_TYPE_F32, shape), {}};
+vkattn_type workspace_type(const PlanBuilder &builder, const View &hidden) {
+    const DeviceCaps &caps = builder.context().caps();
+    const bool has_f16 = caps.features.shader_float16;
+    const bool has_bf16 = caps.features.bfloat16_cooperative_matrix && may_use_matrices(caps);
+    const vkattn_type type = hidden.tensor.type;
+    const bool computes = (type == VKATTN_TYPE_F16 && has_f16) || (type == VKATTN_TYPE_BF16 && has_bf16);
+    return computes && caps.traits.half_workspaces != 0 ? type : VKATTN_TYPE_F32;
+}
+
+View workspace_view(PlanBuilder &builder, vkattn_type type, std::initializer_list<uint64_t> shape) {
+    View view{contiguous(type, shape), {}};
     view.source = builder.reserve_workspace(extent_bytes(view.tensor));
     return view;
 }
 
-Heads workspace_heads(PlanBuilder &builder, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim) {
+Heads workspace_heads(PlanBuilder &builder, vkattn_type type, uint64_t batch, uint64_t len, uint64_t heads,
+                      uint64_t head_dim) {
     Heads result;
-    result.tokens = workspace_view(builder, {batch, len, heads * head_dim});
+    result.tokens = workspace_view(builder, type, {batch, len, heads * head_dim});
     result.heads = heads_of(result.tokens, heads);
     return result;
 }
@@ -252,10 +262,11 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
         return fresh;
     }
     const vkattn_tensor &tensor = fresh.tensor;
-    const View all = present(cache.present)
-                         ? cache.present
-                         : workspace_view(builder, {tensor.shape[0], tensor.shape[1],
-                                                    positions.offset + tensor.shape[2], tensor.shape[3]});
+    const View all =
+        present(cache.present)
+            ? cache.present
+            : workspace_view(builder, tensor.type,
+                             {tensor.shape[0], tensor.shape[1], positions.offset + tensor.shape[2], tensor.shape[3]});
     if (present(cache.past)) {
         add_kv_append(builder, {.source = cache.past, .cache = all});
         builder.barrier(); // the last old and the first new 16-bit value may share a word

@@ -23,15 +23,20 @@ void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, con
 // Fails where one of a cache's two tensors, past or present, is given without the other.
 void require_paired_cache(const LayerCall &call);
 
-// F32, contiguous.
-View workspace_view(PlanBuilder &builder, std::initializer_list<uint64_t> shape);
+// The type of what a layer of these hidden states keeps between its steps: theirs, f16 or bf16, where the device computes in it
+// (trait half_workspaces), or F32.
+vkattn_type workspace_type(const PlanBuilder &builder, const View &hidden);
+
+// Contiguous.
+View workspace_view(PlanBuilder &builder, vkattn_type type, std::initializer_list<uint64_t> shape);
 
 // [B,L,H*D] contiguous tokens, and the same memory as [B,H,L,D].
 struct Heads {
     View tokens;
     View heads;
 };
-Heads workspace_heads(PlanBuilder &builder, uint64_t batch, uint64_t len, uint64_t heads, uint64_t head_dim);
+Heads workspace_heads(PlanBuilder &builder, vkattn_type type, uint64_t batch, uint64_t len, uint64_t heads,
+                      uint64_t head_dim);
 
 // [B,L,H*D] seen as [B,H,L,D].
 View heads_of(const View &tokens, uint64_t heads);

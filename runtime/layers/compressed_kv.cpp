@@ -13,17 +13,17 @@ View transposed(const View &matrix) {
     return reshaped(matrix, {tensor.shape[1], tensor.shape[0]}, {tensor.strides[1], tensor.strides[0]});
 }
 
-// latents [B,1,T,latent] -> [B,T,d_model]: x D, and + (x A) B.
-View add_decompression(PlanBuilder &builder, const Layer &layer, const View &latents) {
+// latents [B,1,T,latent] -> [B,T,d_model] of the type: x D, and + (x A) B.
+View add_decompression(PlanBuilder &builder, const Layer &layer, const View &latents, vkattn_type type) {
     const vkattn_layer_config &config = layer.config();
     const vkattn_tensor &tensor = latents.tensor;
     const uint64_t batch = tensor.shape[0], len = tensor.shape[2];
     const View tokens =
         reshaped(latents, {batch, len, tensor.shape[3]}, {tensor.strides[0], tensor.strides[2], tensor.strides[3]});
-    const View lifted = workspace_view(builder, {batch, len, config.embed_dim});
+    const View lifted = workspace_view(builder, type, {batch, len, config.embed_dim});
     add_linear(builder, tokens, transposed(layer.weight("decompress_matrix")), lifted);
     if (config.decompress_lora_rank == 0) return lifted;
-    const View low_rank = workspace_view(builder, {batch, len, config.decompress_lora_rank});
+    const View low_rank = workspace_view(builder, type, {batch, len, config.decompress_lora_rank});
     add_linear(builder, tokens, transposed(layer.weight("decompress_lora_a")), low_rank);
     builder.barrier();
     LinearEpilogue epilogue;
@@ -87,9 +87,10 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const View joint = workspace_view(builder, {batch, len, width + 2 * latent});
-    const View key_latents = workspace_view(builder, {batch, len, latent});
-    const View value_latents = workspace_view(builder, {batch, len, latent});
+    const vkattn_type type = workspace_type(builder, input);
+    const View joint = workspace_view(builder, type, {batch, len, width + 2 * latent});
+    const View key_latents = workspace_view(builder, type, {batch, len, latent});
+    const View value_latents = workspace_view(builder, type, {batch, len, latent});
     add_projection(builder, layer, "uqkv_proj", input, joint);
     builder.barrier();
     add_projection(builder, layer, "latent_proj", slice(joint, width, latent), key_latents);
@@ -102,11 +103,11 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), positions);
     const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), positions);
     builder.barrier();
-    const Heads attended = workspace_heads(builder, batch, len, heads, config.head_dim);
+    const Heads attended = workspace_heads(builder, type, batch, len, heads, config.head_dim);
     CoreAttention core;
     core.query = query;
-    core.key = heads_of(add_decompression(builder, layer, all_key_latents), heads);
-    core.value = heads_of(add_decompression(builder, layer, all_value_latents), heads);
+    core.key = heads_of(add_decompression(builder, layer, all_key_latents, type), heads);
+    core.value = heads_of(add_decompression(builder, layer, all_value_latents, type), heads);
     core.output = attended.heads;
     core.block_table = keys.block_table;
     core.positions = positions;

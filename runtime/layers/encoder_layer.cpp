@@ -18,7 +18,8 @@ void add_layer_norm(PlanBuilder &builder, const Layer &layer, const std::string 
 void add_feed_forward(PlanBuilder &builder, const Layer &layer, const View &input, const View &output,
                       const View &residual) {
     const vkattn_layer_config &config = layer.config();
-    const View hidden = workspace_view(builder, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
+    const View hidden =
+        workspace_view(builder, residual.tensor.type, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
     LinearEpilogue activate;
     activate.activation = config.activation;
     add_projection(builder, layer, "ffn.fc1", input, hidden, activate);
@@ -55,8 +56,9 @@ void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
     const View input = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    const View attended = workspace_view(builder, {batch, len, width});
-    const View normed = workspace_view(builder, {batch, len, width});
+    const vkattn_type type = workspace_type(builder, input);
+    const View attended = workspace_view(builder, type, {batch, len, width});
+    const View normed = workspace_view(builder, type, {batch, len, width});
 
     MhaParts attention{"self_attn.", input, attended, input};
     if (layer.config().norm_first != 0) {

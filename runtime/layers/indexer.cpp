@@ -62,10 +62,10 @@ Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call
     const uint64_t size = indexer_.index_head_dim;
     cache_ = checked_cache(call, VKATTN_CACHE_VALUES, {0, size, len}, positions);
     keys_at_most_ = call.object != nullptr ? call.object->sizes().capacity : positions.offset + positions.longest;
-    key_ = workspace_view(builder, {batch, len, size});
+    key_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, size});
     if (!chooses()) return;
-    query_ = workspace_heads(builder, batch, len, indexer_.index_n_heads, size);
-    weights_ = workspace_view(builder, {batch, len, indexer_.index_n_heads});
+    query_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size);
+    weights_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, indexer_.index_n_heads});
 }
 
 std::vector<View> Indexer::token_weights() const {

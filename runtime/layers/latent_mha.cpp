@@ -42,8 +42,9 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     const uint64_t kv_len = source.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
-    const Heads projected = workspace_heads(builder, batch, q_len, heads, latent);
-    const View latents = workspace_view(builder, {batch, kv_len, 2 * latent});
+    const vkattn_type type = workspace_type(builder, query);
+    const Heads projected = workspace_heads(builder, type, batch, q_len, heads, latent);
+    const View latents = workspace_view(builder, type, {batch, kv_len, 2 * latent});
     add_projection(builder, layer, "q_proj", query, projected.tokens);
     add_projection(builder, layer, "kv_proj", source, latents);
     builder.barrier();
@@ -52,7 +53,7 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     core.query = projected.heads;
     core.key = as_one_head(slice(latents, 0, latent));
     core.value = as_one_head(slice(latents, latent, latent));
-    core.output = workspace_heads(builder, batch, q_len, heads, latent).heads;
+    core.output = workspace_heads(builder, type, batch, q_len, heads, latent).heads;
     core.positions = positions;
     add_core_attention(builder, layer, call, core);
     builder.barrier();

@@ -48,17 +48,18 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 
     // the latents are the same for every sequence: projected once, broadcast by stride 0
+    const vkattn_type type = workspace_type(builder, sequence);
     const uint64_t once = std::min<uint64_t>(batch, 1);
-    const Heads query = workspace_heads(builder, once, count, heads, width / heads);
-    const Heads key = workspace_heads(builder, batch, kv_len, heads, width / heads);
-    const Heads value = workspace_heads(builder, batch, kv_len, heads, width / heads);
+    const Heads query = workspace_heads(builder, type, once, count, heads, width / heads);
+    const Heads key = workspace_heads(builder, type, batch, kv_len, heads, width / heads);
+    const Heads value = workspace_heads(builder, type, batch, kv_len, heads, width / heads);
     add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {once, count, width}, {0, width, 1}),
                    query.tokens);
     add_projection(builder, layer, "k_proj", sequence, key.tokens);
     add_projection(builder, layer, "v_proj", sequence, value.tokens);
     builder.barrier();
 
-    const Heads attended = workspace_heads(builder, batch, count, heads, width / heads);
+    const Heads attended = workspace_heads(builder, type, batch, count, heads, width / heads);
     CoreAttention core;
     core.query = query.heads;
     core.query.tensor.shape[0] = batch;

@@ -66,7 +66,7 @@ void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads)
 }
 
 struct Projected {
-    View query, key, value; // [B,H,L,D] F32 in the workspace
+    View query, key, value; // [B,H,L,D] in the workspace
 };
 
 void add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
@@ -135,10 +135,13 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const Heads attended = workspace_heads(builder, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const View query = workspace_view(builder, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
+    const vkattn_type type = workspace_type(builder, inputs.query.tokens);
+    const Heads attended =
+        workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
+    const View query =
+        workspace_view(builder, type, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
     const auto fresh = [&] {
-        return workspace_view(builder, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
+        return workspace_view(builder, type, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
     };
     const HeadNorms norms =
         head_norms(layer, parts.prefix, inputs, positions, present(keys.past) || present(keys.present));

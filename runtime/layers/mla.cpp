@@ -21,6 +21,7 @@ struct Mla {
     const LayerCall &call;
     std::string prefix;
     uint64_t batch, len;
+    vkattn_type type; // of what lies in the workspace
     Positions positions;
     View block_table; // of the call's cache, where that has pages
     View key_indices; // that the indexer chose, if it did
@@ -56,8 +57,8 @@ std::vector<View> with_those_of(std::vector<View> weights, const std::vector<Vie
 
 Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
-    const Heads query = workspace_heads(builder, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
-    const View latent = workspace_view(builder, {mla.batch, mla.len, mla.rank() + mla.rope()});
+    const Heads query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
+    const View latent = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.rank() + mla.rope()});
     const bool direct = mla.config().q_lora_rank == 0;
     const std::vector<View> of_tokens = {mla.weight("wkv_a.weight"), mla.weight(direct ? "wq.weight" : "wq_a.weight")};
     const ProductInput tokens =
@@ -69,7 +70,7 @@ Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm
         add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
         builder.barrier();
     } else {
-        const View projected = workspace_view(builder, {mla.batch, mla.len, mla.config().q_lora_rank});
+        const View projected = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.config().q_lora_rank});
         add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, projected);
         builder.barrier();
         if (indexer != nullptr) indexer->add_key_norm();
@@ -125,8 +126,8 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     CoreAttention core = base_core(mla);
     core.query = query;
     const uint64_t entries = latents.tensor.shape[0]; // of the batch, or pages
-    core.key = workspace_view(builder, {entries, mla.heads(), total, mla.nope() + mla.rope()});
-    core.value = workspace_view(builder, {entries, mla.heads(), total, mla.values()});
+    core.key = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.nope() + mla.rope()});
+    core.value = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.values()});
     core.output = output;
     const View query_rope = slice(query, mla.nope(), mla.rope());
     const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
@@ -146,7 +147,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
 void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
     PlanBuilder &builder = mla.builder;
     CoreAttention core = base_core(mla);
-    core.query = workspace_view(builder, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
+    core.query = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
     View fold = head_matrices(mla, 0, mla.nope());
     std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
     std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
@@ -154,7 +155,7 @@ void add_absorb(const Mla &mla, const View &query, const View &latents, const Vi
     builder.barrier();
     add_rotation(mla, slice(query, mla.nope(), mla.rope()), slice(core.query, mla.rank(), mla.rope()));
     core.key = latents;
-    core.output = workspace_view(builder, {mla.batch, mla.heads(), mla.len, mla.rank()});
+    core.output = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank()});
     builder.barrier();
     add_core_attention(builder, mla.layer, mla.call, core);
     builder.barrier();
@@ -232,7 +233,16 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const bool sparse = indexer_of(layer.config()) != nullptr;
     if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
-    Mla mla{builder, layer, call, prefix, batch, len, checked_positions(call, tokens.tensor), {}, {}};
+    Mla mla{builder,
+            layer,
+            call,
+            prefix,
+            batch,
+            len,
+            workspace_type(builder, tokens),
+            checked_positions(call, tokens.tensor),
+            {},
+            {}};
     const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);
     require(
         sparse || call.object == nullptr || call.object->sizes().value_width == 0,
@@ -247,7 +257,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     builder.barrier();
     if (indexer) mla.key_indices = indexer->add_choice();
     if (present(mla.key_indices)) builder.barrier();
-    const Heads attended = workspace_heads(builder, batch, len, mla.heads(), mla.values());
+    const Heads attended = workspace_heads(builder, mla.type, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
     require(absorb || !present(cache.scales),

@@ -33,8 +33,9 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
         role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.embed_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
-    const View attended = workspace_view(builder, {batch, len, config.embed_dim});
-    const View hidden = workspace_view(builder, {batch, len, hidden_width(config)});
+    const vkattn_type type = workspace_type(builder, input);
+    const View attended = workspace_view(builder, type, {batch, len, config.embed_dim});
+    const View hidden = workspace_view(builder, type, {batch, len, hidden_width(config)});
     const auto norm = [&](const char *weight) { return RmsNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
 
     add_mla(builder, layer, call, "attention.", input, norm("norm1.weight"), attended, input);

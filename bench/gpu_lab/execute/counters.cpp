@@ -132,8 +132,9 @@ void Counters::write_dispatch() {
     uint64_t total = 0;
     fprintf(file_,
             "{\"submission\": %" PRIu64 ", \"dispatch\": %" PRIu64 ", \"program\": \"%" PRIx64
-            "\", \"workgroups\": [%u, %u, %u], \"workgroup_size\": [%u, %u, %u], ",
-            submission_, number_, dispatch_.code, groups[0], groups[1], groups[2], size[0], size[1], size[2]);
+            "\", \"shader\": \"%s\", \"workgroups\": [%u, %u, %u], \"workgroup_size\": [%u, %u, %u], ",
+            submission_, number_, dispatch_.code, dispatch_.shader.name.c_str(), groups[0], groups[1], groups[2],
+            size[0], size[1], size[2]);
     fprintf(file_, "\"lanes\": %d, \"lds_bytes\": %u, \"vector_registers\": %u, \"instructions\": {", dispatch_.lanes,
             dispatch_.lds_bytes(), dispatch_.vector_registers());
     for (size_t k = 0; k < instructions_.size(); k++) {
