@@ -107,6 +107,74 @@ void add_projection(PlanBuilder &builder, const Layer &layer, const std::string 
     add_linear(builder, input, layer.weight(name + ".weight"), output, epilogue);
 }
 
+namespace {
+
+// Projections in one product.
+struct Product {
+    View weight, bias; // [N,in], [N] or absent
+    std::vector<uint64_t> widths;
+};
+
+// Whether both are of a kind, and the second begins where the first ends.
+bool follows(const View &first, const View &second) {
+    const vkattn_tensor &a = first.tensor, &b = second.tensor;
+    const bool alike = a.type == b.type && a.rank == b.rank && (a.rank == 1 || a.shape[1] == b.shape[1]);
+    Source end = first.source;
+    end.offset += extent_bytes(a);
+    return alike && second.source == end;
+}
+
+// Makes the projection a part of the product, if it lies behind it.
+bool append(Product &product, const Product &projection) {
+    if (!follows(product.weight, projection.weight)) return false;
+    if (present(product.bias) != present(projection.bias)) return false;
+    if (present(product.bias) && !follows(product.bias, projection.bias)) return false;
+    const uint64_t width = projection.widths.front();
+    product.weight.tensor.shape[0] += width;
+    if (present(product.bias)) product.bias.tensor.shape[0] += width;
+    product.widths.push_back(width);
+    return true;
+}
+
+std::vector<Product> products_of(const Layer &layer, std::span<const std::string> names) {
+    std::vector<Product> products;
+    for (const std::string &name : names) {
+        const View weight = layer.weight(name + ".weight");
+        const Product projection{weight, layer.weight(name + ".bias"), {weight.tensor.shape[0]}};
+        if (products.empty() || !append(products.back(), projection)) products.push_back(projection);
+    }
+    return products;
+}
+
+} // namespace
+
+std::vector<View> projection_weights(const Layer &layer, std::span<const std::string> names) {
+    std::vector<View> weights;
+    for (const Product &product : products_of(layer, names)) weights.push_back(product.weight);
+    return weights;
+}
+
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
+                                  std::span<const std::string> names, uint64_t head_dim) {
+    const uint64_t batch = input.tokens.tensor.shape[0], len = input.tokens.tensor.shape[1];
+    std::vector<View> outputs;
+    for (const Product &product : products_of(layer, names)) {
+        const uint64_t heads = product.weight.tensor.shape[0] / head_dim;
+        const View all = reshaped(workspace_view(builder, type, {heads, batch, len, head_dim}),
+                                  {batch, heads, len, head_dim}, {len * head_dim, batch * len * head_dim, head_dim, 1});
+        LinearEpilogue epilogue;
+        epilogue.bias = product.bias;
+        add_linear(builder, input, product.weight, all, epilogue);
+        uint64_t first = 0;
+        for (const uint64_t width : product.widths) {
+            View &output = outputs.emplace_back(all);
+            slice(output.tensor, 1, first, width / head_dim);
+            first += width / head_dim;
+        }
+    }
+    return outputs;
+}
+
 void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core) {
     vkattn_attention_desc desc{};
     desc.query = core.query.tensor;

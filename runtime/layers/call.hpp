@@ -60,6 +60,15 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue = {});
 
+// Projections of one input, name.weight and name.bias each, in as few products as there can be: those whose weights, and biases,
+// lie behind each other are one, as a layer has those that it uploads. Returns the heads of each, [B,H,L,D] in the workspace, of
+// all sequences for one head after the other: no two projections' ranges overlap.
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
+                                  std::span<const std::string> names, uint64_t head_dim);
+
+// The weights of those products.
+std::vector<View> projection_weights(const Layer &layer, std::span<const std::string> names);
+
 // Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed
 // tokens without a past are packed as they are.
 struct CoreAttention {

@@ -39,20 +39,24 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     require_absent(call.past_key, call.present_key, "past_key, present_key", "latent_mha");
     const View source =
         present(call.key) ? role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY) : query;
-    const uint64_t kv_len = source.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
     const vkattn_type type = workspace_type(builder, query);
-    const Heads projected = workspace_heads(builder, type, batch, q_len, heads, latent);
-    const View latents = workspace_view(builder, type, {batch, kv_len, 2 * latent});
-    add_projection(builder, layer, "q_proj", query, projected.tokens);
-    add_projection(builder, layer, "kv_proj", source, latents);
+    const std::string names[] = {"q_proj", "kv_proj"};
+    std::vector<View> projected;
+    if (present(call.key)) {
+        projected = add_projections(builder, layer, query, type, {&names[0], 1}, latent);
+        projected.push_back(add_projections(builder, layer, source, type, {&names[1], 1}, latent).front());
+    } else {
+        projected = add_projections(builder, layer, query, type, names, latent);
+    }
     builder.barrier();
 
     CoreAttention core;
-    core.query = projected.heads;
-    core.key = as_one_head(slice(latents, 0, latent));
-    core.value = as_one_head(slice(latents, latent, latent));
+    core.query = projected[0];
+    core.key = core.value = projected[1]; // a head each
+    slice(core.key.tensor, 1, 0, 1);
+    slice(core.value.tensor, 1, 1, 1);
     core.output = workspace_heads(builder, type, batch, q_len, heads, latent).heads;
     core.positions = positions;
     add_core_attention(builder, layer, call, core);

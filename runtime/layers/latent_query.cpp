@@ -44,19 +44,17 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     require(!present(call.cu_seqlens), "cu_seqlens: given, expected none for layer latent_query");
     const View sequence =
         role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.input_dim), VKATTN_ROLE_QUERY);
-    const uint64_t batch = sequence.tensor.shape[0], kv_len = sequence.tensor.shape[1];
+    const uint64_t batch = sequence.tensor.shape[0];
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 
     // the latents are the same for every sequence: projected once, broadcast by stride 0
     const vkattn_type type = workspace_type(builder, sequence);
     const uint64_t once = std::min<uint64_t>(batch, 1);
     const Heads query = workspace_heads(builder, type, once, count, heads, width / heads);
-    const Heads key = workspace_heads(builder, type, batch, kv_len, heads, width / heads);
-    const Heads value = workspace_heads(builder, type, batch, kv_len, heads, width / heads);
     add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {once, count, width}, {0, width, 1}),
                    query.tokens);
-    add_projection(builder, layer, "k_proj", sequence, key.tokens);
-    add_projection(builder, layer, "v_proj", sequence, value.tokens);
+    const std::string names[] = {"k_proj", "v_proj"};
+    const std::vector<View> projected = add_projections(builder, layer, sequence, type, names, width / heads);
     builder.barrier();
 
     const Heads attended = workspace_heads(builder, type, batch, count, heads, width / heads);
@@ -64,8 +62,8 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     core.query = query.heads;
     core.query.tensor.shape[0] = batch;
     core.query.tensor.strides[0] = 0;
-    core.key = key.heads;
-    core.value = value.heads;
+    core.key = projected[0];
+    core.value = projected[1];
     core.output = attended.heads;
     add_core_attention(builder, layer, call, core);
     builder.barrier();

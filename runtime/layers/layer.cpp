@@ -141,6 +141,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biase
     for (const WeightSpec &spec : weight_specs(config_))
         if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
+    place_weights();
     keep_extensions();
 }
 
@@ -155,6 +156,25 @@ void Layer::keep_extensions() {
     config_.next = &indexer_;
 }
 
+// Gives weights without a buffer their places in the layer's own, matrices before vectors: projections of one input, and their
+// biases, then lie behind each other (add_projections). Returns its bytes.
+uint64_t Layer::place_weights() {
+    uint64_t bytes = 0;
+    const auto place = [&](const std::string &name) {
+        const auto found = weights_.find(name);
+        if (found == weights_.end() || found->second.source.buffer != VK_NULL_HANDLE) return;
+        found->second.source.offset = bytes;
+        bytes += round_up(extent_bytes(found->second.tensor), kWeightAlignment);
+    };
+    const std::vector<WeightSpec> specs = weight_specs(config_);
+    for (const WeightSpec &spec : specs)
+        if (spec.shape.size() > 1) place(spec.name);
+    for (const WeightSpec &spec : specs)
+        if (spec.shape.size() == 1) place(spec.name);
+    place(kRopeFrequencies);
+    return bytes;
+}
+
 void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
     std::vector<RopeFrequency> frequencies;
@@ -166,15 +186,14 @@ void Layer::upload(std::span<const vkattn_weight> given) {
         table.tensor = contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()});
         table.data = frequencies.data();
     }
-    uint64_t bytes = 0;
     for (const vkattn_weight &weight : weights) {
         View &view = weights_[weight.name];
         view.tensor = without_layout(weight);
         view.source.kind = Source::Kind::kOwned;
         view.source.buffer = weight.buffer;
-        view.source.offset = weight.data != nullptr ? bytes : weight.buffer_offset;
-        if (weight.data != nullptr) bytes += round_up(extent_bytes(view.tensor), kWeightAlignment);
+        view.source.offset = weight.buffer_offset;
     }
+    const uint64_t bytes = place_weights();
     if (bytes == 0) return;
     buffer_ = std::make_unique<Buffer>(context_, bytes, "vkattn weights");
     for (const vkattn_weight &weight : weights) {

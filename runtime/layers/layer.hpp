@@ -41,6 +41,7 @@ class Layer {
   private:
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
     void upload(std::span<const vkattn_weight> weights);
+    uint64_t place_weights();
     void keep_extensions();
 
     Context &context_;

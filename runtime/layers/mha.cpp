@@ -5,6 +5,7 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace vkattn {
 namespace {
@@ -18,21 +19,22 @@ constexpr uint32_t kBuffersOnTheWay = 8; // the most that are bound then
 
 struct Inputs {
     ProductInput query, key, value; // [B,L,embed_dim]
+    bool alike;                     // all of them the same
     uint64_t batch() const { return query.tokens.tensor.shape[0]; }
     uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
     uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
 };
 
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
-    if (present(tokens)) return {tokens, tokens, tokens};
+    if (present(tokens)) return {tokens, tokens, tokens, true};
     const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
-    if (!present(call.key)) return {query, query, query};
+    if (!present(call.key)) return {query, query, query, true};
     const uint64_t batch = query.tensor.shape[0];
     const View key = role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY);
     const View value =
         role_view(checked_tokens(call.value, "value", batch, key.tensor.shape[1], width), VKATTN_ROLE_VALUE);
-    return {query, key, value};
+    return {query, key, value, false};
 }
 
 // RMSNorm of each head of queries or keys, where the layer has its weight: a dispatch in place, or on the way into other memory by
@@ -59,24 +61,38 @@ HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs
 
 void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads) {
     if (!present(norm.weight)) return;
-    const vkattn_tensor &tensor = heads.tensor;
-    const View rows = reshaped(heads, {tensor.shape[0] * tensor.shape[1], tensor.shape[2], tensor.shape[3]},
-                               {tensor.strides[1], tensor.strides[2], tensor.strides[3]});
+    const vkattn_tensor &tensor = heads.tensor; // [H,B,L,D] in memory
+    const uint64_t len = tensor.shape[2], head_dim = tensor.shape[3];
+    const View rows =
+        reshaped(heads, {tensor.shape[0] * tensor.shape[1], len, head_dim}, {len * head_dim, head_dim, 1});
     add_norm(builder, Norm::kRms, norm.epsilon, rows, norm.weight, {}, rows);
+}
+
+std::array<std::string, 3> projection_names(const std::string &prefix) {
+    return {prefix + "q_proj", prefix + "k_proj", prefix + "v_proj"};
 }
 
 struct Projected {
     View query, key, value; // [B,H,L,D] in the workspace
 };
 
-void add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
-                     const HeadNorms &norms, const Projected &projected) {
-    add_projection(builder, layer, prefix + "q_proj", inputs.query, projected.query);
-    add_projection(builder, layer, prefix + "k_proj", inputs.key, projected.key);
-    add_projection(builder, layer, prefix + "v_proj", inputs.value, projected.value);
+Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+                          const HeadNorms &norms, vkattn_type type) {
+    const std::array<std::string, 3> names = projection_names(prefix);
+    const uint64_t head_dim = layer.config().head_dim;
+    std::vector<View> heads;
+    if (inputs.alike) {
+        heads = add_projections(builder, layer, inputs.query, type, names, head_dim);
+    } else {
+        const ProductInput *given[] = {&inputs.query, &inputs.key, &inputs.value};
+        for (size_t i = 0; i < names.size(); ++i)
+            heads.push_back(add_projections(builder, layer, *given[i], type, {&names[i], 1}, head_dim).front());
+    }
+    const Projected projected = {heads[0], heads[1], heads[2]};
     if (present(norms.query.in_place.weight) || present(norms.key.in_place.weight)) builder.barrier();
     add_head_norm(builder, norms.query.in_place, projected.query);
     add_head_norm(builder, norms.key.in_place, projected.key);
+    return projected;
 }
 
 // The norm that the call asks for, of self attention.
@@ -85,10 +101,9 @@ Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
     const RmsNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
-    const View weights[] = {layer.weight(prefix + "q_proj.weight"), layer.weight(prefix + "k_proj.weight"),
-                            layer.weight(prefix + "v_proj.weight")};
-    const ProductInput tokens = normalise_for(builder, inputs.query.tokens, norm, weights);
-    return {tokens, tokens, tokens};
+    const ProductInput tokens =
+        normalise_for(builder, inputs.query.tokens, norm, projection_weights(layer, projection_names(prefix)));
+    return {tokens, tokens, tokens, true};
 }
 
 } // namespace
@@ -138,17 +153,13 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_type type = workspace_type(builder, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const View query =
-        workspace_view(builder, type, {inputs.batch(), config.num_heads, inputs.q_len(), config.head_dim});
-    const auto fresh = [&] {
-        return workspace_view(builder, type, {inputs.batch(), config.num_kv_heads, inputs.new_len(), config.head_dim});
-    };
     const HeadNorms norms =
         head_norms(layer, parts.prefix, inputs, positions, present(keys.past) || present(keys.present));
-    // queries on their way into other memory come from where the attended heads will be
-    const Projected projected = {present(norms.query.on_the_way.weight) ? attended.heads : query, fresh(), fresh()};
-    add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs), parts.prefix, norms,
-                    projected);
+    const Projected projected = add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs),
+                                                parts.prefix, norms, type);
+    View query = projected.query;
+    if (present(norms.query.on_the_way.weight)) // into other memory
+        query = workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim).heads;
     const Rotation rotation = layer.rotation();
     builder.barrier();
     if (present(rotation.frequencies))
