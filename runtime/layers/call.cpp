@@ -160,8 +160,12 @@ std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, cons
     std::vector<View> outputs;
     for (const Product &product : products_of(layer, names)) {
         const uint64_t heads = product.weight.tensor.shape[0] / head_dim;
-        const View all = reshaped(workspace_view(builder, type, {heads, batch, len, head_dim}),
-                                  {batch, heads, len, head_dim}, {len * head_dim, batch * len * head_dim, head_dim, 1});
+        View all; // in the room that each takes alone: a layer's workspace is told without its weights
+        for (const uint64_t width : product.widths) {
+            const View room = workspace_view(builder, type, {width / head_dim, batch, len, head_dim});
+            if (!present(all)) all = room;
+        }
+        all = reshaped(all, {batch, heads, len, head_dim}, {len * head_dim, batch * len * head_dim, head_dim, 1});
         LinearEpilogue epilogue;
         epilogue.bias = product.bias;
         add_linear(builder, input, product.weight, all, epilogue);

@@ -45,6 +45,7 @@ struct HeadNorm {
 
 struct HeadNorms {
     HeadNorm query, key;
+    bool query_moves; // into other memory, with a norm or without: a layer's workspace is told without its weights
 };
 
 HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs &inputs, const Positions &positions,
@@ -56,7 +57,7 @@ HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs
     const bool fits = layer.context().caps().max_storage_buffers_per_stage >= kBuffersOnTheWay;
     const bool few = inputs.batch() * std::max(inputs.q_len(), inputs.new_len()) <= kTokensNormalisedOnTheirWay;
     const bool moves = fits && few && present(layer.rotation().frequencies) && !present(positions.cu_seqlens);
-    return {norm("q_norm.weight", moves), norm("k_norm.weight", moves && is_cached)};
+    return {norm("q_norm.weight", moves), norm("k_norm.weight", moves && is_cached), moves};
 }
 
 void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads) {
@@ -158,7 +159,7 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const Projected projected = add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs),
                                                 parts.prefix, norms, type);
     View query = projected.query;
-    if (present(norms.query.on_the_way.weight)) // into other memory
+    if (norms.query_moves)
         query = workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim).heads;
     const Rotation rotation = layer.rotation();
     builder.barrier();
