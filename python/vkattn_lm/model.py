@@ -50,10 +50,17 @@ def _multi_head(weights, config, name, rope):
         bounds = (0, rows, rows + kv_rows, rows + 2 * kv_rows)
         parts.update({f"{part}_proj.weight": fused[first:end] for part, first, end in zip("qkv", bounds, bounds[1:])})
     else:
-        for part, outs in (("q", rows), ("k", kv_rows), ("v", kv_rows)):
-            parts[f"{part}_proj.weight"] = weights.take(f"{name}attn_{part}.weight", outs, width)
-            bias = weights.take if architecture.qkv_bias else weights.maybe
-            parts[f"{part}_proj.bias"] = bias(f"{name}attn_{part}.bias", outs)
+        outs = dict(zip("qkv", (rows, kv_rows, kv_rows)))
+
+        def together(kind, *ins):
+            arrays = weights.take_together(*((f"{name}attn_{part}.{kind}", count) for part, count in outs.items()), ins=ins)
+            parts.update({f"{part}_proj.{kind}": array for part, array in zip("qkv", arrays)})
+
+        together("weight", width)
+        if architecture.qkv_bias or all(weights.has(f"{name}attn_{part}.bias") for part in "qkv"):
+            together("bias")
+        else:
+            parts.update({f"{part}_proj.bias": weights.maybe(f"{name}attn_{part}.bias", count) for part, count in outs.items()})
     parts["out_proj.weight"], parts["out_proj.bias"] = _linear(weights, f"{name}attn_output", width, rows)
     if architecture.qk_norm:
         parts["q_norm.weight"] = weights.norm(f"{name}attn_q_norm.weight", head_dim)

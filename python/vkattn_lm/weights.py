@@ -1,4 +1,5 @@
 """Where weights come from: a file's rows, onto the device, a few at a time."""
+import itertools
 import math
 
 import numpy
@@ -6,18 +7,29 @@ import numpy
 from .errors import ModelError
 
 _AT_ONCE = 1 << 20  # numbers that are on the host at a time
+_ALIGNMENT = 16     # of a layer's weights in a buffer, in bytes
 
 
-def load_weight(context, stored, offset=0.0, in_blocks=True):
-    """A weight of a file as an Array on the device, of its shape; offset is added to each number.
+def held_dtype(stored, offset=0.0, in_blocks=True):
+    """What load_weight holds it in."""
+    if in_blocks and stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
+        return stored.block_dtype
+    return "float32" if offset else stored.dtype
+
+
+def load_weight(context, stored, offset=0.0, in_blocks=True, array=None):
+    """A weight of a file as an Array on the device, of its shape; offset is added to each number. array: where it shall lie, of
+    held_dtype.
 
     The one place where weights are loaded: matrices in blocks that linear takes stay so (in_blocks), and others become float16, row by row.
     """
     if not 1 <= len(stored.shape) <= 2 or 0 in stored.shape:
         raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected a vector or a matrix")
-    if in_blocks and stored.block_dtype is not None and len(stored.shape) == 2 and not offset:
-        return _load_blocks(context, stored)
-    array = context.empty(stored.shape, "float32" if offset else stored.dtype)
+    dtype = held_dtype(stored, offset, in_blocks)
+    if array is None:
+        array = context.empty(stored.shape, dtype)
+    if dtype == stored.block_dtype:
+        return _load_blocks(array, stored)
     matrix = array.reshape(1, -1) if array.ndim == 1 else array
     step = max(_AT_ONCE // matrix.shape[1], 1)
     for first in range(0, len(matrix), step):
@@ -28,8 +40,7 @@ def load_weight(context, stored, offset=0.0, in_blocks=True):
     return array
 
 
-def _load_blocks(context, stored):
-    array = context.empty(stored.shape, stored.block_dtype)
+def _load_blocks(array, stored):
     step = max(_AT_ONCE // array.shape[1], 1)
     for first in range(0, len(array), step):
         end = min(first + step, len(array))
@@ -65,6 +76,23 @@ class Weights:
         array = load_weight(self.context, self._stored(name, *shape), offset, in_blocks)
         self._loaded(array, name)
         return array
+
+    def take_together(self, *rows_of, ins=()):
+        """Weights (name, rows), each of this shape: rows and ins. They lie behind each other in one buffer, where they are held in one
+        type: layers then make one product of them."""
+        stored = [self._stored(name, rows, *ins) for name, rows in rows_of]
+        dtypes = {held_dtype(each) for each in stored}
+        places = [None] * len(stored)
+        if len(dtypes) == 1:
+            memory = self.context.empty((sum(rows for _, rows in rows_of), *ins), dtypes.pop())
+            ends = list(itertools.accumulate(rows for _, rows in rows_of))
+            places = [memory[end - rows:end] for end, (_, rows) in zip(ends, rows_of)]
+            if any(place.bound_byte % _ALIGNMENT for place in places):
+                places = [None] * len(stored)
+        arrays = [load_weight(self.context, each, array=place) for each, place in zip(stored, places)]
+        for array, (name, _) in zip(arrays, rows_of):
+            self._loaded(array, name)
+        return arrays
 
     def _stored(self, name, *shape):
         if name not in self._names:
