@@ -149,6 +149,10 @@ uint32_t matrices_beside_loads(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kIntel ? 1 : kAny;
 }
 
+bool has_room_for_long_steps(const DeviceCaps &caps) {
+    return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kRdna;
+}
+
 // As many loads of a GPU are under way at the same time. An unknown device, or a processor, joins them one after the other.
 uint32_t most_merge_columns(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther ? 1 : 4;

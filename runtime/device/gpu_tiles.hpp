@@ -52,6 +52,9 @@ MatrixLayout matrix_layout(const DeviceCaps &caps, const vkattn_matrix_shape &sh
 // Matrices of a subgroup of linear_coopmat beside which an invocation has room for loads ahead.
 uint32_t matrices_beside_loads(const DeviceCaps &caps);
 
+// Whether an invocation of linear_coopmat has registers for 64 features at a time: on RDNA, others spill or have not been measured.
+bool has_room_for_long_steps(const DeviceCaps &caps);
+
 // Invocations of merge_parts that share a block's parts, at most.
 uint32_t most_merge_columns(const DeviceCaps &caps);
 
