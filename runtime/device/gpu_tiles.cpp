@@ -153,6 +153,17 @@ bool has_room_for_long_steps(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kRdna;
 }
 
+uint32_t linear_vector_blocks(const DeviceCaps &caps) {
+    switch (static_cast<GpuClass>(caps.traits.gpu_class)) {
+    case GpuClass::kRdna:
+    case GpuClass::kGcn:
+    case GpuClass::kNvidia:
+        return 4;
+    default:
+        return 1;
+    }
+}
+
 // As many loads of a GPU are under way at the same time. An unknown device, or a processor, joins them one after the other.
 uint32_t most_merge_columns(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther ? 1 : 4;

@@ -55,6 +55,9 @@ uint32_t matrices_beside_loads(const DeviceCaps &caps);
 // Whether an invocation of linear_coopmat has registers for 64 features at a time: on RDNA, others spill or have not been measured.
 bool has_room_for_long_steps(const DeviceCaps &caps);
 
+// Eights of features for which an invocation of linear_vector has registers at a time.
+uint32_t linear_vector_blocks(const DeviceCaps &caps);
+
 // Invocations of merge_parts that share a block's parts, at most.
 uint32_t most_merge_columns(const DeviceCaps &caps);
 

@@ -1,6 +1,7 @@
 // The kernels of linear layers that need nothing of a device, and how one of them all is chosen.
 #include "runtime/kernels/linear.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
@@ -46,7 +47,17 @@ bool rows_are_aligned(const vkattn_tensor &tensor, std::initializer_list<uint32_
 
 uint32_t elements_of_vector(const vkattn_tensor &tensor) { return tensor.type == VKATTN_TYPE_F32 ? 4 : 8; } // 16 bytes
 
-LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) {
+// Blocks of features of linear_vector, whose loads are under way together: half as many of several rows, one where rows are not
+// aligned.
+uint32_t blocks_at_a_time(const LinearProblem &problem, const gpu::LinearConstants &constants, const DeviceCaps &caps) {
+    const bool quantised = is_quantised(problem.weight.type);
+    const uint32_t wanted =
+        ALIGNED_INPUT | (quantised ? 0 : ALIGNED_WEIGHT) | (present(problem.norm) ? ALIGNED_NORM : 0);
+    if ((constants.ALIGNED & wanted) != wanted) return 1;
+    return std::max(linear_vector_blocks(caps) / ((quantised ? 2 : 1) * (constants.ROWS > 1 ? 2 : 1)), 1u);
+}
+
+LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &caps) {
     LinearAnswer answer{Rank::kFewRows};
     if (problem.push.rows > kMostVectorRows) {
         answer.obstacle = text(problem.push.rows, " rows, expected at most ", kMostVectorRows);
@@ -63,6 +74,7 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &) 
     if (present(problem.norm) && problem.push.in_features % kFeatures == 0 &&
         problem.norm.offset % elements_of_vector(problem.norm) == 0)
         answer.shape.constants.ALIGNED |= ALIGNED_NORM;
+    answer.shape.constants.BLOCKS = blocks_at_a_time(problem, answer.shape.constants, caps);
     return answer;
 }
 

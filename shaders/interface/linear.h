@@ -34,7 +34,7 @@ namespace vkattn::gpu {
 /* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
  * invocation of linear_addresses, a workgroup of linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and
- * linear_uniform: of four features that an invocation takes at a time. TILES and
+ * linear_uniform: of four features that an invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
  * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector and linear_uniform:
  * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float */

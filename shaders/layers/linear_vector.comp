@@ -37,18 +37,47 @@ mat2x4 load_norm_features(uint feature) {
     return features;
 }
 
-// weights: of the norm, of the same features; read where there is one.
-mat2x4 load_normed_features(const uint r, uint row, uint feature, mat2x4 weights) {
-    mat2x4 x = load_input_features(row, feature);
-    if (NORM_FORMAT == FORMAT_NONE) return x;
-    squares[r] += dot(x[0], x[0]) + dot(x[1], x[1]);
-    return matrixCompMult(x, weights);
-}
-
 mat2x4 norm_weights(uint feature) { return NORM_FORMAT == FORMAT_NONE ? mat2x4(0) : load_norm_features(feature); }
 
-// Of every LANES-th eight input features, from this lane's first; of quantised weights every LANES-th two eights whose weights
-// lie in the same bytes.
+// A lane takes BLOCKS blocks of features at a time, whose loads are then under way together: of aligned rows, where none is behind
+// a branch.
+const uint MOST_BLOCKS = 4;
+#ifdef QUANTISED_WEIGHT
+const uint EIGHTS = 2; // of a block: those whose weights lie in the same bytes
+#else
+const uint EIGHTS = 1;
+#endif
+
+mat2x4 load_input(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8(INPUT_FORMAT, row + feature);
+    return load_input_features(row, feature);
+}
+
+// Of a block of the weight and the norm.
+struct Block {
+    uint features[EIGHTS];
+    mat2x4 weights[EIGHTS], norms[EIGHTS];
+};
+
+Block load_block(uint weight_row, uint i) {
+    Block block;
+#ifdef QUANTISED_WEIGHT
+    const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
+    block.features[0] = i / places * 2 * to_second + i % places * FEATURES;
+    block.features[1] = block.features[0] + to_second;
+    weight_load_both(WEIGHT_FORMAT, weight_row + block.features[0], block.weights[0], block.weights[1]);
+#else
+    block.features[0] = FEATURES * i;
+    if ((ALIGNED & ALIGNED_WEIGHT) != 0)
+        block.weights[0] = weight_load8(WEIGHT_FORMAT, weight_row + block.features[0]);
+    else
+        block.weights[0] = load_weight_features(weight_row, block.features[0]);
+#endif
+    [[unroll]] for (uint k = 0; k < EIGHTS; ++k) block.norms[k] = norm_weights(block.features[k]);
+    return block;
+}
+
+// Of every LANES-th block, from this lane's first.
 void sum_lane(uint first_row, uint o, uint lane) {
     float sums[LINEAR_VECTOR_ROWS];
     uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
@@ -58,29 +87,31 @@ void sum_lane(uint first_row, uint o, uint lane) {
         rows[r] = input_element(min(first_row + r, push.rows - 1), 0);
     }
     uint weight_row = weight_element(o, 0);
-#ifdef QUANTISED_WEIGHT
-    const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
-    for (uint i = lane; i < push.in_features / (2 * FEATURES); i += LANES) {
-        uint feature = i / places * 2 * to_second + i % places * FEATURES;
-        mat2x4 w, second_w;
-        weight_load_both(WEIGHT_FORMAT, weight_row + feature, w, second_w);
-        mat2x4 norms = norm_weights(feature), second_norms = norm_weights(feature + to_second);
+    const uint block_features = EIGHTS * FEATURES;
+    uint blocks = (push.in_features + block_features - 1) / block_features;
+    for (uint first = lane; first < blocks; first += LANES * BLOCKS) {
+        Block loaded[MOST_BLOCKS];
+        bool exists[MOST_BLOCKS];
+        [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+            exists[b] = b == 0 || first + b * LANES < blocks;
+            loaded[b] = load_block(weight_row, exists[b] ? first + b * LANES : first);
+        }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            mat2x4 x = load_normed_features(r, rows[r], feature, norms);
-            mat2x4 second_x = load_normed_features(r, rows[r], feature + to_second, second_norms);
-            sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
-            sums[r] += dot(second_x[0], second_w[0]) + dot(second_x[1], second_w[1]);
+            mat2x4 x[MOST_BLOCKS * EIGHTS];
+            [[unroll]] for (uint b = 0; b < BLOCKS; ++b) [[unroll]] for (uint k = 0; k < EIGHTS; ++k)
+                x[b * EIGHTS + k] = load_input(rows[r], loaded[b].features[k]);
+            [[unroll]] for (uint b = 0; b < BLOCKS; ++b) [[unroll]] for (uint k = 0; k < EIGHTS; ++k) {
+                mat2x4 given = x[b * EIGHTS + k], w = loaded[b].weights[k];
+                if (NORM_FORMAT != FORMAT_NONE) {
+                    float square = dot(given[0], given[0]) + dot(given[1], given[1]);
+                    squares[r] += exists[b] ? square : 0.0;
+                    given = matrixCompMult(given, loaded[b].norms[k]);
+                }
+                float product = dot(given[0], w[0]) + dot(given[1], w[1]);
+                sums[r] += exists[b] ? product : 0.0;
+            }
         }
     }
-#else
-    for (uint feature = FEATURES * lane; feature < push.in_features; feature += FEATURES * LANES) {
-        mat2x4 w = load_weight_features(weight_row, feature), norms = norm_weights(feature);
-        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            mat2x4 x = load_normed_features(r, rows[r], feature, norms);
-            sums[r] += dot(x[0], w[0]) + dot(x[1], w[1]);
-        }
-    }
-#endif
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint own = r * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x;
         lane_sums[own] = sums[r];

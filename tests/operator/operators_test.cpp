@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear whose rows begin at multiples of four and 
     for (const vkattn_type type : kFloats)
         for (const std::uint64_t len : {1, 2, 3, 9, 33})
             for (const std::uint64_t gap : {4, 8})
-                for (const auto &features : {std::pair{4, 1}, {20, 35}, {40, 70}, {136, 33}}) {
+                for (const auto &features : {std::pair{4, 1}, {20, 35}, {40, 70}, {136, 33}, {1016, 5}}) {
                     const auto width = static_cast<std::uint64_t>(features.first);
                     const auto outputs = static_cast<std::uint64_t>(features.second);
                     INFO(type_name(type), ", rows ", 2 * len, ", ", width, " to ", outputs, ", gap ", gap);
