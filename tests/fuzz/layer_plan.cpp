@@ -150,12 +150,12 @@ const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) 
     }
 }
 
-// The bytes of the largest weight: what is read of any is no more.
-std::uint64_t largest_weight(const Layer &layer) {
-    std::uint64_t largest = extent_bytes(layer.rotation().frequencies.tensor);
-    for (const WeightSpec &spec : weight_specs(layer.config()))
-        largest = std::max(largest, extent_bytes(layer.weight(spec.name).tensor));
-    return largest;
+// Where the last of a layer's weights ends: they lie behind each other, and several may be read as one.
+std::uint64_t end_of_weights(const Layer &layer) {
+    const auto end_of = [](const View &weight) { return weight.source.offset + extent_bytes(weight.tensor); };
+    std::uint64_t end = end_of(layer.rotation().frequencies);
+    for (const WeightSpec &spec : weight_specs(layer.config())) end = std::max(end, end_of(layer.weight(spec.name)));
+    return end;
 }
 
 void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
@@ -163,7 +163,8 @@ void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_la
         for (const Step::Bound &bound : step.bound) {
             if (bound.bytes == 0) continue;
             if (bound.source.kind == Source::Kind::kOwned) {
-                expect(bound.offset + bound.bytes <= largest_weight(layer), "what is read of a weight lies in it");
+                expect(bound.source.offset + bound.offset + bound.bytes <= end_of_weights(layer),
+                       "what is read of weights lies in them");
             } else if (bound.source.role != VKATTN_ROLE_WORKSPACE) {
                 const vkattn_tensor &tensor = tensor_of(call, bound.source.role);
                 expect(present(tensor), "what is bound was given");

@@ -160,15 +160,20 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
     plan_embedding(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
-    const Step &step = plan->steps().front();
-    const auto push = push_of<gpu::EmbeddingPush>(step);
-    expect(push.rows == desc.weight.shape[0], "every row can be found");
-    expect_inside(step, BINDING_EMBEDDING_TOKENS, VKATTN_TYPE_I32,
-                  {{step.groups[1], push.token_strides[0]}, {step.groups[0], push.token_strides[1]}});
-    expect_inside(step, BINDING_EMBEDDING_WEIGHT, desc.weight.type, {{push.rows, push.row_stride}, {push.features, 1}});
-    expect_inside(
-        step, BINDING_EMBEDDING_OUTPUT, desc.output.type,
-        {{step.groups[1], push.output_strides[0]}, {step.groups[0], push.output_strides[1]}, {push.features, 1}});
+    std::uint64_t found = 0;
+    for (const Step &step : plan->steps()) { // a part of the rows each, where they are more than can be bound
+        const auto push = push_of<gpu::EmbeddingPush>(step);
+        expect(push.rows == desc.weight.shape[0] && push.first_row == found, "every row can be found, once");
+        found += push.part_rows;
+        expect_inside(step, BINDING_EMBEDDING_TOKENS, VKATTN_TYPE_I32,
+                      {{step.groups[1], push.token_strides[0]}, {step.groups[0], push.token_strides[1]}});
+        expect_inside(step, BINDING_EMBEDDING_WEIGHT, desc.weight.type,
+                      {{push.part_rows, push.row_stride}, {push.features, 1}});
+        expect_inside(
+            step, BINDING_EMBEDDING_OUTPUT, desc.output.type,
+            {{step.groups[1], push.output_strides[0]}, {step.groups[0], push.output_strides[1]}, {push.features, 1}});
+    }
+    expect(found == desc.weight.shape[0], "every row can be found");
     return plan;
 }
 
