@@ -21,12 +21,16 @@ PYTHON = pathlib.Path(__file__).parents[1]
 SAID = re.compile(r"vkattn-lm: prompt of \d+ tokens at [\d.]+ tokens/s(; then \d+ at [\d.]+ tokens/s)?")
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory):
-    path = tmp_path_factory.mktemp("terminal") / "llama.gguf"
-    sizes = {**lm_models.SIZES, "layers": 1, "context": 512}
+def model_of(folder, context):
+    path = folder / "llama.gguf"
+    sizes = {**lm_models.SIZES, "layers": 1, "context": context}
     lm_models.write_gguf(path, lm_models.weights_of(lm_models.byte_level().get_vocab_size(), **sizes), sizes)
     return path
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return model_of(tmp_path_factory.mktemp("terminal"), 512)
 
 
 @pytest.fixture
@@ -234,8 +238,9 @@ class Screen:
         return status
 
 
-def test_at_a_terminal_an_answer_is_interrupted_and_the_next_one_given(llama):
-    screen = Screen("chat", llama, "--temperature", 0)
+def test_at_a_terminal_an_answer_is_interrupted_and_the_next_one_given(tmp_path):
+    # an answer that takes longer than it takes to interrupt it, on a busy machine, too
+    screen = Screen("chat", model_of(tmp_path, 8192), "--temperature", 0)
     begun = screen.wait_for("> ")
     assert "/help lists commands, Ctrl-D ends it" in begun and "weights:" in begun  # with progress
     screen.type("the cat\n")
