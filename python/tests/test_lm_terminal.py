@@ -21,16 +21,12 @@ PYTHON = pathlib.Path(__file__).parents[1]
 SAID = re.compile(r"vkattn-lm: prompt of \d+ tokens at [\d.]+ tokens/s(; then \d+ at [\d.]+ tokens/s)?")
 
 
-def model_of(folder, context):
-    path = folder / "llama.gguf"
-    sizes = {**lm_models.SIZES, "layers": 1, "context": context}
-    lm_models.write_gguf(path, lm_models.weights_of(lm_models.byte_level().get_vocab_size(), **sizes), sizes)
-    return path
-
-
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    return model_of(tmp_path_factory.mktemp("terminal"), 512)
+    path = tmp_path_factory.mktemp("terminal") / "llama.gguf"
+    sizes = {**lm_models.SIZES, "layers": 1, "context": 512}
+    lm_models.write_gguf(path, lm_models.weights_of(lm_models.byte_level().get_vocab_size(), **sizes), sizes)
+    return path
 
 
 @pytest.fixture
@@ -211,7 +207,8 @@ class Screen:
             pytest.skip(f"no terminals: {error}")
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))  # without it there is no room for progress
         self.process = subprocess.Popen([sys.executable, "-B", "-m", "vkattn_lm", *map(str, words)], stdin=other, stdout=other,
-                                        stderr=other, start_new_session=True, env={**ENVIRONMENT, "TERM": "dumb"})
+                                        stderr=other, start_new_session=True, env={**ENVIRONMENT, "TERM": "dumb"},
+                                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # in the background ignored
         os.close(other)
         self.text, self.seen = "", 0
 
@@ -238,9 +235,8 @@ class Screen:
         return status
 
 
-def test_at_a_terminal_an_answer_is_interrupted_and_the_next_one_given(tmp_path):
-    # an answer that takes longer than it takes to interrupt it, on a busy machine, too
-    screen = Screen("chat", model_of(tmp_path, 8192), "--temperature", 0)
+def test_at_a_terminal_an_answer_is_interrupted_and_the_next_one_given(llama):
+    screen = Screen("chat", llama, "--temperature", 0)
     begun = screen.wait_for("> ")
     assert "/help lists commands, Ctrl-D ends it" in begun and "weights:" in begun  # with progress
     screen.type("the cat\n")
