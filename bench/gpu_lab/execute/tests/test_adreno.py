@@ -28,12 +28,13 @@ def submitted(tmp_path, *arguments):
 def test_an_attention_layer_submits_its_projections_its_attention_and_a_copy(tmp_path):
     sequences, tokens, features, tile = 2, 17, 64, 32  # of the case, and of linear layers' tiles
     found = submitted(tmp_path, "check", "tests/data/ref000_sdpa_self.safetensors")
-    projection = [features // tile, -(-sequences * tokens // tile), 1], [64, 1, 1]
+    joined, projection = ([outputs // tile, -(-sequences * tokens // tile), 1] for outputs in (3 * features, features))
     attention = [2, 1, sequences], [128, 1, 1]  # two tiles of rows, since so few leave cores idle; one head
     dispatches = [each for each in found if each["kind"] == "dispatch"]
-    assert [(each["groups"], each["workgroup"]) for each in dispatches] == [*[projection] * 3, attention, projection]
+    linear = [64, 1, 1]
+    assert [(each["groups"], each["workgroup"]) for each in dispatches] == [(joined, linear), attention, (projection, linear)]
     assert len({each["code"] for each in dispatches}) == 2
     assert all(each["code_bytes"] % 128 == 0 and each["code_bytes"] > 0 for each in dispatches)
     assert all(each["descriptors"] > 0 and each["constants"] > 0 for each in dispatches)
-    assert dispatches[3]["shared_bytes"] == 18 << 10
+    assert dispatches[1]["shared_bytes"] == 18 << 10
     assert {"kind": "copy"} in found
