@@ -118,8 +118,10 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned.knobs[kSubgroupsKnob], size, caps));
              subgroups > 0; subgroups /= 2) {
             LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
-            if (tuned_matrices == 0) drop_empty_rows(tile, problem.push.rows);
-            if (tuned_matrices == 0) spread_few(tile, problem, caps);
+            if (tuned_matrices == 0) {
+                drop_empty_rows(tile, problem.push.rows);
+                spread_few(tile, problem, caps);
+            }
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }
     }

@@ -6,11 +6,10 @@
 
 namespace execute {
 
-// What a pipeline is made of.
+// What a pipeline is made of: the name of the SPIR-V file in $VKATTN_EXECUTE_MODULES, empty if it is not known; and the file in
+// $VKATTN_EXECUTE_GIVEN that holds the words that the driver got, empty without that variable.
 struct Shader {
-    std::string name; // of its SPIR-V file in $VKATTN_EXECUTE_MODULES; empty if it is not known
-    std::string
-        given; // the file in $VKATTN_EXECUTE_GIVEN that holds the words that the driver got; empty without that variable
+    std::string name, given;
 };
 
 // The shader of the next dispatch that a program recorded, in the submission under way on this thread. Empty where the dispatch
