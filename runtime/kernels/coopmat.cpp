@@ -95,7 +95,9 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
         is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 0;
     const uint64_t scales = std::max<uint64_t>(key_scales + (scales_values_by_key(problem) ? tile.keys : 0), 4);
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
-    return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + 2);
+    const bool biased = present(problem.alibi_slopes) && problem.variant == nullptr;
+    const uint64_t biases = biased ? 2 * rows + tile.shape.n : 12;
+    return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + biases + 2);
 }
 
 // Whether a chunk of K is staged without a loop.
@@ -322,7 +324,8 @@ AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const Atte
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
                                        {.count = uint64_t{row_tiles} * problem.kv_heads * grid_sequences(problem),
-                                        .filling = caps.traits.parallel_workgroups,
+                                        .filling = divide_up(invocations_that_fill(caps),
+                                                             uint64_t{tile.subgroup_size} * subgroups_of(tile)),
                                         .keys_of_tile = tile.keys})
                       : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {&shader,

@@ -20,10 +20,11 @@ float cap_score(float score) {
     return has(FEATURE_SOFTCAP) ? parameters.softcap_log2 * stable_tanh(score / parameters.softcap_log2) : score;
 }
 
+float slope_log2(Row row) { return LOG2_E * alibi_slopes[base_bytes(BINDING_ALIBI_SLOPES) / 4 + row.query_head]; }
+
 float bias_score(float score, Row row, Key key) {
     if (!has(FEATURE_ALIBI_SLOPES)) return score;
-    float slope = alibi_slopes[base_bytes(BINDING_ALIBI_SLOPES) / 4 + row.query_head];
-    return score - slope * LOG2_E * float(abs(int(row.position) + diagonal_offset(row.batch) - int(key.number)));
+    return score - slope_log2(row) * float(abs(int(row.position) + diagonal_offset(row.batch) - int(key.number)));
 }
 
 #endif

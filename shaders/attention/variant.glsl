@@ -10,11 +10,18 @@
 #include "attention/functions.glsl"
 #endif
 
+// Not 0: the kernel transforms its scores before it asks here. coopmat does so with matrices of them, but not where a list makes
+// neighbouring slots keys that are none.
+#ifndef TRANSFORMED_BEFORE
+#define TRANSFORMED_BEFORE 0u
+#endif
+
 // Whether transform_score changes a score.
 #ifdef SCORE_MOD
 const bool TRANSFORMS_SCORES = true;
 #else
-const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES)) != 0u;
+const uint TRANSFORMS = (1u - TRANSFORMED_BEFORE) * (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES));
+const bool TRANSFORMS_SCORES = TRANSFORMS != 0u;
 #define modify_score(score, row, key) score
 #endif
 
@@ -23,12 +30,12 @@ const bool TRANSFORMS_SCORES = (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOP
 const bool MASKS_BY_RANGE = false;
 #else
 const bool MASKS_BY_RANGE =
-    (MASK_FORMAT |
-     (FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI_SLOPES | FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
+    (TRANSFORMS | MASK_FORMAT | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
 #endif
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
 float transform_score(float score, Row row, Key key) {
+    if (!TRANSFORMS_SCORES) return score;
     return bias_score(modify_score(cap_score(score), row, key), row, key);
 }
 

@@ -33,6 +33,9 @@ layout(local_size_x_id = 0) in;
 
 #include "kernels/coopmat/formats.glsl" // before what reads keys
 
+#ifndef SCORE_MOD // which comes between softcap and ALiBi
+#define TRANSFORMED_BEFORE (1u - (FEATURES / FEATURE_ALIBI_SLOPES & MORE_FEATURES / MORE_FEATURE_KEY_INDICES & 1u))
+#endif
 #include "attention/key_walk.glsl"
 #include "attention/output.glsl"
 #include "attention/rows.glsl"

@@ -98,6 +98,11 @@ InputSet make_input_set(const Context &context, const AttentionShape &shape, con
         set.add(context, VKATTN_ROLE_BLOCK_MASK, vkattn_tensor_bytes(&problem.desc.block_mask))
             .write(std::as_bytes(std::span(states)));
     }
+    if (shape.alibi) {
+        const std::vector<float> slopes = alibi_slopes(shape);
+        set.add(context, VKATTN_ROLE_ALIBI_SLOPES, vkattn_tensor_bytes(&problem.desc.alibi_slopes))
+            .write(std::as_bytes(std::span(slopes)));
+    }
     if (problem.key_list != nullptr) {
         std::vector<std::int32_t> lists;
         const std::vector<std::int32_t> of_entry = key_lists(shape);

@@ -6,6 +6,7 @@
 #include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
@@ -158,6 +159,8 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
         desc.next = problem.scales.get();
     }
     if (!shape.variant.empty()) add_functions(problem, context, shape.variant);
+    desc.softcap = shape.softcap;
+    if (shape.alibi) desc.alibi_slopes = tensor(VKATTN_TYPE_F32, {shape.heads});
     desc.kernel = kernel;
     return problem;
 }
@@ -167,6 +170,7 @@ ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
         {"--kv-heads", shape.kv_heads != 0},    {"--v-head-dim", shape.v_head_dim != 0},
         {"--value-in-key", shape.value_in_key}, {"--block-mask", shape.block_size != 0},
         {"--key-list", shape.key_list != 0},    {"--kv-rotation", shape.rotated},
+        {"--softcap", shape.softcap != 0.0f},   {"--alibi", shape.alibi},
         {"--variant", !shape.variant.empty()}};
     for (const auto &[option, given] : others)
         if (given) throw InputError(option, "is of attention, expected none beside --index");
@@ -184,6 +188,13 @@ ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
     index.desc.weights = tensor(VKATTN_TYPE_F32, {shape.batch, shape.q_len, shape.heads});
     index.desc.indices = tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.index});
     return index;
+}
+
+std::vector<float> alibi_slopes(const AttentionShape &shape) {
+    std::vector<float> slopes;
+    for (std::uint32_t head = 1; head <= shape.heads; ++head)
+        slopes.push_back(std::exp2(-8.0f * static_cast<float>(head) / static_cast<float>(shape.heads)));
+    return slopes;
 }
 
 Plan plan_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel) {
@@ -208,6 +219,8 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.rotated) text += ", K and V rotated";
     if (shape.kv_scales != "none") text += ", scales of each " + shape.kv_scales;
     if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";
+    if (shape.softcap != 0.0f) text += ", softcap";
+    if (shape.alibi) text += ", ALiBi";
     if (!shape.variant.empty()) text += ", functions of " + shape.variant;
     return text + (shape.causal ? ", causal" : "");
 }

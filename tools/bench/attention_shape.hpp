@@ -31,6 +31,8 @@ struct AttentionShape {
     std::uint32_t index = 0;           // keys that are chosen for each query, in place of attention; 0: attention
     bool rotated = false;              // K and V are stored so
     std::string kv_scales = "none";    // of K and V: none, tensor, head, row
+    float softcap = 0.0f;              // 0: none
+    bool alibi = false;                // slopes of 2^(-8 h / heads), h from 1
     std::string variant{};             // a file with functions of a variant, GLSL; "": none
 };
 
@@ -79,6 +81,9 @@ std::uint32_t blocks_of(const AttentionShape &shape, std::uint32_t len);
 // The states of the blocks of a block mask [blocks of queries, blocks of keys]: full or hidden, at random, the same at
 // each call.
 std::vector<std::int32_t> block_states(const AttentionShape &shape);
+
+// Returns slopes [heads] of ALiBi as its paper has them for powers of two (Press et al., 2022).
+std::vector<float> alibi_slopes(const AttentionShape &shape);
 
 // Throws InputError, and Error where a variant's functions cannot be compiled.
 ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel);

@@ -222,6 +222,9 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
              "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
     add_file(command, "--variant", shape.variant,
              "Attention with the functions of this file, GLSL or what compile-variant wrote as .spv");
+    command.add_option("--softcap", shape.softcap, "Scores s become C tanh(s / C) of this C; default: they do not")
+        ->check(CLI::PositiveNumber);
+    command.add_flag("--alibi", shape.alibi, "Biases that are linear in the distance (ALiBi)");
     command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
 }
 

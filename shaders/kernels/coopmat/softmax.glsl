@@ -46,18 +46,35 @@ shared uint last_slow; // number of the last tile that some subgroup needs the s
 shared vec4 row_references[TILE_ROWS / 4]; // 0, as long as the row has seen no key
 shared vec4 row_moves[TILE_ROWS / 4];      // of the references
 shared vec4 row_factors[TILE_ROWS / 4];    // of what was summed before
+// Of ALiBi, and where it is done in registers: of rows, and of the columns of a matrix.
+const uint BIASED = TRANSFORMED_BEFORE * (FEATURES / FEATURE_ALIBI_SLOPES % 2);
+shared vec4 row_slopes[BIASED * (TILE_ROWS / 4) + 1 - BIASED];
+shared vec4 row_distances[BIASED * (TILE_ROWS / 4) + 1 - BIASED]; // positions from that of the tile's first row
+shared vec4 columns[BIASED * (MATRIX_N / 4) + 1 - BIASED];        // 0, 1, 2 ...
 #define OF_ROW(numbers, row) numbers[(row) / 4][(row) % 4]
 shared float row_parts[DIM_SUBGROUPS > 1 ? TILE_ROWS *DIM_SUBGROUPS : 1];
 
 SUMS sums[ROW_MATRICES];       // of weights, by column
 bool lane_empty[ROWS_OF_LANE]; // the invocation's own row has seen no key
 
+uint first_position() { return row_of_tile(rows, 0).position; }
+
+void start_row(uint tile_row) {
+    OF_ROW(row_references, tile_row) = 0.0;
+    if (BIASED == 0) return;
+    Row row = row_of_tile(rows, tile_row);
+    OF_ROW(row_slopes, tile_row) = slope_log2(row);
+    OF_ROW(row_distances, tile_row) = float(int(row.position - first_position()));
+}
+
 void start_rows() {
     FOR_MATRICES(r, ROW_MATRICES) sums[r] = ZEROS;
     [[unroll]] for (uint r = 0; r < ROWS_OF_LANE; ++r) {
         lane_empty[r] = true;
-        if (owns_rows()) OF_ROW(row_references, subgroup_row() + lane_row(r)) = 0.0;
+        if (owns_rows()) start_row(subgroup_row() + lane_row(r));
     }
+    if (BIASED != 0 && gl_LocalInvocationID.x < MATRIX_N)
+        OF_ROW(columns, gl_LocalInvocationID.x) = float(gl_LocalInvocationID.x);
 }
 
 // The numbers of the subgroup's rows, every column the same: a stride of 0.
@@ -68,17 +85,30 @@ void start_rows() {
 #define LOAD_VALUE_EXPONENTS(matrix, k)                                                                                \
     coopMatLoad(matrix, key_scales, VALUE_EXPONENTS + key_of_tile(k) / 4, 0, ROWS_IN_MEMORY)
 
-// Products become scores in units of log 2, less the references. Whether one is too large, or a row has none yet.
-bool subtract_references() {
+// Products become scores in units of log 2, with softcap and ALiBi where they are done here, less the references. Whether one is
+// too large, or a row has none yet.
+bool subtract_references(KeyTile tile) {
     float largest = HIDDEN;
+    int first_key = int(tile.first.number) - diagonal_offset(rows.batch) - int(first_position());
+    SUMS columns_of_matrix;
+    if (BIASED != 0) coopMatLoad(columns_of_matrix, columns, 0, 0, ROWS_IN_MEMORY);
     FOR_MATRICES(r, ROW_MATRICES) {
-        SUMS references;
+        SUMS references, slopes, distances;
         LOAD_ROWS(references, row_references, r);
+        if (BIASED != 0) {
+            LOAD_ROWS(slopes, row_slopes, r);
+            LOAD_ROWS(distances, row_distances, r);
+        }
         FOR_MATRICES(k, KEY_TILES) {
             SUMS exponents;
             if (SCALES_VALUES_BY_KEY) LOAD_VALUE_EXPONENTS(exponents, k);
+            float first_column = float(first_key + int(key_of_tile(k)));
             FOR_ELEMENTS(i, references) {
-                float score = fma(scores_of_tile[r * KEY_TILES + k][i], parameters.scale_log2, -references[i]);
+                float product = scores_of_tile[r * KEY_TILES + k][i], subtracted = references[i];
+                if (BIASED != 0) subtracted += slopes[i] * abs(distances[i] - (first_column + columns_of_matrix[i]));
+                float score = TRANSFORMED_BEFORE != 0 && has(FEATURE_SOFTCAP)
+                                  ? cap_score(product * parameters.scale_log2) - subtracted
+                                  : fma(product, parameters.scale_log2, -subtracted);
                 scores_of_tile[r * KEY_TILES + k][i] = score;
                 largest = max(largest, SCALES_VALUES_BY_KEY ? score + exponents[i] : score);
             }
@@ -90,7 +120,7 @@ bool subtract_references() {
 }
 
 bool needs_slow_way(KeyTile tile, uint number) {
-    bool slow = subgroupAny(subtract_references() || !tile.all_visible || TRANSFORMS_SCORES);
+    bool slow = subgroupAny(subtract_references(tile) || !tile.all_visible || TRANSFORMS_SCORES);
     if (!DECIDES_TOGETHER) return slow;
     if (slow && subgroupElect()) atomicMax(last_slow, number);
     barrier();
