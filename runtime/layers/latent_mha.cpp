@@ -41,7 +41,7 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
         present(call.key) ? role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY) : query;
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
-    const vkattn_type type = workspace_type(builder, query);
+    const vkattn_type type = workspace_type(builder, call, query);
     const std::string names[] = {"q_proj", "kv_proj"};
     std::vector<View> projected;
     if (present(call.key)) {
