@@ -74,15 +74,18 @@ def _latent(weights, config, name, rope):
     """DeepSeek's, absorbed: what is cached are the latents. The epsilon of its norms is the layer's own."""
     width, heads, sizes = config.width, config.heads, config.latent
     query_rows = heads * (sizes.qk_nope_head_dim + sizes.qk_rope_head_dim)
-    linears = {"wkv_a": ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim, width),
-               "wo": ("attn_output", width, heads * sizes.v_head_dim)}
+    linears = {"wo": ("attn_output", width, heads * sizes.v_head_dim)}
     norms = {"kv_norm": ("attn_kv_a_norm", sizes.kv_lora_rank)}
+    of_tokens = {"wq": ("attn_q", query_rows)}
     if sizes.q_lora_rank:
-        linears.update(wq_a=("attn_q_a", sizes.q_lora_rank, width), wq_b=("attn_q_b", query_rows, sizes.q_lora_rank))
+        of_tokens = {"wq_a": ("attn_q_a", sizes.q_lora_rank)}
+        linears["wq_b"] = ("attn_q_b", query_rows, sizes.q_lora_rank)
         norms["q_norm"] = ("attn_q_a_norm", sizes.q_lora_rank)
-    else:
-        linears["wq"] = ("attn_q", query_rows, width)
+    of_tokens["wkv_a"] = ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim)
     parts = {f"{own}.weight": weights.norm(f"{name}{part}.weight", size) for own, (part, size) in norms.items()}
+    together = weights.take_together(*((f"{name}{part}.weight", outs) for part, outs in of_tokens.values()), ins=(width,))
+    parts.update({f"{own}.weight": array for own, array in zip(of_tokens, together)})
+    parts.update({f"{own}.bias": weights.maybe(f"{name}{part}.bias", outs) for own, (part, outs) in of_tokens.items()})
     of_head = sizes.qk_nope_head_dim, sizes.v_head_dim
     if weights.has(f"{name}attn_k_b.weight"):
         names = (f"{name}attn_{part}_b.weight" for part in "kv")

@@ -59,9 +59,9 @@ bool may_join(const RowsToAppend &queries, const RowsToAppend &keys) {
     const bool alike = are_same_tokens(queries, keys) && have_same_strides(queries.source.tensor, keys.source.tensor) &&
                        is_same_place(queries.source.source, keys.source.source) &&
                        distance(queries.source, keys.source) >= 0 && !is_quantised(keys.cache.tensor.type);
-    const bool rotates_alike = !present(keys.rotation.frequencies) ||
-                               (keys.rotation.frequencies.source == queries.rotation.frequencies.source &&
-                                keys.rotation.interleaved == queries.rotation.interleaved);
+    const bool rotates_alike = present(keys.rotation.frequencies) &&
+                               keys.rotation.frequencies.source == queries.rotation.frequencies.source &&
+                               keys.rotation.interleaved == queries.rotation.interleaved;
     const bool normalises_alike =
         !present(queries.norm.weight) || !present(keys.norm.weight) || queries.norm.epsilon == keys.norm.epsilon;
     return alike && rotates_alike && normalises_alike;

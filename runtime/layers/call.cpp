@@ -189,20 +189,75 @@ std::vector<View> projection_weights(const Layer &layer, std::span<const std::st
     return weights;
 }
 
-std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
-                                  std::span<const std::string> names, uint64_t head_dim) {
-    const uint64_t batch = input.tokens.tensor.shape[0], len = input.tokens.tensor.shape[1];
+namespace {
+
+// Whether both are the same elements in the same order.
+bool is_same(const View &a, const View &b) {
+    const vkattn_tensor &x = a.tensor, &y = b.tensor;
+    return a.source == b.source && x.type == y.type && x.rank == y.rank && x.offset == y.offset &&
+           std::equal(x.shape, x.shape + x.rank, y.shape) && std::equal(x.strides, x.strides + x.rank, y.strides);
+}
+
+bool is_same(const ProductInput &a, const ProductInput &b) {
+    return is_same(a.tokens, b.tokens) && is_same(a.norm.weight, b.norm.weight) && a.norm.epsilon == b.norm.epsilon;
+}
+
+// Those of one input.
+void append_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                        vkattn_type type, uint64_t head_dim, std::vector<View> &outputs) {
+    const ProductInput &input = projections.front().input;
+    std::vector<std::string> names;
     std::vector<uint64_t> heads;
-    for (const std::string &name : names) heads.push_back(layer.weight(name + ".weight").tensor.shape[0] / head_dim);
-    const std::vector<View> outputs = workspace_parts(builder, type, batch, len, head_dim, heads);
+    for (const Projection &projection : projections) {
+        names.push_back(projection.name);
+        heads.push_back(layer.weight(projection.name + ".weight").tensor.shape[0] / head_dim);
+    }
+    const uint64_t *shape = input.tokens.tensor.shape;
+    const std::vector<View> parts = workspace_parts(builder, type, shape[0], shape[1], head_dim, heads);
     size_t first = 0; // of the product
     for (const Product &product : products_of(layer, names)) {
-        View output = outputs[first];
+        View output = parts[first];
         output.tensor.shape[1] = product.weight.tensor.shape[0] / head_dim;
         LinearEpilogue epilogue;
         epilogue.bias = product.bias;
         add_linear(builder, input, product.weight, output, epilogue);
         first += product.widths.size();
+    }
+    outputs.insert(outputs.end(), parts.begin(), parts.end());
+}
+
+} // namespace
+
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                                  vkattn_type type, uint64_t head_dim) {
+    std::vector<View> outputs;
+    for (size_t first = 0, end = 0; first < projections.size(); first = end) {
+        while (end < projections.size() && is_same(projections[end].input, projections[first].input)) ++end;
+        append_projections(builder, layer, projections.subspan(first, end - first), type, head_dim, outputs);
+    }
+    return outputs;
+}
+
+std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input,
+                                        std::span<const std::string> names, vkattn_type type) {
+    const uint64_t batch = input.tokens.tensor.shape[0], len = input.tokens.tensor.shape[1];
+    std::vector<View> outputs;
+    for (const Product &product : products_of(layer, names)) {
+        View all; // in the room that each takes alone: a layer's workspace is told without its weights
+        for (const uint64_t width : product.widths) {
+            const View room = workspace_view(builder, type, {batch, len, width});
+            if (!present(all)) all = room;
+        }
+        const uint64_t total = product.weight.tensor.shape[0];
+        all = reshaped(all, {batch, len, total}, {len * total, total, 1});
+        LinearEpilogue epilogue;
+        epilogue.bias = product.bias;
+        add_linear(builder, input, product.weight, all, epilogue);
+        uint64_t first = 0;
+        for (const uint64_t width : product.widths) {
+            outputs.push_back(slice(all, first, width));
+            first += width;
+        }
     }
     return outputs;
 }

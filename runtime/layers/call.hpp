@@ -72,13 +72,23 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue = {});
 
-// Projections of one input, name.weight and name.bias each, in as few products as there can be: those whose weights, and biases,
-// lie behind each other are one, as a layer has those that it uploads. Returns the heads of each, [B,H,L,D] in the workspace, of
-// all sequences for one head after the other, and of one projection behind those of the one before.
-std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
-                                  std::span<const std::string> names, uint64_t head_dim);
+// name.weight and name.bias, of an input.
+struct Projection {
+    std::string name;
+    ProductInput input;
+};
 
-// The weights of those products.
+// Projections in as few products as there can be: those of one input whose weights, and biases, lie behind each other are one, as a
+// layer has those that it uploads. Returns the heads of each, [B,H,L,D] in the workspace, of all sequences for one head after the
+// other, and of one input's projections each behind the one before.
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                                  vkattn_type type, uint64_t head_dim);
+
+// The same of one input, as tokens [B,L,width] each; those of one product lie side by side in each token.
+std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input,
+                                        std::span<const std::string> names, vkattn_type type);
+
+// The weights of the products of one input.
 std::vector<View> projection_weights(const Layer &layer, std::span<const std::string> names);
 
 // Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed

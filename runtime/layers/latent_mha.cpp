@@ -42,14 +42,8 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
     const vkattn_type type = workspace_type(builder, call, query);
-    const std::string names[] = {"q_proj", "kv_proj"};
-    std::vector<View> projected;
-    if (present(call.key)) {
-        projected = add_projections(builder, layer, query, type, {&names[0], 1}, latent);
-        projected.push_back(add_projections(builder, layer, source, type, {&names[1], 1}, latent).front());
-    } else {
-        projected = add_projections(builder, layer, query, type, names, latent);
-    }
+    const Projection projections[] = {{"q_proj", query}, {"kv_proj", source}};
+    const std::vector<View> projected = add_projections(builder, layer, projections, type, latent);
     builder.barrier();
 
     CoreAttention core;

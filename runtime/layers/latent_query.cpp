@@ -53,8 +53,8 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     const Heads query = workspace_heads(builder, type, once, count, heads, width / heads);
     add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {once, count, width}, {0, width, 1}),
                    query.tokens);
-    const std::string names[] = {"k_proj", "v_proj"};
-    const std::vector<View> projected = add_projections(builder, layer, sequence, type, names, width / heads);
+    const Projection projections[] = {{"k_proj", sequence}, {"v_proj", sequence}};
+    const std::vector<View> projected = add_projections(builder, layer, projections, type, width / heads);
     builder.barrier();
 
     const Heads attended = workspace_heads(builder, type, batch, count, heads, width / heads);

@@ -14,22 +14,21 @@ constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
 struct Inputs {
     ProductInput query, key, value; // [B,L,embed_dim]
-    bool alike;                     // all of them the same
     uint64_t batch() const { return query.tokens.tensor.shape[0]; }
     uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
     uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
 };
 
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
-    if (present(tokens)) return {tokens, tokens, tokens, true};
+    if (present(tokens)) return {tokens, tokens, tokens};
     const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
-    if (!present(call.key)) return {query, query, query, true};
+    if (!present(call.key)) return {query, query, query};
     const uint64_t batch = query.tensor.shape[0];
     const View key = role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY);
     const View value =
         role_view(checked_tokens(call.value, "value", batch, key.tensor.shape[1], width), VKATTN_ROLE_VALUE);
-    return {query, key, value, false};
+    return {query, key, value};
 }
 
 // RMSNorm of each head of queries or keys, where the layer has its weight: a dispatch in place, or on the way into other memory by
@@ -72,15 +71,8 @@ struct Projected {
 Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
                           const HeadNorms &norms, vkattn_type type) {
     const std::array<std::string, 3> names = projection_names(prefix);
-    const uint64_t head_dim = layer.config().head_dim;
-    std::vector<View> heads;
-    if (inputs.alike) {
-        heads = add_projections(builder, layer, inputs.query, type, names, head_dim);
-    } else {
-        const ProductInput *given[] = {&inputs.query, &inputs.key, &inputs.value};
-        for (size_t i = 0; i < names.size(); ++i)
-            heads.push_back(add_projections(builder, layer, *given[i], type, {&names[i], 1}, head_dim).front());
-    }
+    const Projection projections[] = {{names[0], inputs.query}, {names[1], inputs.key}, {names[2], inputs.value}};
+    const std::vector<View> heads = add_projections(builder, layer, projections, type, layer.config().head_dim);
     const Projected projected = {heads[0], heads[1], heads[2]};
     if (present(norms.query.in_place.weight) || present(norms.key.in_place.weight)) builder.barrier();
     add_head_norm(builder, norms.query.in_place, projected.query);
@@ -96,7 +88,7 @@ Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
     const ProductInput tokens =
         normalise_for(builder, inputs.query.tokens, norm, type, projection_weights(layer, projection_names(prefix)));
-    return {tokens, tokens, tokens, true};
+    return {tokens, tokens, tokens};
 }
 
 } // namespace

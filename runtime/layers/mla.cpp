@@ -49,35 +49,34 @@ std::vector<View> with_those_of(std::vector<View> weights, const std::vector<Vie
 
 Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
-    const Heads query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
-    const View latent = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.rank() + mla.rope()});
     const bool direct = mla.config().q_lora_rank == 0;
-    const std::vector<View> of_tokens = {mla.weight("wkv_a.weight"), mla.weight(direct ? "wq.weight" : "wq_a.weight")};
+    const std::string names[] = {mla.prefix + (direct ? "wq" : "wq_a"), mla.prefix + "wkv_a"};
     const ProductInput tokens =
         normalise_for(builder, given, norm, mla.type,
-                      with_those_of(of_tokens, indexer != nullptr ? indexer->token_weights() : std::vector<View>{}));
-    add_projection(builder, mla.layer, mla.prefix + "wkv_a", tokens, latent);
+                      with_those_of(projection_weights(mla.layer, names),
+                                    indexer != nullptr ? indexer->token_weights() : std::vector<View>{}));
+    const std::vector<View> projected = add_token_projections(builder, mla.layer, tokens, names, mla.type);
     if (indexer != nullptr) indexer->add_token_projections(tokens);
-    if (direct) {
-        add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
-        builder.barrier();
-    } else {
-        const View projected = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.config().q_lora_rank});
-        add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, projected);
-        builder.barrier();
+    builder.barrier();
+    View query = projected[0];
+    const View &latent = projected[1];
+    if (!direct) {
         if (indexer != nullptr) indexer->add_key_norm();
-        const ProductInput low_rank = normalise_for(
-            builder, projected, {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)}, mla.type,
-            with_those_of({mla.weight("wq_b.weight")},
-                          indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
-        add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
+        const ProductInput low_rank =
+            normalise_for(builder, projected[0], {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)},
+                          mla.type,
+                          with_those_of({mla.weight("wq_b.weight")},
+                                        indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
+        query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope()).tokens;
+        add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
     const RmsNorm norm_of_latents{mla.weight("kv_norm.weight"), epsilon_or(mla.config(), kEpsilon)};
-    if (are_normalised_on_the_way(mla.layer, mla.batch * mla.len)) return {query.heads, latent, norm_of_latents};
+    if (are_normalised_on_the_way(mla.layer, mla.batch * mla.len))
+        return {heads_of(query, mla.heads()), latent, norm_of_latents};
     const View contents = slice(latent, 0, mla.rank());
     add_norm(builder, Norm::kRms, norm_of_latents.epsilon, contents, norm_of_latents.weight, {}, contents);
-    return {query.heads, latent, {}};
+    return {heads_of(query, mla.heads()), latent, {}};
 }
 
 // Queries on their way into the core attention, and the core attention without its keys.
@@ -206,10 +205,12 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
         add_linear_specs(specs, prefix + "wq", heads * (nope + rope), config.embed_dim);
     } else {
         add_linear_specs(specs, prefix + "wq_a", config.q_lora_rank, config.embed_dim);
+    }
+    add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim); // behind what has the same input
+    if (config.q_lora_rank != 0) {
         specs.push_back({prefix + "q_norm.weight", {config.q_lora_rank}});
         add_linear_specs(specs, prefix + "wq_b", heads * (nope + rope), config.q_lora_rank);
     }
-    add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim);
     specs.push_back({prefix + "kv_norm.weight", {rank}});
     // Absorbed, its key rows multiply the new queries and its value rows the new outputs: one use for a token.
     const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
