@@ -69,20 +69,21 @@ VKATTN_API const char *vkattn_version(void);
 
 /* The extensions of structures that there are. */
 typedef enum vkattn_extension_kind {
-    VKATTN_EXTENSION_ROPE_FACTORS = 1,      /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
-    VKATTN_EXTENSION_KEY_LIST = 2,          /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
-    VKATTN_EXTENSION_ATTENTION_VARIANT = 3, /* vkattn_attention_variant (variants.h), of the same */
-    VKATTN_EXTENSION_LAYER_INDEXER = 4,     /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
-    VKATTN_EXTENSION_KV_ROTATION = 5,       /* vkattn_kv_rotation (attention.h), of vkattn_attention_desc,
+    VKATTN_EXTENSION_ROPE_FACTORS = 1,       /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
+    VKATTN_EXTENSION_KEY_LIST = 2,           /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
+    VKATTN_EXTENSION_ATTENTION_VARIANT = 3,  /* vkattn_attention_variant (variants.h), of the same */
+    VKATTN_EXTENSION_LAYER_INDEXER = 4,      /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
+    VKATTN_EXTENSION_KV_ROTATION = 5,        /* vkattn_kv_rotation (attention.h), of vkattn_attention_desc,
                                                vkattn_kv_append_desc and vkattn_cache_info */
-    VKATTN_EXTENSION_KV_SCALES = 6,         /* vkattn_kv_scales (attention.h), of vkattn_attention_desc,
+    VKATTN_EXTENSION_KV_SCALES = 6,          /* vkattn_kv_scales (attention.h), of vkattn_attention_desc,
                                                vkattn_kv_append_desc and vkattn_index_desc */
-    VKATTN_EXTENSION_CACHE_SCALES = 7,      /* vkattn_cache_scales (layers.h), of vkattn_cache_info and
+    VKATTN_EXTENSION_CACHE_SCALES = 7,       /* vkattn_cache_scales (layers.h), of vkattn_cache_info and
                                                vkattn_estimate_info */
-    VKATTN_EXTENSION_INPUT_NORM = 8,        /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
+    VKATTN_EXTENSION_INPUT_NORM = 8,         /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
                                                vkattn_layer_call */
-    VKATTN_EXTENSION_NORM_RESIDUAL = 9,     /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
-    VKATTN_EXTENSION_CRASH_JOURNAL = 10,    /* vkattn_crash_journal, of vkattn_context_info */
+    VKATTN_EXTENSION_NORM_RESIDUAL = 9,      /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
+    VKATTN_EXTENSION_CRASH_JOURNAL = 10,     /* vkattn_crash_journal, of vkattn_context_info */
+    VKATTN_EXTENSION_INTERMEDIATE_TYPE = 11, /* vkattn_intermediate_type, of vkattn_layer_call (layers.h) */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -342,6 +343,9 @@ typedef struct vkattn_device_facts {
     /* 1: dot products of four signed bytes with four others are accelerated
      * (integerDotProduct4x8BitPackedSignedAccelerated). 0: not, or unknown */
     uint32_t signed_integer_dot_product;
+    /* 1: layers keep what lies between their steps in f16 where hidden states are f16, or vkattn_intermediate_type asks for it
+     * (the trait half_workspaces, and shader_float16) */
+    uint32_t half_workspaces;
 } vkattn_device_facts;
 
 /* Lists every Vulkan device with its facts.

@@ -386,8 +386,21 @@ typedef struct vkattn_layer_call {
     vkattn_cache cache;
     vkattn_tensor cu_seqlens;
     uint32_t max_seqlen;
-    const void *next; /* NULL */
+    const void *next; /* NULL, or vkattn_input_norm (operators.h), vkattn_intermediate_type */
 } vkattn_layer_call;
+
+/* What a layer keeps between its steps: normalised tokens, Q, K and V before the cache, attended values, hidden features. An
+ * extension of vkattn_layer_call. What is added up from layer to layer, query, residual and output, keeps its own type, and each
+ * product and each attention accumulates in f32.
+ *
+ * extension  kind VKATTN_EXTENSION_INTERMEDIATE_TYPE
+ * type       F32, F16 or BF16; without the extension the query's. Where the device does not compute in it (half_workspaces of
+ *            vkattn_device_facts for F16) it is F32. F16 for a query of F32: numbers up to 65504 then lie between the steps, and
+ *            matrix units serve all products of more than a few tokens */
+typedef struct vkattn_intermediate_type {
+    vkattn_extension extension;
+    vkattn_type type;
+} vkattn_intermediate_type;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);

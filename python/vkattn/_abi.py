@@ -23,7 +23,7 @@ ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gel
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
 EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM, EXTENSION_NORM_RESIDUAL = 6, 7, 8, 9
-EXTENSION_CRASH_JOURNAL = 10
+EXTENSION_CRASH_JOURNAL, EXTENSION_INTERMEDIATE_TYPE = 10, 11
 ROTATIONS = {"none": 0, "hadamard": 1}
 SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
@@ -127,7 +127,8 @@ DeviceFacts = structure(
     ("cooperative_matrix", c_uint32), ("cooperative_matrix_reductions", c_uint32), ("max_loop_iterations", c_uint32),
     ("pipeline_executable_properties", c_uint32), ("portability_subset", c_uint32), ("timestamps", c_uint32), ("timestamp_period_ns", c_double),
     ("matrix_shape_count", c_uint32), ("matrix_shapes", MatrixShape * 32), ("kernel_count", c_uint32),
-    ("kernels", KernelSupport * 32), ("signed_integer_dot_product", c_uint32))
+    ("kernels", KernelSupport * 32), ("signed_integer_dot_product", c_uint32),
+    ("half_workspaces", c_uint32))
 Trait = structure("vkattn_trait", ("name", c_int), ("value", c_uint64))
 MESSAGE_CALLBACK = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ContextInfo = structure(
@@ -196,6 +197,7 @@ CacheScales = structure("vkattn_cache_scales", ("extension", Extension), ("key",
                         ("value_scales", c_void_p))
 NormResidual = structure("vkattn_norm_residual", ("extension", Extension), ("residual", Tensor))
 InputNorm = structure("vkattn_input_norm", ("extension", Extension), ("weight", Tensor), ("epsilon", c_float))
+IntermediateType = structure("vkattn_intermediate_type", ("extension", Extension), ("type", c_int))
 KeyList = structure("vkattn_key_list", ("extension", Extension), ("key_indices", Tensor), ("key_block_len", c_uint32))
 IndexDesc = structure(
     "vkattn_index_desc", *((name, Tensor) for name in ("query", "key", "weights", "indices", "key_lengths", "past_lengths",
@@ -244,7 +246,7 @@ STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
               BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm, NormResidual,
-              CrashJournal)
+              CrashJournal, IntermediateType)
 
 
 def extend(desc, extension):

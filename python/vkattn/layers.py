@@ -18,6 +18,7 @@ from .weights import layer_weights
 _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
+_FLOAT_TYPES = {name: _STORED[name] for name in ("float32", "float16", "bfloat16")}
 _ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
                  "activation": _abi.ACTIVATIONS}
 _INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
@@ -98,7 +99,7 @@ class Layer:
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
                  cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=0.0, output_shape=None, out=None,
-                 kernel="auto"):
+                 kernel="auto", intermediate_dtype=None):
         """Computes the layer.
 
         query         [B,Lq,width]: float32, float16 or bfloat16
@@ -110,6 +111,8 @@ class Layer:
         norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: 0: 1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
+        intermediate_dtype  of what lies between the layer's steps: float32, float16 or bfloat16, where the device computes in it;
+                      None: the query's
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
         given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
@@ -131,6 +134,9 @@ class Layer:
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
         given.extend_by_norm(layer_call, norm, norm_epsilon)
+        if intermediate_dtype is not None:
+            kind = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
+            _abi.extend(layer_call, _abi.IntermediateType(_abi.Extension(_abi.EXTENSION_INTERMEDIATE_TYPE), kind))
         tokens = None
         if cu_seqlens is not None:
             bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")

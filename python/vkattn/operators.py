@@ -34,7 +34,14 @@ def _describe(desc, arrays):
         setattr(desc, role, describe(array, role))
 
 
-def _linear(call, input, weight, bias, activation, multiplier, residual, out):
+def _dtype_or(dtype, like):
+    """What Call.result takes: the dtype that is asked for, or an array of that of the result."""
+    if dtype is not None and dtype not in FLOATS:
+        raise ValueError(f"dtype: {dtype!r}, expected one of {', '.join(FLOATS)}")
+    return like if dtype is None else dtype
+
+
+def _linear(call, input, weight, bias, activation, multiplier, residual, out, dtype=None):
     """The description of a product, whose arrays the call takes."""
     input = _with_rows(call.take("input", input), "input")
     weight = call.take("weight", weight, WEIGHTS)
@@ -46,7 +53,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
     for role, value in (("multiplier", multiplier), ("residual", residual)):
         if value is not None and call.take(role, value).shape != shape:
             raise ValueError(f"{role}: shape {list(call.inputs[role].shape)}, expected {list(shape)}")
-    call.result("output", shape, input, out)
+    call.result("output", shape, _dtype_or(dtype, input), out)
     desc = _abi.LinearDesc(activation=_abi.choose("activation", _abi.ACTIVATIONS, activation))
     folded = {"input", "multiplier", "residual", "output"}
     _describe(desc, {role: _fold(array, role) if role in folded else array
@@ -56,7 +63,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out):
 
 @outside_graphs
 def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=0.0, out=None,
-           context=None):
+           dtype=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
     Gated, with a weight [2, out, in] and a bias [2, out] (SwiGLU, GeGLU):
@@ -68,11 +75,12 @@ def linear(input, weight, bias=None, *, activation="none", multiplier=None, resi
     norm        [in]: the input is first normalised (rms) and weighed so, by the product itself where rows are few;
                 norm_epsilon: 0: 1e-6
     out         an Array for the result, which may be the multiplier or the residual
-    Returns [..., out] in the input's type.
+    dtype       of the result, float32, float16 or bfloat16; None: the input's
+    Returns [..., out].
     """
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("multiplier", multiplier),
                           ("residual", residual), ("norm", norm), ("out", out)))
-    desc = _linear(call, input, weight, bias, activation, multiplier, residual, out)
+    desc = _linear(call, input, weight, bias, activation, multiplier, residual, out, dtype)
     call.extend_by_norm(desc, norm, norm_epsilon)
     call.run("vkattn_linear_plan", desc, may_share=("multiplier", "residual"))
     return call.given_back("output")
@@ -85,21 +93,22 @@ def linear_problem(input, weight, bias=None, *, activation="none", multiplier=No
 
 
 @outside_graphs
-def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, out=None, context=None):
+def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, out=None, dtype=None, context=None):
     """The norm of each token, times weight, plus bias, plus residual.
 
     input and residual [..., N], weight and bias [N]: float32, float16 or bfloat16
     kind     rms or layer
     epsilon  0: 1e-6 for rms, 1e-5 for layer
     out      an Array for the result, which may be the input or the residual
-    Returns [..., N] in the input's type.
+    dtype    of the result, float32, float16 or bfloat16; None: the input's
+    Returns [..., N].
     """
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("residual", residual), ("out", out)))
     input = _with_rows(call.take("input", input), "input")
     call.take("weight", weight)
     if bias is not None:
         call.take("bias", bias)
-    output = call.result("output", input.shape, input, out)
+    output = call.result("output", input.shape, _dtype_or(dtype, input), out)
     desc = _abi.NormDesc(kind=_abi.choose("kind", _abi.NORM_KINDS, kind), epsilon=epsilon)
     _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
     if residual is not None:

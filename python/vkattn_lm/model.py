@@ -74,15 +74,18 @@ def _latent(weights, config, name, rope):
     """DeepSeek's, absorbed: what is cached are the latents. The epsilon of its norms is the layer's own."""
     width, heads, sizes = config.width, config.heads, config.latent
     query_rows = heads * (sizes.qk_nope_head_dim + sizes.qk_rope_head_dim)
-    linears = {"wkv_a": ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim, width),
-               "wo": ("attn_output", width, heads * sizes.v_head_dim)}
+    linears = {"wo": ("attn_output", width, heads * sizes.v_head_dim)}
     norms = {"kv_norm": ("attn_kv_a_norm", sizes.kv_lora_rank)}
+    of_tokens = {"wq": ("attn_q", query_rows)}
     if sizes.q_lora_rank:
-        linears.update(wq_a=("attn_q_a", sizes.q_lora_rank, width), wq_b=("attn_q_b", query_rows, sizes.q_lora_rank))
+        of_tokens = {"wq_a": ("attn_q_a", sizes.q_lora_rank)}
+        linears["wq_b"] = ("attn_q_b", query_rows, sizes.q_lora_rank)
         norms["q_norm"] = ("attn_q_a_norm", sizes.q_lora_rank)
-    else:
-        linears["wq"] = ("attn_q", query_rows, width)
+    of_tokens["wkv_a"] = ("attn_kv_a_mqa", sizes.kv_lora_rank + sizes.qk_rope_head_dim)
     parts = {f"{own}.weight": weights.norm(f"{name}{part}.weight", size) for own, (part, size) in norms.items()}
+    together = weights.take_together(*((f"{name}{part}.weight", outs) for part, outs in of_tokens.values()), ins=(width,))
+    parts.update({f"{own}.weight": array for own, array in zip(of_tokens, together)})
+    parts.update({f"{own}.bias": weights.maybe(f"{name}{part}.bias", outs) for own, (part, outs) in of_tokens.items()})
     of_head = sizes.qk_nope_head_dim, sizes.v_head_dim
     if weights.has(f"{name}attn_k_b.weight"):
         names = (f"{name}attn_{part}_b.weight" for part in "kv")
@@ -191,6 +194,7 @@ class Decoder:
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
+        self._between = "float16" if context.facts["half_workspaces"] else "float32"
         self._numbers = {}
         self.empty_caches(kv_type, value_type, kv_rotation, kv_scales)
 
@@ -293,7 +297,7 @@ class Decoder:
         after = block.after[0]
         attended = block.attention(hidden, cache=cache, is_causal=True, window=block.window, norm=block.attention_norm,
                                    norm_epsilon=self.config.epsilon,
-                                   residual=hidden if after is None else None)
+                                   residual=hidden if after is None else None, intermediate_dtype=self._between)
         return attended if after is None else self._normed(attended, after, hidden)
 
     def _fed_forward(self, block, hidden):
@@ -301,26 +305,26 @@ class Decoder:
         after = block.after[1]
         up = vkattn.linear(tokens, *block.up, **norm)
         gated = vkattn.linear(tokens, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up, **norm)
-        down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None)
+        down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None, dtype=hidden.dtype)
         return down if after is None else self._normed(down, after, hidden)
 
-    def _normed(self, hidden, weight, residual=None):
-        return vkattn.norm(hidden, weight, residual=residual, epsilon=self.config.epsilon)
+    def _normed(self, hidden, weight, residual=None, **more):
+        return vkattn.norm(hidden, weight, residual=residual, epsilon=self.config.epsilon, **more)
 
     def _tokens_and_norm(self, hidden, weight):
         """What products take, and how each normalises it: few tokens by themselves, more once for all of them."""
         if hidden.shape[1] > _TOKENS_NORMALISED_BY_PRODUCTS:
-            return self._normed(hidden, weight), {}
+            return self._normed(hidden, weight, dtype=self._between), {}
         return hidden, {"norm": weight, "norm_epsilon": self.config.epsilon}
 
     def logits_of(self, hidden):
         """The logits after each token, an Array [1,L,vocabulary]."""
         tokens, norm = self._tokens_and_norm(hidden, self._norm)
         if len(self._head) == 1:
-            return vkattn.linear(tokens, self._head[0][1], **norm)
+            return vkattn.linear(tokens, self._head[0][1], **norm, dtype=hidden.dtype)
         logits = self.context.empty((1, tokens.shape[1], self.vocabulary))
         for first, part in self._head:
-            vkattn.linear(tokens, part, **norm, out=logits[:, :, first:first + len(part)])
+            vkattn.linear(tokens, part, **norm, out=logits[:, :, first:first + len(part)], dtype=hidden.dtype)
         return logits
 
     def _pointwise(self, array, factor, bias=None, **more):

@@ -216,6 +216,7 @@ vkattn_option public_form(const Explanation &option) {
 // Its reasons are those of caps, or static.
 vkattn_device_facts public_form(const DeviceCaps &caps) {
     vkattn_device_facts facts = caps;
+    facts.half_workspaces = has_half_workspaces(caps);
     list_kernels(caps, facts);
     return facts;
 }

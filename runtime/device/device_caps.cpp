@@ -14,6 +14,10 @@ bool has_subgroup_operations(const DeviceCaps &caps, uint32_t operations) {
     return caps.traits.subgroup_operations != 0 && (caps.subgroup_features & operations) == operations;
 }
 
+bool has_half_workspaces(const DeviceCaps &caps) {
+    return caps.features.shader_float16 && caps.traits.half_workspaces != 0;
+}
+
 bool may_use_matrices(const DeviceCaps &caps) { return caps.cooperative_matrix != 0 && caps.traits.matrix_units != 0; }
 
 bool may_diverge(const DeviceCaps &caps) {

@@ -28,6 +28,9 @@ bool has_subgroups_of(const DeviceCaps &caps, uint32_t size);
 // Whether kernels may use these operations of subgroups (VkSubgroupFeatureFlags).
 bool has_subgroup_operations(const DeviceCaps &caps, uint32_t operations);
 
+// Whether f16 serves between the steps of a layer.
+bool has_half_workspaces(const DeviceCaps &caps);
+
 // Whether kernels may use cooperative matrices, as far as is known without their shapes.
 bool may_use_matrices(const DeviceCaps &caps);
 

@@ -1,5 +1,6 @@
 #include "runtime/emit/kv_append.hpp"
 
+#include "runtime/device/bindable.hpp"
 #include "runtime/emit/elementwise.hpp"
 #include "runtime/problem/rotation.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -7,8 +8,130 @@
 #include "shaders/interface/kv_append.h"
 #include "vkattn_shaders/table.hpp"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace vkattn {
 namespace {
+
+// What a dispatch appends: keys, and values behind them, or queries before them, or those alone.
+struct Parts {
+    const RowsToAppend *queries = nullptr, *keys = nullptr, *values = nullptr;
+    // What all have alike.
+    const RowsToAppend &first() const { return queries != nullptr ? *queries : *keys; }
+    const RowsToAppend &main() const { return keys != nullptr ? *keys : *queries; }
+};
+
+bool is_same_place(const Source &a, const Source &b) {
+    return a.kind == b.kind && a.role == b.role && a.buffer == b.buffer;
+}
+
+// From the first element of one to that of the other, in elements of their type.
+int64_t distance(const View &from, const View &to) {
+    const auto begin = [](const View &view) {
+        return static_cast<int64_t>(view.source.offset + bytes_of(view.tensor.type, view.tensor.offset));
+    };
+    return (begin(to) - begin(from)) / static_cast<int64_t>(bytes_of(from.tensor.type, 1));
+}
+
+// Whether rows of both are found by the same strides.
+bool have_same_strides(const vkattn_tensor &a, const vkattn_tensor &b) {
+    bool same = a.type == b.type;
+    for (uint32_t dim = 0; dim < 4; ++dim)
+        same = same && (a.shape[dim] == 1 || b.shape[dim] == 1 || a.strides[dim] == b.strides[dim]);
+    return same;
+}
+
+bool are_same_scales(const RowsToAppend &a, const RowsToAppend &b) {
+    const vkattn_tensor &x = a.cache_scales.tensor, &y = b.cache_scales.tensor;
+    return a.makes_scales == b.makes_scales && x.type == y.type && std::equal(x.shape, x.shape + 4, y.shape) &&
+           std::equal(x.strides, x.strides + 4, y.strides);
+}
+
+// Whether the tokens of both are the same, and stand at the same positions.
+bool are_same_tokens(const RowsToAppend &a, const RowsToAppend &b) {
+    return a.source.tensor.shape[0] == b.source.tensor.shape[0] &&
+           a.source.tensor.shape[2] == b.source.tensor.shape[2] && a.offset == b.offset && a.positions == b.positions;
+}
+
+bool may_join(const RowsToAppend &queries, const RowsToAppend &keys) {
+    const bool alike = are_same_tokens(queries, keys) && have_same_strides(queries.source.tensor, keys.source.tensor) &&
+                       is_same_place(queries.source.source, keys.source.source) &&
+                       distance(queries.source, keys.source) >= 0 && !is_quantised(keys.cache.tensor.type);
+    const bool rotates_alike = present(keys.rotation.frequencies) &&
+                               keys.rotation.frequencies.source == queries.rotation.frequencies.source &&
+                               keys.rotation.interleaved == queries.rotation.interleaved;
+    const bool normalises_alike =
+        !present(queries.norm.weight) || !present(keys.norm.weight) || queries.norm.epsilon == keys.norm.epsilon;
+    return alike && rotates_alike && normalises_alike;
+}
+
+// Whether the heads of one lie behind those of the other.
+bool follows(const View &first, const View &second) {
+    const vkattn_tensor &a = first.tensor, &b = second.tensor;
+    return have_same_strides(a, b) && a.shape[3] == b.shape[3] && is_same_place(first.source, second.source) &&
+           distance(first, second) == static_cast<int64_t>(a.shape[1] * a.strides[1]);
+}
+
+bool may_follow(const RowsToAppend &keys, const RowsToAppend &values) {
+    const vkattn_tensor &to = keys.cache.tensor;
+    const bool plain = !present(values.norm.weight) && !present(values.rotation.frequencies);
+    return plain && are_same_tokens(keys, values) && follows(keys.source, values.source) &&
+           keys.source.tensor.shape[1] == values.source.tensor.shape[1] && have_same_strides(to, values.cache.tensor) &&
+           to.shape[2] == values.cache.tensor.shape[2] && to.shape[0] == values.cache.tensor.shape[0] &&
+           in_pairs(to) == in_pairs(values.cache.tensor) && keys.hadamard == values.hadamard &&
+           are_same_scales(keys, values);
+}
+
+// Whether both are heads of one, which keep their places.
+bool are_one(const RowsToAppend &a, const RowsToAppend &b) {
+    return a.keeps_places && b.keeps_places && !present(a.norm.weight) && !present(b.norm.weight) &&
+           a.rotation.frequencies.source == b.rotation.frequencies.source &&
+           a.rotation.interleaved == b.rotation.interleaved && a.rotated_from == b.rotated_from &&
+           are_same_tokens(a, b) && follows(a.source, b.source) && follows(a.cache, b.cache);
+}
+
+// The sources of all parts.
+View source_of(const Parts &parts) {
+    View source = parts.first().source;
+    const RowsToAppend &last = parts.values != nullptr ? *parts.values : parts.main();
+    const uint64_t elements = static_cast<uint64_t>(distance(source, last.source)) + span_elements(last.source.tensor);
+    const uint64_t offset = source.tensor.offset;
+    source.tensor = contiguous(source.tensor.type, {elements});
+    source.tensor.offset = offset;
+    return source;
+}
+
+bool is_joint(const Parts &parts) { return &parts.first() != &parts.main() || parts.values != nullptr; }
+
+// The views that the parts bind, by their bindings.
+std::vector<std::pair<uint32_t, View>> bindings_of(const Parts &parts) {
+    const RowsToAppend &rows = parts.main();
+    std::vector<std::pair<uint32_t, View>> bindings = {
+        {BINDING_APPEND_SOURCE, is_joint(parts) ? source_of(parts) : rows.source},
+        {BINDING_APPEND_PAST_LENGTHS, rows.past_lengths},
+        {BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens},
+        {BINDING_APPEND_BLOCK_TABLE, rows.block_table},
+        {BINDING_APPEND_LENGTHS, rows.lengths},
+        {BINDING_APPEND_FREQUENCIES, parts.first().rotation.frequencies},
+        {BINDING_APPEND_SOURCE_SCALES, rows.source_scales}};
+    if (parts.keys != nullptr) {
+        bindings.emplace_back(BINDING_APPEND_CACHE, rows.cache);
+        bindings.emplace_back(BINDING_APPEND_CACHE_SCALES, rows.cache_scales);
+        bindings.emplace_back(BINDING_APPEND_NORM, rows.norm.weight);
+    }
+    if (parts.values != nullptr) {
+        bindings.emplace_back(BINDING_APPEND_VALUES, parts.values->cache);
+        bindings.emplace_back(BINDING_APPEND_VALUE_SCALES, parts.values->cache_scales);
+    }
+    if (parts.queries != nullptr) {
+        bindings.emplace_back(BINDING_APPEND_QUERIES, parts.queries->cache);
+        bindings.emplace_back(BINDING_APPEND_QUERY_NORM, parts.queries->norm.weight);
+    }
+    std::erase_if(bindings, [](const auto &bound) { return !present(bound.second); });
+    return bindings;
+}
 
 // Of batch, head and position; 0 where scales are shared.
 void copy_strides(const View &scales, gpu::uint (&strides)[3]) {
@@ -16,11 +139,13 @@ void copy_strides(const View &scales, gpu::uint (&strides)[3]) {
         strides[dim] = scales.tensor.shape[dim] <= 1 ? 0 : static_cast<uint32_t>(scales.tensor.strides[dim]);
 }
 
-gpu::AppendPush push_of(const RowsToAppend &rows) {
+gpu::AppendPush push_of(const Parts &parts) {
+    const RowsToAppend &rows = parts.main();
     const vkattn_tensor &from = rows.source.tensor, &to = rows.cache.tensor;
     gpu::AppendPush push{};
+    const vkattn_tensor &of_first = parts.first().source.tensor;
     for (uint32_t dim = 0; dim < 4; ++dim) {
-        push.source_strides[dim] = static_cast<uint32_t>(from.strides[dim]);
+        push.source_strides[dim] = static_cast<uint32_t>((of_first.shape[dim] > 1 ? of_first : from).strides[dim]);
         push.cache_strides[dim] = static_cast<uint32_t>(to.strides[dim]);
     }
     copy_strides(rows.source_scales, push.source_scale_strides);
@@ -31,9 +156,14 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     push.first = rows.first;
     push.source_total = static_cast<uint32_t>(from.shape[2]);
     push.beyond = rows.beyond;
-    push.epsilon = rows.norm.epsilon;
+    push.epsilon = present(rows.norm.weight) ? rows.norm.epsilon : parts.first().norm.epsilon;
     if (rows.hadamard) push.scale = hadamard_scale(hadamard_block(from.shape[3]));
     if (present(rows.cu_seqlens)) push.sequences = static_cast<uint32_t>(rows.cu_seqlens.tensor.shape[0] - 1);
+    if (const RowsToAppend *queries = parts.queries) {
+        for (uint32_t dim = 0; dim < 3; ++dim)
+            push.source_scale_strides[dim] = static_cast<uint32_t>(queries->cache.tensor.strides[dim]);
+        push.beyond = static_cast<uint32_t>(distance(queries->source, rows.source));
+    }
     if (!present(rows.block_table)) return push;
     push.pool_pages = static_cast<uint32_t>((rows.gathers ? from : to).shape[0]);
     push.table_pages = static_cast<uint32_t>(rows.block_table.tensor.shape[1]);
@@ -41,18 +171,45 @@ gpu::AppendPush push_of(const RowsToAppend &rows) {
     return push;
 }
 
-gpu::AppendConstants constants_of(const RowsToAppend &rows) {
+// Whether rows move four elements at a time.
+bool moves_in_fours(const RowsToAppend *rows) {
+    return rows == nullptr ||
+           (rows->source.tensor.shape[3] % 4 == 0 && in_pairs(rows->cache.tensor) && in_pairs(rows->source.tensor));
+}
+
+void set_queries(gpu::AppendConstants &constants, const RowsToAppend &queries) {
+    constants.QUERY_HEADS = static_cast<uint32_t>(queries.source.tensor.shape[1]);
+    constants.QUERY_DIM = static_cast<uint32_t>(queries.source.tensor.shape[3]);
+    constants.QUERY_PAIRS = in_pairs(queries.cache.tensor);
+    constants.QUERY_ROTATED_FROM = queries.rotated_from;
+    constants.QUERY_NORM_FORMAT = format_of(queries.norm.weight.tensor);
+    constants.QUERY_NORM_DIM = static_cast<uint32_t>(queries.norm.weight.tensor.shape[0]);
+}
+
+void set_rotation(gpu::AppendConstants &constants, const RowsToAppend &rows) {
+    if (!present(rows.rotation.frequencies)) return;
+    constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
+    constants.ROTATED_DIMS = static_cast<uint32_t>(rows.rotation.frequencies.tensor.shape[0] / 3 * 2);
+    constants.ROTATED_FROM = rows.rotated_from;
+}
+
+gpu::AppendConstants constants_of(const Parts &parts) {
+    const RowsToAppend &rows = parts.main();
     gpu::AppendConstants constants;
     constants.SOURCE_FORMAT = format_of(rows.source.tensor);
     constants.CACHE_FORMAT = format_of(rows.cache.tensor);
     constants.CACHE_PAIRS = in_pairs(rows.cache.tensor);
     constants.HEAD_DIM = static_cast<uint32_t>(rows.source.tensor.shape[3]);
-    constants.IN_BLOCKS = constants.HEAD_DIM % 4 == 0 && in_pairs(rows.cache.tensor) && in_pairs(rows.source.tensor);
+    constants.IN_BLOCKS = moves_in_fours(parts.queries) && moves_in_fours(parts.keys) && moves_in_fours(parts.values);
     constants.HAS_PAST_LENGTHS = present(rows.past_lengths);
     constants.HAS_LENGTHS = present(rows.lengths);
-    constants.NORM_FORMAT = format_of(rows.norm.weight.tensor);
-    if (present(rows.rotation.frequencies))
-        constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
+    set_rotation(constants, rows);
+    if (parts.queries != nullptr) set_queries(constants, *parts.queries);
+    if (parts.values != nullptr) constants.KEY_HEADS = static_cast<uint32_t>(rows.source.tensor.shape[1]);
+    if (parts.keys != nullptr && present(rows.norm.weight)) {
+        constants.NORM_FORMAT = format_of(rows.norm.weight.tensor);
+        constants.NORM_DIM = static_cast<uint32_t>(rows.norm.weight.tensor.shape[0]);
+    }
     const uint32_t block = hadamard_block(constants.HEAD_DIM);
     if (rows.hadamard && block > 1) constants.HADAMARD = block;
     constants.SOURCE_SCALED = present(rows.source_scales);
@@ -64,34 +221,87 @@ gpu::AppendConstants constants_of(const RowsToAppend &rows) {
     return constants;
 }
 
-} // namespace
+void set_grid(Step &step, const Parts &parts, uint64_t tokens, uint64_t elements) {
+    vkattn_tensor grid = parts.main().source.tensor;
+    if (parts.main().gathers) grid.shape[0] = parts.main().batch;
+    uint64_t dims = 0;
+    grid.shape[1] = 0;
+    for (const RowsToAppend *rows : {parts.queries, parts.keys, parts.values}) {
+        if (rows == nullptr) continue;
+        grid.shape[1] += rows->source.tensor.shape[1];
+        dims = std::max(dims, rows->source.tensor.shape[3]);
+    }
+    set_elementwise_grid(step, tokens * divide_up(dims, elements), elements, grid);
+}
 
-void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) {
+void add_dispatch(PlanBuilder &builder, const Parts &parts) {
+    const gpu::AppendPush push = push_of(parts);
+    const gpu::AppendConstants constants = constants_of(parts);
+    const bool quantised = is_quantised(parts.main().cache.tensor.type);
+    const uint64_t elements = quantised ? QUANTISED_BLOCK : constants.IN_BLOCKS != 0 ? 4 : 2; // of an invocation
+    Step &step = builder.add_step(quantised ? shaders::kv_append_quantised : shaders::kv_append, constants, push);
+    set_grid(step, parts, constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions, elements);
+    for (const auto &[binding, view] : bindings_of(parts)) bind(builder, step, binding, view);
+}
+
+// Whether there is something to append.
+bool allow(PlanBuilder &builder, const RowsToAppend &rows) {
     for (const View *view :
          {&rows.source, &rows.cache, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table, &rows.cache_scales})
         allow_role(builder, *view);
     const bool no_sequences = present(rows.cu_seqlens) && rows.cu_seqlens.tensor.shape[0] == 1;
-    if (no_sequences || is_empty(rows.source.tensor) || is_empty(rows.cache.tensor)) return;
-    if (present(rows.block_table) && is_empty(rows.block_table.tensor)) return;
-    const gpu::AppendPush push = push_of(rows);
-    const gpu::AppendConstants constants = constants_of(rows);
-    const bool quantised = is_quantised(rows.cache.tensor.type);
-    const uint64_t elements = quantised ? QUANTISED_BLOCK : constants.IN_BLOCKS != 0 ? 4 : 2; // of an invocation
-    Step &step = builder.add_step(quantised ? shaders::kv_append_quantised : shaders::kv_append, constants, push);
-    vkattn_tensor grid = rows.source.tensor;
-    if (rows.gathers) grid.shape[0] = rows.batch;
-    const uint64_t tokens = constants.PACKED == PACKED_SEQUENCES ? push.source_total : push.positions;
-    set_elementwise_grid(step, tokens * divide_up(constants.HEAD_DIM, elements), elements, grid);
-    bind(builder, step, BINDING_APPEND_SOURCE, rows.source);
-    bind(builder, step, BINDING_APPEND_CACHE, rows.cache);
-    bind(builder, step, BINDING_APPEND_PAST_LENGTHS, rows.past_lengths);
-    bind(builder, step, BINDING_APPEND_CU_SEQLENS, rows.cu_seqlens);
-    bind(builder, step, BINDING_APPEND_BLOCK_TABLE, rows.block_table);
-    bind(builder, step, BINDING_APPEND_LENGTHS, rows.lengths);
-    bind(builder, step, BINDING_APPEND_FREQUENCIES, rows.rotation.frequencies);
-    bind(builder, step, BINDING_APPEND_SOURCE_SCALES, rows.source_scales);
-    bind(builder, step, BINDING_APPEND_CACHE_SCALES, rows.cache_scales);
-    bind(builder, step, BINDING_APPEND_NORM, rows.norm.weight);
+    if (no_sequences || is_empty(rows.source.tensor) || is_empty(rows.cache.tensor)) return false;
+    return !present(rows.block_table) || !is_empty(rows.block_table.tensor);
 }
+
+// Whether the device can take what parts have together.
+bool fits(const DeviceCaps &caps, const Parts &parts) {
+    return is_bindable(caps, source_of(parts).tensor) &&
+           bindings_of(parts).size() <= caps.max_storage_buffers_per_stage;
+}
+
+// Makes the rows a part of the dispatch, if they may be.
+bool join(const DeviceCaps &caps, Parts &parts, const RowsToAppend &rows) {
+    Parts joined = parts;
+    if (rows.keeps_places) {
+        if (parts.queries != nullptr || parts.keys != nullptr) return false;
+        parts.queries = &rows;
+        return true;
+    }
+    if (parts.keys == nullptr) {
+        joined.keys = &rows;
+        if (parts.queries != nullptr && !(may_join(*parts.queries, rows) && fits(caps, joined))) return false;
+    } else {
+        joined.values = &rows;
+        if (parts.values != nullptr || !may_follow(*parts.keys, rows) || !fits(caps, joined)) return false;
+    }
+    parts = joined;
+    return true;
+}
+
+} // namespace
+
+void add_kv_appends(PlanBuilder &builder, std::span<const RowsToAppend> parts) {
+    std::vector<RowsToAppend> all;
+    for (const RowsToAppend &rows : parts) {
+        if (!allow(builder, rows)) continue;
+        if (!all.empty() && are_one(all.back(), rows)) {
+            all.back().source.tensor.shape[1] += rows.source.tensor.shape[1];
+            all.back().cache.tensor.shape[1] += rows.cache.tensor.shape[1];
+        } else {
+            all.push_back(rows);
+        }
+    }
+    Parts dispatch;
+    for (const RowsToAppend &rows : all) {
+        if (join(builder.context().caps(), dispatch, rows)) continue;
+        add_dispatch(builder, dispatch);
+        dispatch = {};
+        join(builder.context().caps(), dispatch, rows);
+    }
+    if (dispatch.queries != nullptr || dispatch.keys != nullptr) add_dispatch(builder, dispatch);
+}
+
+void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows) { add_kv_appends(builder, {&rows, 1}); }
 
 } // namespace vkattn

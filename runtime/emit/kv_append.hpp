@@ -2,6 +2,8 @@
 
 #include "runtime/emit/rms_norm.hpp"
 
+#include <span>
+
 namespace vkattn {
 
 // Frequencies of a rotary embedding: an F32 view of 3 words a pair (RopeFrequency of runtime/ops/rope.hpp).
@@ -26,13 +28,21 @@ struct RowsToAppend {
     uint32_t first = 0;
     uint32_t batch = 0;     // sequences of a gathered source
     uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
-    RmsNorm norm{};         // on their way; for few rows, since every element of a row is read for each of them
-    Rotation rotation{};    // after that, by each row's position in the cache
-    bool hadamard = false;  // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
+    // Of their first elements, on their way; for few rows, since all of those are read for each of the row's
+    RmsNorm norm{};
+    Rotation rotation{};       // after that, by each row's position in the cache
+    uint32_t rotated_from = 0; // of the elements that have frequencies, the first
+    bool hadamard = false;     // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
     // F32 [B|1,H|1,L|1,1] each, see vkattn_kv_scales
     View source_scales{}, cache_scales{};
     bool makes_scales = false; // those of cache, of the rows
+    // cache is no cache, but F32, F16 or BF16 as source, with element stride 1: each row stays the row that it is, as queries do
+    bool keeps_places = false;
 };
 void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);
+
+// Rows of the same new tokens, in as few dispatches as there can be, without barriers between: of parts in the order queries, which
+// keep their places, keys, values those of one type and layout that lie behind each other are one.
+void add_kv_appends(PlanBuilder &builder, std::span<const RowsToAppend> parts);
 
 } // namespace vkattn

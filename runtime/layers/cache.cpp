@@ -368,7 +368,6 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
 
 void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint32_t total) {
     const bool packed = present(tokens.cu_seqlens);
-    builder.barrier();
     const gpu::AdvancePush push{{}, {}, cache.sizes().batch, tokens.longest, cache.sizes().capacity, total};
     gpu::AdvanceConstants constants;
     constants.HAS_CU_SEQLENS = packed;
@@ -421,18 +420,21 @@ void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_ap
         require(positions.longest <= sizes.capacity, "key: ", positions.longest,
                 " tokens, expected at most the capacity of cache, ", sizes.capacity);
     }
+    std::vector<RowsToAppend> parts;
     for (const auto &[rows, part] : {std::pair{key, VKATTN_CACHE_KEYS}, {value, VKATTN_CACHE_VALUES}})
         if (present(rows))
-            add_kv_append(builder, {.source = rows,
-                                    .cache = cache.part(part),
-                                    .past_lengths = positions.past_lengths,
-                                    .cu_seqlens = positions.cu_seqlens,
-                                    .block_table = cache.block_table(),
-                                    .batch = positions.sequences,
-                                    .positions = positions.longest,
-                                    .hadamard = cache.is_rotated(part),
-                                    .cache_scales = cache.scales_of(part),
-                                    .makes_scales = cache.makes_scales(part)});
+            parts.push_back({.source = rows,
+                             .cache = cache.part(part),
+                             .past_lengths = positions.past_lengths,
+                             .cu_seqlens = positions.cu_seqlens,
+                             .block_table = cache.block_table(),
+                             .batch = positions.sequences,
+                             .positions = positions.longest,
+                             .hadamard = cache.is_rotated(part),
+                             .cache_scales = cache.scales_of(part),
+                             .makes_scales = cache.makes_scales(part)});
+    add_kv_appends(builder, parts);
+    builder.barrier();
     add_count(builder, cache, positions, static_cast<uint32_t>(tokens.shape[2]));
 }
 

@@ -98,8 +98,8 @@ class CacheRoom : public RunHold {
     InChange alone_;
 };
 
-// Adds what counts the plan's new tokens, after everything that reads the lengths, and makes its runs count them on the
-// host; packed tokens, of which `total` are given, are counted there by the caller.
+// Adds what counts the plan's new tokens, and makes its runs count them on the host; packed tokens, of which `total` are given, are
+// counted there by the caller. The caller adds a barrier before, after everything that reads the lengths.
 void add_count(PlanBuilder &builder, Cache &cache, const Positions &tokens, uint32_t total);
 
 // An append without a layer. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, what it is and what was

@@ -6,6 +6,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 
 #include <algorithm>
 
@@ -47,13 +48,33 @@ void require_paired_cache(const LayerCall &call) {
             "present_key, present_value: one is absent, expected both or neither");
 }
 
-vkattn_type workspace_type(const PlanBuilder &builder, const View &hidden) {
+namespace {
+
+vkattn_type computed_type(const PlanBuilder &builder, vkattn_type type) {
     const DeviceCaps &caps = builder.context().caps();
-    const bool has_f16 = caps.features.shader_float16;
     const bool has_bf16 = caps.features.bfloat16_cooperative_matrix && may_use_matrices(caps);
-    const vkattn_type type = hidden.tensor.type;
-    const bool computes = (type == VKATTN_TYPE_F16 && has_f16) || (type == VKATTN_TYPE_BF16 && has_bf16);
-    return computes && caps.traits.half_workspaces != 0 ? type : VKATTN_TYPE_F32;
+    const bool computes = (type == VKATTN_TYPE_F16 && has_half_workspaces(caps)) ||
+                          (type == VKATTN_TYPE_BF16 && has_bf16 && caps.traits.half_workspaces != 0);
+    return computes ? type : VKATTN_TYPE_F32;
+}
+
+} // namespace
+
+vkattn_type workspace_type(const PlanBuilder &builder, const LayerCall &call, const View &hidden) {
+    const vkattn_extension *given = extension_of(call.next, VKATTN_EXTENSION_INTERMEDIATE_TYPE);
+    if (given == nullptr) return hidden_type(builder, hidden);
+    const vkattn_type type = reinterpret_cast<const vkattn_intermediate_type *>(given)->type;
+    require(is_float(type), "intermediate type: ", static_cast<int>(type), ", expected F32, F16 or BF16");
+    return computed_type(builder, type);
+}
+
+vkattn_type hidden_type(const PlanBuilder &builder, const View &hidden) {
+    return computed_type(builder, hidden.tensor.type);
+}
+
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm, vkattn_type type,
+                           std::span<const View> weights) {
+    return vkattn::normalise_for(builder, tokens, norm, weights, type == VKATTN_TYPE_F32 ? VKATTN_TYPE_NONE : type);
 }
 
 View workspace_view(PlanBuilder &builder, vkattn_type type, std::initializer_list<uint64_t> shape) {
@@ -68,6 +89,20 @@ Heads workspace_heads(PlanBuilder &builder, vkattn_type type, uint64_t batch, ui
     result.tokens = workspace_view(builder, type, {batch, len, heads * head_dim});
     result.heads = heads_of(result.tokens, heads);
     return result;
+}
+
+std::vector<View> workspace_parts(PlanBuilder &builder, vkattn_type type, uint64_t batch, uint64_t len,
+                                  uint64_t head_dim, std::span<const uint64_t> heads) {
+    std::vector<View> parts;
+    View next;
+    for (const uint64_t count : heads) {
+        const View room = workspace_view(builder, type, {count, batch, len, head_dim});
+        if (parts.empty()) next = room;
+        parts.push_back(
+            reshaped(next, {batch, count, len, head_dim}, {len * head_dim, batch * len * head_dim, head_dim, 1}));
+        next.tensor.offset += count * batch * len * head_dim;
+    }
+    return parts;
 }
 
 View heads_of(const View &tokens, uint64_t heads) {
@@ -154,26 +189,74 @@ std::vector<View> projection_weights(const Layer &layer, std::span<const std::st
     return weights;
 }
 
-std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
-                                  std::span<const std::string> names, uint64_t head_dim) {
+namespace {
+
+// Whether both are the same elements in the same order.
+bool is_same(const View &a, const View &b) {
+    const vkattn_tensor &x = a.tensor, &y = b.tensor;
+    return a.source == b.source && x.type == y.type && x.rank == y.rank && x.offset == y.offset &&
+           std::equal(x.shape, x.shape + x.rank, y.shape) && std::equal(x.strides, x.strides + x.rank, y.strides);
+}
+
+bool is_same(const ProductInput &a, const ProductInput &b) {
+    return is_same(a.tokens, b.tokens) && is_same(a.norm.weight, b.norm.weight) && a.norm.epsilon == b.norm.epsilon;
+}
+
+// Those of one input.
+void append_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                        vkattn_type type, uint64_t head_dim, std::vector<View> &outputs) {
+    const ProductInput &input = projections.front().input;
+    std::vector<std::string> names;
+    std::vector<uint64_t> heads;
+    for (const Projection &projection : projections) {
+        names.push_back(projection.name);
+        heads.push_back(layer.weight(projection.name + ".weight").tensor.shape[0] / head_dim);
+    }
+    const uint64_t *shape = input.tokens.tensor.shape;
+    const std::vector<View> parts = workspace_parts(builder, type, shape[0], shape[1], head_dim, heads);
+    size_t first = 0; // of the product
+    for (const Product &product : products_of(layer, names)) {
+        View output = parts[first];
+        output.tensor.shape[1] = product.weight.tensor.shape[0] / head_dim;
+        LinearEpilogue epilogue;
+        epilogue.bias = product.bias;
+        add_linear(builder, input, product.weight, output, epilogue);
+        first += product.widths.size();
+    }
+    outputs.insert(outputs.end(), parts.begin(), parts.end());
+}
+
+} // namespace
+
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                                  vkattn_type type, uint64_t head_dim) {
+    std::vector<View> outputs;
+    for (size_t first = 0, end = 0; first < projections.size(); first = end) {
+        while (end < projections.size() && is_same(projections[end].input, projections[first].input)) ++end;
+        append_projections(builder, layer, projections.subspan(first, end - first), type, head_dim, outputs);
+    }
+    return outputs;
+}
+
+std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input,
+                                        std::span<const std::string> names, vkattn_type type) {
     const uint64_t batch = input.tokens.tensor.shape[0], len = input.tokens.tensor.shape[1];
     std::vector<View> outputs;
     for (const Product &product : products_of(layer, names)) {
-        const uint64_t heads = product.weight.tensor.shape[0] / head_dim;
         View all; // in the room that each takes alone: a layer's workspace is told without its weights
         for (const uint64_t width : product.widths) {
-            const View room = workspace_view(builder, type, {width / head_dim, batch, len, head_dim});
+            const View room = workspace_view(builder, type, {batch, len, width});
             if (!present(all)) all = room;
         }
-        all = reshaped(all, {batch, heads, len, head_dim}, {len * head_dim, batch * len * head_dim, head_dim, 1});
+        const uint64_t total = product.weight.tensor.shape[0];
+        all = reshaped(all, {batch, len, total}, {len * total, total, 1});
         LinearEpilogue epilogue;
         epilogue.bias = product.bias;
         add_linear(builder, input, product.weight, all, epilogue);
         uint64_t first = 0;
         for (const uint64_t width : product.widths) {
-            View &output = outputs.emplace_back(all);
-            slice(output.tensor, 1, first, width / head_dim);
-            first += width / head_dim;
+            outputs.push_back(slice(all, first, width));
+            first += width;
         }
     }
     return outputs;
@@ -326,23 +409,30 @@ Positions checked_positions(const LayerCall &call, const vkattn_tensor &query) {
     return positions;
 }
 
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
-               const Rotation &rotation, const RmsNorm &norm) {
-    if (!present(cache.past) && !present(cache.present)) {
-        require(!present(norm.weight), "norm: given without past or present, expected none");
-        if (present(rotation.frequencies)) add_rope(builder, fresh, fresh, rotation, positions);
-        return fresh;
-    }
+bool are_normalised_on_the_way(const Layer &layer, uint64_t tokens) {
+    constexpr uint64_t kFewTokens = 4;
+    constexpr uint32_t kMostBuffers = 8; // that are bound then
+    return tokens <= kFewTokens && present(layer.rotation().frequencies) &&
+           layer.context().caps().max_storage_buffers_per_stage >= kMostBuffers;
+}
+
+CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
+                         const Rotation &rotation, const RmsNorm &norm, uint32_t rotated_from) {
     const vkattn_tensor &tensor = fresh.tensor;
+    if (!present(cache.past) && !present(cache.present)) {
+        if (!present(rotation.frequencies)) return {fresh, {}};
+        const View rotated = workspace_parts(builder, tensor.type, tensor.shape[0], tensor.shape[2], tensor.shape[3],
+                                             {&tensor.shape[1], 1})
+                                 .front();
+        return {rotated, rotated_rows(fresh, rotated, rotation, positions, rotated_from, norm)};
+    }
     const View all =
         present(cache.present)
             ? cache.present
             : workspace_view(builder, tensor.type,
                              {tensor.shape[0], tensor.shape[1], positions.offset + tensor.shape[2], tensor.shape[3]});
-    if (present(cache.past)) {
-        add_kv_append(builder, {.source = cache.past, .cache = all});
-        builder.barrier(); // the last old and the first new 16-bit value may share a word
-    }
+    // the caller's barrier after it: the last old and the first new 16-bit value may share a word
+    if (present(cache.past)) add_kv_append(builder, {.source = cache.past, .cache = all});
     RowsToAppend rows{.source = fresh,
                       .cache = all,
                       .offset = positions.offset,
@@ -351,6 +441,7 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
                       .block_table = cache.block_table,
                       .norm = norm,
                       .rotation = rotation,
+                      .rotated_from = rotated_from,
                       .hadamard = cache.rotated,
                       .cache_scales = cache.scales,
                       .makes_scales = cache.makes_scales};
@@ -358,8 +449,20 @@ View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fres
         rows.batch = positions.sequences;
         rows.positions = positions.longest;
     }
-    add_kv_append(builder, rows);
-    return all;
+    return {all, rows};
+}
+
+void add_new_rows(PlanBuilder &builder, std::initializer_list<RowsToAppend> parts) {
+    std::vector<RowsToAppend> given;
+    for (const RowsToAppend &rows : parts)
+        if (present(rows.source)) given.push_back(rows);
+    add_kv_appends(builder, given);
+}
+
+void add_count(PlanBuilder &builder, const LayerCall &call) {
+    if (call.object == nullptr) return;
+    const vkattn_tensor query = normalised(call.query, "query");
+    add_count(builder, *call.object, checked_sequences(call, query), static_cast<uint32_t>(query.shape[1]));
 }
 
 } // namespace vkattn

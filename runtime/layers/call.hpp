@@ -23,9 +23,16 @@ void require_absent(const vkattn_tensor &first, const vkattn_tensor &second, con
 // Fails where one of a cache's two tensors, past or present, is given without the other.
 void require_paired_cache(const LayerCall &call);
 
-// The type of what a layer of these hidden states keeps between its steps: theirs, f16 or bf16, where the device computes in it
-// (trait half_workspaces), or F32.
-vkattn_type workspace_type(const PlanBuilder &builder, const View &hidden);
+// The type of what a layer of these hidden states keeps between its steps: the one that the call asks for, or theirs, where the
+// device computes in it (trait half_workspaces), or F32.
+vkattn_type workspace_type(const PlanBuilder &builder, const LayerCall &call, const View &hidden);
+
+// The same of hidden states that a layer of several parts keeps between them: theirs, whatever the call asks for.
+vkattn_type hidden_type(const PlanBuilder &builder, const View &hidden);
+
+// Tokens for products with these weights, as vkattn::normalise_for gives them; `type`: of the layer's workspaces.
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm, vkattn_type type,
+                           std::span<const View> weights);
 
 // Contiguous.
 View workspace_view(PlanBuilder &builder, vkattn_type type, std::initializer_list<uint64_t> shape);
@@ -37,6 +44,11 @@ struct Heads {
 };
 Heads workspace_heads(PlanBuilder &builder, vkattn_type type, uint64_t batch, uint64_t len, uint64_t heads,
                       uint64_t head_dim);
+
+// For each number of heads a room [H,B,L,D], seen as [B,H,L,D]: one behind the other, in what each takes alone, for a layer's
+// workspace is told without its weights.
+std::vector<View> workspace_parts(PlanBuilder &builder, vkattn_type type, uint64_t batch, uint64_t len,
+                                  uint64_t head_dim, std::span<const uint64_t> heads);
 
 // [B,L,H*D] seen as [B,H,L,D].
 View heads_of(const View &tokens, uint64_t heads);
@@ -60,13 +72,23 @@ inline float epsilon_or(const vkattn_layer_config &config, float own) {
 void add_projection(PlanBuilder &builder, const Layer &layer, const std::string &name, const ProductInput &input,
                     const View &output, LinearEpilogue epilogue = {});
 
-// Projections of one input, name.weight and name.bias each, in as few products as there can be: those whose weights, and biases,
-// lie behind each other are one, as a layer has those that it uploads. Returns the heads of each, [B,H,L,D] in the workspace, of
-// all sequences for one head after the other: no two projections' ranges overlap.
-std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input, vkattn_type type,
-                                  std::span<const std::string> names, uint64_t head_dim);
+// name.weight and name.bias, of an input.
+struct Projection {
+    std::string name;
+    ProductInput input;
+};
 
-// The weights of those products.
+// Projections in as few products as there can be: those of one input whose weights, and biases, lie behind each other are one, as a
+// layer has those that it uploads. Returns the heads of each, [B,H,L,D] in the workspace, of all sequences for one head after the
+// other, and of one input's projections each behind the one before.
+std::vector<View> add_projections(PlanBuilder &builder, const Layer &layer, std::span<const Projection> projections,
+                                  vkattn_type type, uint64_t head_dim);
+
+// The same of one input, as tokens [B,L,width] each; those of one product lie side by side in each token.
+std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer, const ProductInput &input,
+                                        std::span<const std::string> names, vkattn_type type);
+
+// The weights of the products of one input.
 std::vector<View> projection_weights(const Layer &layer, std::span<const std::string> names);
 
 // Attention of a layer: the call's masks and outputs, and views for the rest. positions place the diagonal; keys of packed
@@ -137,11 +159,27 @@ Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query);
 // dimension 2, rank 3: dimension 1). Fails where they disagree, or where past_len is given without any cache.
 Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
 
-// Brings past and new rows together in the present cache (in the workspace where none is asked for) and returns all of
-// them, [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages. Without past and present: `fresh` itself.
-// The new rows are rotated on their way, or where they are; norm: before that, where there is past or present.
-// The caller adds the barriers before and after.
-View add_cache(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
-               const Rotation &rotation = {}, const RmsNorm &norm = {});
+// Whether rows of so many tokens are normalised where they are rotated, in place of a dispatch and a barrier: few, for all of a row
+// is read for each of its elements.
+bool are_normalised_on_the_way(const Layer &layer, uint64_t tokens);
+
+// Rows of a cache, past and new.
+struct CachedRows {
+    View all;              // [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages
+    RowsToAppend new_rows; // into it; source absent: they are there
+};
+
+// Brings the past rows into the present cache (in the workspace where none is asked for). Without past and present `all` are the
+// fresh rows, or where these are to be rotated, other memory. The new rows are normalised and rotated on their way.
+// The caller adds the barriers before and after, and then the new rows.
+CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
+                         const Rotation &rotation = {}, const RmsNorm &norm = {}, uint32_t rotated_from = 0);
+
+// Adds the parts that are there.
+void add_new_rows(PlanBuilder &builder, std::initializer_list<RowsToAppend> parts);
+
+// Counts the call's tokens in its cache, if it has one, whose lengths what comes next does not read. The caller adds the barrier
+// before.
+void add_count(PlanBuilder &builder, const LayerCall &call);
 
 } // namespace vkattn

@@ -87,7 +87,7 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const vkattn_type type = workspace_type(builder, input);
+    const vkattn_type type = workspace_type(builder, call, input);
     const View joint = workspace_view(builder, type, {batch, len, width + 2 * latent});
     const View key_latents = workspace_view(builder, type, {batch, len, latent});
     const View value_latents = workspace_view(builder, type, {batch, len, latent});
@@ -95,25 +95,26 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     builder.barrier();
     add_projection(builder, layer, "latent_proj", slice(joint, width, latent), key_latents);
     add_projection(builder, layer, "latent_proj", slice(joint, width + latent, latent), value_latents);
-    const View query = heads_of(slice(joint, 0, width), heads);
-    builder.barrier(); // Q and the latents lie side by side in each token: disjoint elements, overlapping ranges
-    if (config.rope_theta > 0) add_rope(builder, query, query, layer.rotation(), positions);
     builder.barrier();
-
-    const View all_key_latents = add_cache(builder, keys, as_one_head(key_latents), positions);
-    const View all_value_latents = add_cache(builder, values, as_one_head(value_latents), positions);
+    const CachedRows query =
+        add_past_rows(builder, {}, heads_of(slice(joint, 0, width), heads), positions, layer.rotation());
+    const CachedRows key = add_past_rows(builder, keys, as_one_head(key_latents), positions);
+    const CachedRows value = add_past_rows(builder, values, as_one_head(value_latents), positions);
+    builder.barrier();
+    add_new_rows(builder, {query.new_rows, key.new_rows, value.new_rows});
     builder.barrier();
     const Heads attended = workspace_heads(builder, type, batch, len, heads, config.head_dim);
     CoreAttention core;
-    core.query = query;
-    core.key = heads_of(add_decompression(builder, layer, all_key_latents, type), heads);
-    core.value = heads_of(add_decompression(builder, layer, all_value_latents, type), heads);
+    core.query = query.all;
+    core.key = heads_of(add_decompression(builder, layer, key.all, type), heads);
+    core.value = heads_of(add_decompression(builder, layer, value.all, type), heads);
     core.output = attended.heads;
     core.block_table = keys.block_table;
     core.positions = positions;
     builder.barrier();
     add_core_attention(builder, layer, call, core);
     builder.barrier();
+    add_count(builder, call);
     add_projection(builder, layer, "out_proj", attended.tokens, output);
 }
 

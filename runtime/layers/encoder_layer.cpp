@@ -15,11 +15,11 @@ void add_layer_norm(PlanBuilder &builder, const Layer &layer, const std::string 
              layer.weight(name + ".bias"), output);
 }
 
-void add_feed_forward(PlanBuilder &builder, const Layer &layer, const View &input, const View &output,
+// type: of the hidden features.
+void add_feed_forward(PlanBuilder &builder, const Layer &layer, vkattn_type type, const View &input, const View &output,
                       const View &residual) {
     const vkattn_layer_config &config = layer.config();
-    const View hidden =
-        workspace_view(builder, residual.tensor.type, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
+    const View hidden = workspace_view(builder, type, {input.tensor.shape[0], input.tensor.shape[1], config.ffn_dim});
     LinearEpilogue activate;
     activate.activation = config.activation;
     add_projection(builder, layer, "ffn.fc1", input, hidden, activate);
@@ -56,9 +56,11 @@ void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
     const View input = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    const vkattn_type type = workspace_type(builder, input);
-    const View attended = workspace_view(builder, type, {batch, len, width});
-    const View normed = workspace_view(builder, type, {batch, len, width});
+    const vkattn_type type = workspace_type(builder, call, input);
+    const vkattn_type own = hidden_type(builder, input);
+    const View attended = workspace_view(builder, own, {batch, len, width});
+    // what products take, or what is added up
+    const View normed = workspace_view(builder, layer.config().norm_first != 0 ? type : own, {batch, len, width});
 
     MhaParts attention{"self_attn.", input, attended, input};
     if (layer.config().norm_first != 0) {
@@ -69,14 +71,14 @@ void plan_encoder(PlanBuilder &builder, const Layer &layer, const LayerCall &cal
         builder.barrier();
         add_layer_norm(builder, layer, "norm2", attended, normed);
         builder.barrier();
-        add_feed_forward(builder, layer, normed, output, attended);
+        add_feed_forward(builder, layer, type, normed, output, attended);
         return;
     }
     add_mha(builder, layer, call, attention);
     builder.barrier();
     add_layer_norm(builder, layer, "norm1", attended, attended);
     builder.barrier();
-    add_feed_forward(builder, layer, attended, normed, attended);
+    add_feed_forward(builder, layer, type, attended, normed, attended);
     builder.barrier();
     add_layer_norm(builder, layer, "norm2", normed, output);
 }

@@ -64,7 +64,8 @@ Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call
     keys_at_most_ = call.object != nullptr ? call.object->sizes().capacity : positions.offset + positions.longest;
     key_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, size});
     if (!chooses()) return;
-    query_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size);
+    query_tokens_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size);
+    query_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size).heads;
     weights_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, indexer_.index_n_heads});
 }
 
@@ -90,28 +91,26 @@ void Indexer::add_key_norm() {
 }
 
 void Indexer::add_query_projection(const ProductInput &low_rank) {
-    if (chooses()) add_projection(builder_, layer_, prefix_ + "wq_b", low_rank, query_.tokens);
+    if (chooses()) add_projection(builder_, layer_, prefix_ + "wq_b", low_rank, query_tokens_.tokens);
 }
 
-void Indexer::add_rotation() {
-    const Rotation rotation{layer_.rotation().frequencies, indexer_.index_rope_interleaved != 0};
-    const auto rotate = [&](const View &heads) {
-        const View first = slice(heads, 0, layer_.config().qk_rope_head_dim);
-        add_rope(builder_, first, first, rotation, positions_);
-    };
-    rotate(as_one_head(key_));
-    if (!chooses()) return;
-    rotate(query_.heads);
+void Indexer::add_past_keys() { keys_ = add_past_rows(builder_, cache_, as_one_head(key_), positions_, rotation()); }
+
+void Indexer::add_new_rows() {
+    RowsToAppend queries;
+    if (chooses()) queries = rotated_rows(query_tokens_.heads, query_, rotation(), positions_);
+    vkattn::add_new_rows(builder_, {queries, keys_.new_rows});
+}
+
+void Indexer::add_hadamard() {
     const uint32_t block = hadamard_block(indexer_.index_head_dim);
-    if (!cache_.rotated || block == 1) return;
+    if (!chooses() || !cache_.rotated || block == 1) return;
+    vkattn::add_hadamard(builder_, query_, query_, block);
     builder_.barrier();
-    add_hadamard(builder_, query_.heads, query_.heads, block);
 }
-
-void Indexer::add_keys_to_cache() { keys_ = add_cache(builder_, cache_, as_one_head(key_), positions_); }
 
 View Indexer::add_choice() {
-    const vkattn_tensor &query = query_.heads.tensor;
+    const vkattn_tensor &query = query_.tensor;
     if (!chooses() || is_empty(query) || positions_.sequences == 0) return {};
     View lists{contiguous(VKATTN_TYPE_I32, {query.shape[0], 1, query.shape[2], indexer_.index_topk}), {}};
     lists.source = builder_.reserve_workspace(extent_bytes(lists.tensor));
@@ -120,15 +119,15 @@ View Indexer::add_choice() {
     set_visible(desc, sources.attention, call_, positions_, cache_.block_table);
     desc.mask_flags &= ~static_cast<uint32_t>(VKATTN_SCALE_AS_GIVEN); // of the attention's scale
     desc.query = query;
-    desc.key = keys_.tensor;
+    desc.key = keys_.all.tensor;
     desc.weights = weights_.tensor;
     desc.indices = lists.tensor;
     vkattn_kv_scales scales{};
     scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
     scales.key_scales = cache_.scales.tensor;
     desc.next = &scales;
-    sources.attention[BINDING_QUERY] = query_.heads.source;
-    sources.attention[BINDING_KEY] = keys_.source;
+    sources.attention[BINDING_QUERY] = query_.source;
+    sources.attention[BINDING_KEY] = keys_.all.source;
     sources.attention[BINDING_KEY_SCALES] = cache_.scales.source;
     add_index(builder_, desc, sources);
     return lists;

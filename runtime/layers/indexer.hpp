@@ -32,11 +32,15 @@ class Indexer {
     // What those two multiply with.
     std::vector<View> token_weights() const;
     std::vector<View> query_weights() const;
-    void add_rotation();
-    void add_keys_to_cache();
+    void add_past_keys();
+    // The new keys and the queries, rotated on their way.
+    void add_new_rows();
+    // Of queries, where the cache's keys are rotated by it.
+    void add_hadamard();
     View add_choice(); // [B,1,L,index_topk] I32; absent: every query attends all of its keys
 
   private:
+    Rotation rotation() const { return {layer_.rotation().frequencies, indexer_.index_rope_interleaved != 0}; }
     bool chooses() const { return keys_at_most_ > indexer_.index_topk; }
 
     PlanBuilder &builder_;
@@ -47,10 +51,11 @@ class Indexer {
     Positions positions_;
     CacheTensors cache_;
     uint64_t keys_at_most_; // of a sequence
-    Heads query_;           // absent where there is nothing to choose
+    Heads query_tokens_;    // not yet rotated; absent where there is nothing to choose
+    View query_;            // [B,H,L,index_head_dim], the same, rotated
     View weights_;          // the same; [B,L,index_n_heads]
     View key_;              // [B,L,index_head_dim] of the new tokens
-    View keys_;             // [B,1,T,index_head_dim] of all, or pages of them
+    CachedRows keys_;       // [B,1,T,index_head_dim] of all, or pages of them
 };
 
 } // namespace vkattn

@@ -41,15 +41,9 @@ void plan_latent_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &
         present(call.key) ? role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY) : query;
     const View output = role_view(checked_output(call, batch, q_len, width), VKATTN_ROLE_OUTPUT);
 
-    const vkattn_type type = workspace_type(builder, query);
-    const std::string names[] = {"q_proj", "kv_proj"};
-    std::vector<View> projected;
-    if (present(call.key)) {
-        projected = add_projections(builder, layer, query, type, {&names[0], 1}, latent);
-        projected.push_back(add_projections(builder, layer, source, type, {&names[1], 1}, latent).front());
-    } else {
-        projected = add_projections(builder, layer, query, type, names, latent);
-    }
+    const vkattn_type type = workspace_type(builder, call, query);
+    const Projection projections[] = {{"q_proj", query}, {"kv_proj", source}};
+    const std::vector<View> projected = add_projections(builder, layer, projections, type, latent);
     builder.barrier();
 
     CoreAttention core;

@@ -48,13 +48,13 @@ void plan_latent_query(PlanBuilder &builder, const Layer &layer, const LayerCall
     const View output = role_view(checked_output(call, batch, count, width), VKATTN_ROLE_OUTPUT);
 
     // the latents are the same for every sequence: projected once, broadcast by stride 0
-    const vkattn_type type = workspace_type(builder, sequence);
+    const vkattn_type type = workspace_type(builder, call, sequence);
     const uint64_t once = std::min<uint64_t>(batch, 1);
     const Heads query = workspace_heads(builder, type, once, count, heads, width / heads);
     add_projection(builder, layer, "q_proj", reshaped(layer.weight("latents"), {once, count, width}, {0, width, 1}),
                    query.tokens);
-    const std::string names[] = {"k_proj", "v_proj"};
-    const std::vector<View> projected = add_projections(builder, layer, sequence, type, names, width / heads);
+    const Projection projections[] = {{"k_proj", sequence}, {"v_proj", sequence}};
+    const std::vector<View> projected = add_projections(builder, layer, projections, type, width / heads);
     builder.barrier();
 
     const Heads attended = workspace_heads(builder, type, batch, count, heads, width / heads);

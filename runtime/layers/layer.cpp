@@ -320,18 +320,16 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 }
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
-    require_extensions(call.next, "call", {VKATTN_EXTENSION_INPUT_NORM});
+    require_extensions(call.next, "call", {VKATTN_EXTENSION_INPUT_NORM, VKATTN_EXTENSION_INTERMEDIATE_TYPE});
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
-    require(call.next == nullptr || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
+    require(extension_of(call.next, VKATTN_EXTENSION_INPUT_NORM) == nullptr || kind == VKATTN_LAYER_MHA ||
+                kind == VKATTN_LAYER_MLA,
             "norm: given, expected none but for MHA and MLA");
     kind_of(layer.config()).plan(builder, layer, call);
-    Cache *cache = call.object;
-    if (cache == nullptr) return;
-    require(kind_of(layer.config()).cache != nullptr, "cache: given, expected none: this kind of layer keeps no cache");
-    add_count(builder, *cache, checked_sequences(call, normalised(call.query, "query")),
-              static_cast<uint32_t>(call.query.shape[1]));
+    require(call.object == nullptr || kind_of(layer.config()).cache != nullptr,
+            "cache: given, expected none: this kind of layer keeps no cache");
 }
 
 CacheSizes cache_sizes(const vkattn_layer_config &config) {

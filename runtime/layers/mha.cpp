@@ -12,29 +12,23 @@ namespace {
 
 constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
-// Of no more tokens heads are normalised where they are rotated, in place of a dispatch and a barrier: all of a head is read for
-// each of its elements.
-constexpr uint64_t kTokensNormalisedOnTheirWay = 4;
-constexpr uint32_t kBuffersOnTheWay = 8; // the most that are bound then
-
 struct Inputs {
     ProductInput query, key, value; // [B,L,embed_dim]
-    bool alike;                     // all of them the same
     uint64_t batch() const { return query.tokens.tensor.shape[0]; }
     uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
     uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
 };
 
 Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
-    if (present(tokens)) return {tokens, tokens, tokens, true};
+    if (present(tokens)) return {tokens, tokens, tokens};
     const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
-    if (!present(call.key)) return {query, query, query, true};
+    if (!present(call.key)) return {query, query, query};
     const uint64_t batch = query.tensor.shape[0];
     const View key = role_view(checked_tokens(call.key, "key", batch, kAnySize, width), VKATTN_ROLE_KEY);
     const View value =
         role_view(checked_tokens(call.value, "value", batch, key.tensor.shape[1], width), VKATTN_ROLE_VALUE);
-    return {query, key, value, false};
+    return {query, key, value};
 }
 
 // RMSNorm of each head of queries or keys, where the layer has its weight: a dispatch in place, or on the way into other memory by
@@ -45,19 +39,16 @@ struct HeadNorm {
 
 struct HeadNorms {
     HeadNorm query, key;
-    bool query_moves; // into other memory, with a norm or without: a layer's workspace is told without its weights
 };
 
-HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs &inputs, const Positions &positions,
-                     bool is_cached) {
-    const auto norm = [&](const char *name, bool moves) {
+HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs &inputs, const Positions &positions) {
+    const bool moves = are_normalised_on_the_way(layer, inputs.batch() * std::max(inputs.q_len(), inputs.new_len())) &&
+                       !present(positions.cu_seqlens);
+    const auto norm = [&](const char *name) {
         const RmsNorm given{layer.weight(prefix + name), epsilon_or(layer.config(), kEpsilon)};
         return moves ? HeadNorm{{}, given} : HeadNorm{given, {}};
     };
-    const bool fits = layer.context().caps().max_storage_buffers_per_stage >= kBuffersOnTheWay;
-    const bool few = inputs.batch() * std::max(inputs.q_len(), inputs.new_len()) <= kTokensNormalisedOnTheirWay;
-    const bool moves = fits && few && present(layer.rotation().frequencies) && !present(positions.cu_seqlens);
-    return {norm("q_norm.weight", moves), norm("k_norm.weight", moves && is_cached), moves};
+    return {norm("q_norm.weight"), norm("k_norm.weight")};
 }
 
 void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads) {
@@ -80,15 +71,8 @@ struct Projected {
 Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
                           const HeadNorms &norms, vkattn_type type) {
     const std::array<std::string, 3> names = projection_names(prefix);
-    const uint64_t head_dim = layer.config().head_dim;
-    std::vector<View> heads;
-    if (inputs.alike) {
-        heads = add_projections(builder, layer, inputs.query, type, names, head_dim);
-    } else {
-        const ProductInput *given[] = {&inputs.query, &inputs.key, &inputs.value};
-        for (size_t i = 0; i < names.size(); ++i)
-            heads.push_back(add_projections(builder, layer, *given[i], type, {&names[i], 1}, head_dim).front());
-    }
+    const Projection projections[] = {{names[0], inputs.query}, {names[1], inputs.key}, {names[2], inputs.value}};
+    const std::vector<View> heads = add_projections(builder, layer, projections, type, layer.config().head_dim);
     const Projected projected = {heads[0], heads[1], heads[2]};
     if (present(norms.query.in_place.weight) || present(norms.key.in_place.weight)) builder.barrier();
     add_head_norm(builder, norms.query.in_place, projected.query);
@@ -98,13 +82,13 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
 
 // The norm that the call asks for, of self attention.
 Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-                  const Inputs &inputs) {
+                  const Inputs &inputs, vkattn_type type) {
     const RmsNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
     const ProductInput tokens =
-        normalise_for(builder, inputs.query.tokens, norm, projection_weights(layer, projection_names(prefix)));
-    return {tokens, tokens, tokens, true};
+        normalise_for(builder, inputs.query.tokens, norm, type, projection_weights(layer, projection_names(prefix)));
+    return {tokens, tokens, tokens};
 }
 
 } // namespace
@@ -151,24 +135,23 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);
 
-    const vkattn_type type = workspace_type(builder, inputs.query.tokens);
+    const vkattn_type type = workspace_type(builder, call, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const HeadNorms norms =
-        head_norms(layer, parts.prefix, inputs, positions, present(keys.past) || present(keys.present));
-    const Projected projected = add_projections(builder, layer, normalised(builder, layer, call, parts.prefix, inputs),
-                                                parts.prefix, norms, type);
-    View query = projected.query;
-    if (norms.query_moves)
-        query = workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim).heads;
-    const Rotation rotation = layer.rotation();
+    const HeadNorms norms = head_norms(layer, parts.prefix, inputs, positions);
+    const Projected projected = add_projections(
+        builder, layer, normalised(builder, layer, call, parts.prefix, inputs, type), parts.prefix, norms, type);
     builder.barrier();
-    if (present(rotation.frequencies))
-        add_rope(builder, projected.query, query, rotation, positions, norms.query.on_the_way);
+    const Rotation rotation = layer.rotation();
+    const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation, norms.query.on_the_way);
+    const CachedRows key = add_past_rows(builder, keys, projected.key, positions, rotation, norms.key.on_the_way);
+    const CachedRows value = add_past_rows(builder, values, projected.value, positions);
+    builder.barrier();
+    add_new_rows(builder, {query.new_rows, key.new_rows, value.new_rows});
     CoreAttention core;
-    core.query = query;
-    core.key = add_cache(builder, keys, projected.key, positions, rotation, norms.key.on_the_way);
-    core.value = add_cache(builder, values, projected.value, positions);
+    core.query = query.all;
+    core.key = key.all;
+    core.value = value.all;
     core.block_table = keys.block_table;
     core.positions = positions;
     core.kv_head_mapping = config.kv_head_mapping;
@@ -176,6 +159,7 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     builder.barrier();
     add_core_attention(builder, layer, call, core);
     builder.barrier();
+    add_count(builder, call);
     LinearEpilogue epilogue;
     epilogue.residual = parts.residual;
     add_projection(builder, layer, parts.prefix + "out_proj", attended.tokens, parts.output, epilogue);

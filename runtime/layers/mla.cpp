@@ -34,19 +34,11 @@ struct Mla {
     View weight(const char *name) const { return layer.weight(prefix + name); }
 };
 
-void add_rms_norm(const Mla &mla, const char *weight, const View &tokens) {
-    add_norm(mla.builder, Norm::kRms, epsilon_or(mla.config(), kEpsilon), tokens, mla.weight(weight), {}, tokens);
-}
-
-void add_rotation(const Mla &mla, const View &from, const View &to) {
-    add_rope(mla.builder, from, to, mla.layer.rotation(), mla.positions);
-}
-
-// [q_nope | q_pe] of every head, not yet rotated, and [c | k_pe] of the new tokens, normalised and rotated; beside them the
-// indexer's, if there is one.
+// [q_nope | q_pe] of every head and [c | k_pe] of the new tokens, not yet rotated; beside them the indexer's, if there is one.
 struct Projected {
-    View query;  // [B,H,L,nope + rope]
-    View latent; // [B,L,rank + rope]
+    View query;   // [B,H,L,nope + rope]
+    View latent;  // [B,L,rank + rope]
+    RmsNorm norm; // of c, where its few rows are to be normalised on their way
 };
 
 // Weights and those of the indexer, if there is one.
@@ -57,36 +49,51 @@ std::vector<View> with_those_of(std::vector<View> weights, const std::vector<Vie
 
 Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
-    const Heads query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope());
-    const View latent = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.rank() + mla.rope()});
     const bool direct = mla.config().q_lora_rank == 0;
-    const std::vector<View> of_tokens = {mla.weight("wkv_a.weight"), mla.weight(direct ? "wq.weight" : "wq_a.weight")};
+    const std::string names[] = {mla.prefix + (direct ? "wq" : "wq_a"), mla.prefix + "wkv_a"};
     const ProductInput tokens =
-        normalise_for(builder, given, norm,
-                      with_those_of(of_tokens, indexer != nullptr ? indexer->token_weights() : std::vector<View>{}));
-    add_projection(builder, mla.layer, mla.prefix + "wkv_a", tokens, latent);
+        normalise_for(builder, given, norm, mla.type,
+                      with_those_of(projection_weights(mla.layer, names),
+                                    indexer != nullptr ? indexer->token_weights() : std::vector<View>{}));
+    const std::vector<View> projected = add_token_projections(builder, mla.layer, tokens, names, mla.type);
     if (indexer != nullptr) indexer->add_token_projections(tokens);
-    if (direct) {
-        add_projection(builder, mla.layer, mla.prefix + "wq", tokens, query.tokens);
-        builder.barrier();
-    } else {
-        const View projected = workspace_view(builder, mla.type, {mla.batch, mla.len, mla.config().q_lora_rank});
-        add_projection(builder, mla.layer, mla.prefix + "wq_a", tokens, projected);
-        builder.barrier();
+    builder.barrier();
+    View query = projected[0];
+    const View &latent = projected[1];
+    if (!direct) {
         if (indexer != nullptr) indexer->add_key_norm();
         const ProductInput low_rank =
-            normalise_for(builder, projected, {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)},
+            normalise_for(builder, projected[0], {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)},
+                          mla.type,
                           with_those_of({mla.weight("wq_b.weight")},
                                         indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
-        add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query.tokens);
+        query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope()).tokens;
+        add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
-    add_rms_norm(mla, "kv_norm.weight", slice(latent, 0, mla.rank()));
-    builder.barrier(); // the slices interleave: disjoint elements, but overlapping ranges of one buffer
-    const View key_rope = as_one_head(slice(latent, mla.rank(), mla.rope()));
-    add_rotation(mla, key_rope, key_rope);
-    if (indexer != nullptr) indexer->add_rotation();
-    return {query.heads, latent};
+    const RmsNorm norm_of_latents{mla.weight("kv_norm.weight"), epsilon_or(mla.config(), kEpsilon)};
+    if (are_normalised_on_the_way(mla.layer, mla.batch * mla.len))
+        return {heads_of(query, mla.heads()), latent, norm_of_latents};
+    const View contents = slice(latent, 0, mla.rank());
+    add_norm(builder, Norm::kRms, norm_of_latents.epsilon, contents, norm_of_latents.weight, {}, contents);
+    return {heads_of(query, mla.heads()), latent, {}};
+}
+
+// Queries on their way into the core attention, and the core attention without its keys.
+struct Query {
+    View query; // of the core attention
+    RowsToAppend rows;
+};
+
+// The naive form attends all of them, rotated; the absorbed one folds the part that is not rotated.
+Query query_of(const Mla &mla, const View &projected, bool absorb) {
+    const uint64_t width = absorb ? mla.rank() + mla.rope() : mla.nope() + mla.rope();
+    const View query = workspace_view(mla.builder, mla.type, {mla.batch, mla.heads(), mla.len, width});
+    const Rotation rotation = mla.layer.rotation();
+    if (!absorb)
+        return {query, rotated_rows(projected, query, rotation, mla.positions, static_cast<uint32_t>(mla.nope()))};
+    return {query, rotated_rows(slice(projected, mla.nope(), mla.rope()), slice(query, mla.rank(), mla.rope()),
+                                rotation, mla.positions)};
 }
 
 // The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
@@ -129,9 +136,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     core.key = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.nope() + mla.rope()});
     core.value = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.values()});
     core.output = output;
-    const View query_rope = slice(query, mla.nope(), mla.rope());
     const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
-    add_rotation(mla, query_rope, query_rope);
     add_latent_up_projection(builder, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
                              slice(core.key, 0, mla.nope()));
     builder.barrier();
@@ -143,20 +148,21 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     add_core_attention(builder, mla.layer, mla.call, core);
 }
 
-// Attention in the latent space: the query is folded by W_UK, the result lifted by W_UV.
-void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
-    PlanBuilder &builder = mla.builder;
-    CoreAttention core = base_core(mla);
-    core.query = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank() + mla.rope()});
+// The part of each query that is not rotated, folded by W_UK into the latent space.
+void fold_query(const Mla &mla, const View &projected, const View &query) {
     View fold = head_matrices(mla, 0, mla.nope());
     std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
     std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
-    add_latent_up_projection(builder, slice(query, 0, mla.nope()), fold, {}, slice(core.query, 0, mla.rank()));
-    builder.barrier();
-    add_rotation(mla, slice(query, mla.nope(), mla.rope()), slice(core.query, mla.rank(), mla.rope()));
+    add_latent_up_projection(mla.builder, slice(projected, 0, mla.nope()), fold, {}, slice(query, 0, mla.rank()));
+}
+
+// Attention in the latent space, whose result is lifted by W_UV.
+void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
+    PlanBuilder &builder = mla.builder;
+    CoreAttention core = base_core(mla);
+    core.query = query;
     core.key = latents;
     core.output = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank()});
-    builder.barrier();
     add_core_attention(builder, mla.layer, mla.call, core);
     builder.barrier();
     add_latent_up_projection(builder, core.output, head_matrices(mla, mla.nope(), mla.values()),
@@ -199,10 +205,12 @@ void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
         add_linear_specs(specs, prefix + "wq", heads * (nope + rope), config.embed_dim);
     } else {
         add_linear_specs(specs, prefix + "wq_a", config.q_lora_rank, config.embed_dim);
+    }
+    add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim); // behind what has the same input
+    if (config.q_lora_rank != 0) {
         specs.push_back({prefix + "q_norm.weight", {config.q_lora_rank}});
         add_linear_specs(specs, prefix + "wq_b", heads * (nope + rope), config.q_lora_rank);
     }
-    add_linear_specs(specs, prefix + "wkv_a", rank + rope, config.embed_dim);
     specs.push_back({prefix + "kv_norm.weight", {rank}});
     // Absorbed, its key rows multiply the new queries and its value rows the new outputs: one use for a token.
     const bool absorb = config.mla_form == VKATTN_MLA_ABSORB;
@@ -239,7 +247,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
             prefix,
             batch,
             len,
-            workspace_type(builder, tokens),
+            workspace_type(builder, call, tokens),
             checked_positions(call, tokens.tensor),
             {},
             {}};
@@ -250,20 +258,29 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     mla.block_table = cache.block_table;
     std::optional<Indexer> indexer;
     if (sparse) indexer.emplace(builder, layer, call, prefix, mla.positions, batch, len);
-    const Projected projected = add_projections(mla, tokens, norm, indexer ? &*indexer : nullptr);
-    builder.barrier();
-    const View latents = add_cache(builder, cache, as_one_head(projected.latent), mla.positions);
-    if (indexer) indexer->add_keys_to_cache();
-    builder.barrier();
-    if (indexer) mla.key_indices = indexer->add_choice();
-    if (present(mla.key_indices)) builder.barrier();
-    const Heads attended = workspace_heads(builder, mla.type, batch, len, mla.heads(), mla.values());
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
     require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
     require(absorb || !present(cache.scales),
             "cache: with scales beside its keys, expected none in the naive form, which expands them");
-    (absorb ? add_absorb : add_naive)(mla, projected.query, latents, attended.heads);
+    const Projected projected = add_projections(mla, tokens, norm, indexer ? &*indexer : nullptr);
     builder.barrier();
+    const Query query = query_of(mla, projected.query, absorb);
+    const CachedRows latents = add_past_rows(builder, cache, as_one_head(projected.latent), mla.positions,
+                                             layer.rotation(), projected.norm, static_cast<uint32_t>(mla.rank()));
+    if (indexer) indexer->add_past_keys();
+    builder.barrier();
+    add_new_rows(builder, {query.rows, latents.new_rows});
+    if (indexer) indexer->add_new_rows();
+    builder.barrier(); // the slices of a query interleave: disjoint elements, but overlapping ranges of one buffer
+    if (absorb) fold_query(mla, projected.query, query.query);
+    if (absorb) builder.barrier();
+    if (indexer) indexer->add_hadamard();
+    if (indexer) mla.key_indices = indexer->add_choice();
+    if (present(mla.key_indices)) builder.barrier();
+    const Heads attended = workspace_heads(builder, mla.type, batch, len, mla.heads(), mla.values());
+    (absorb ? add_absorb : add_naive)(mla, query.query, latents.all, attended.heads);
+    builder.barrier();
+    add_count(builder, call);
     LinearEpilogue epilogue;
     epilogue.residual = residual;
     add_projection(builder, layer, prefix + "wo", attended.tokens, output, epilogue);

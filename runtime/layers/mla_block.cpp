@@ -33,8 +33,8 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
         role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, config.embed_dim), VKATTN_ROLE_QUERY);
     const uint64_t batch = input.tensor.shape[0], len = input.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, config.embed_dim), VKATTN_ROLE_OUTPUT);
-    const vkattn_type type = workspace_type(builder, input);
-    const View attended = workspace_view(builder, type, {batch, len, config.embed_dim});
+    const vkattn_type type = workspace_type(builder, call, input);
+    const View attended = workspace_view(builder, hidden_type(builder, input), {batch, len, config.embed_dim});
     const View hidden = workspace_view(builder, type, {batch, len, hidden_width(config)});
     const auto norm = [&](const char *weight) { return RmsNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
 
@@ -43,8 +43,8 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
     LinearEpilogue gelu;
     gelu.activation = VKATTN_ACTIVATION_GELU;
     const View fc1 = layer.weight("mlp.fc1.weight");
-    add_projection(builder, layer, "mlp.fc1", normalise_for(builder, attended, norm("norm2.weight"), {&fc1, 1}), hidden,
-                   gelu);
+    add_projection(builder, layer, "mlp.fc1", normalise_for(builder, attended, norm("norm2.weight"), type, {&fc1, 1}),
+                   hidden, gelu);
     builder.barrier();
     LinearEpilogue add;
     add.residual = attended;

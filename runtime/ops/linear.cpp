@@ -135,13 +135,14 @@ bool normalises(PlanBuilder &builder, const View &tokens, const View &weight) {
 
 } // namespace
 
-ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm,
-                           std::span<const View> weights) {
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm, std::span<const View> weights,
+                           vkattn_type type) {
     if (!present(norm.weight)) return tokens;
     const auto fuses = [&](const View &weight) { return normalises(builder, tokens, weight); };
     if (is_empty(tokens.tensor) || std::ranges::all_of(weights, fuses)) return {tokens, norm};
     const uint64_t *shape = tokens.tensor.shape;
-    View normed{contiguous(tokens.tensor.type, {shape[0], shape[1], shape[2]}), {}}; // so that the same kernels serve
+    if (type == VKATTN_TYPE_NONE) type = tokens.tensor.type;
+    View normed{contiguous(type, {shape[0], shape[1], shape[2]}), {}}; // so that the same kernels serve
     normed.source = builder.reserve_workspace(extent_bytes(normed.tensor));
     add_norm(builder, Norm::kRms, norm.epsilon, tokens, norm.weight, {}, normed);
     builder.barrier();

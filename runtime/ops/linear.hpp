@@ -26,9 +26,9 @@ struct ProductInput {
 };
 
 // Tokens for products with these weights. Where each takes so few rows that it normalises them itself, it will; else the tokens
-// are normalised here, into the workspace.
-ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm,
-                           std::span<const View> weights);
+// are normalised here, into the workspace, in the type (NONE: in their own).
+ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm, std::span<const View> weights,
+                           vkattn_type type = VKATTN_TYPE_NONE);
 
 // output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation. Gated, without multiplier:
 // activation(input weight[0]^T + bias[0]) * (input weight[1]^T + bias[1]) + residual.

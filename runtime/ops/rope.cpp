@@ -1,11 +1,8 @@
 #include "runtime/ops/rope.hpp"
 
-#include "runtime/emit/elementwise.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
-#include "shaders/interface/rope.h"
-#include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -131,34 +128,22 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
-              const Positions &positions, const RmsNorm &norm) {
-    const bool packed = present(positions.cu_seqlens);
-    gpu::RopePush push{};
-    for (uint32_t dim = 0; dim < 3; ++dim) {
-        push.input_strides[dim] = static_cast<uint32_t>(input.tensor.strides[dim]);
-        push.output_strides[dim] = static_cast<uint32_t>(output.tensor.strides[dim]);
+RowsToAppend rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                          uint32_t rotated_from, const RmsNorm &norm) {
+    RowsToAppend rows{.source = input,
+                      .cache = output,
+                      .offset = positions.offset,
+                      .past_lengths = positions.past_lengths,
+                      .cu_seqlens = positions.cu_seqlens,
+                      .norm = norm,
+                      .rotation = rotation,
+                      .rotated_from = rotated_from,
+                      .keeps_places = true};
+    if (present(positions.cu_seqlens)) {
+        rows.batch = positions.sequences;
+        rows.positions = positions.longest;
     }
-    push.total = static_cast<uint32_t>(input.tensor.shape[2]);
-    push.positions = packed ? positions.longest : push.total;
-    push.sequences = positions.sequences;
-    push.pairs = static_cast<uint32_t>(input.tensor.shape[3] / 2);
-    push.offset = positions.offset;
-    push.epsilon = norm.epsilon;
-    gpu::RopeConstants constants;
-    constants.INTERLEAVED = rotation.interleaved;
-    constants.HAS_PAST_LENGTHS = present(positions.past_lengths);
-    constants.HAS_CU_SEQLENS = packed;
-    constants.NORM_FORMAT = format_of(norm.weight.tensor);
-    if (packed && positions.sequences == 0) return;
-    Step &step = builder.add_step(shaders::rope, constants, push);
-    set_elementwise_grid(step, uint64_t{push.total} * push.pairs, 2, input.tensor);
-    bind(builder, step, BINDING_ROPE_INPUT, input);
-    bind(builder, step, BINDING_ROPE_OUTPUT, output);
-    bind(builder, step, BINDING_ROPE_FREQUENCIES, rotation.frequencies);
-    bind(builder, step, BINDING_ROPE_PAST_LENGTHS, positions.past_lengths);
-    bind(builder, step, BINDING_ROPE_CU_SEQLENS, positions.cu_seqlens);
-    bind(builder, step, BINDING_ROPE_NORM, norm.weight);
+    return rows;
 }
 
 } // namespace vkattn

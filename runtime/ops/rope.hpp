@@ -29,9 +29,9 @@ struct Positions {
     uint32_t longest = 0; // of them, at most
 };
 
-// Rotates the vectors of input by their tokens' positions into output, which may be the same view. F32, element stride 1.
-// norm: before that; for few vectors, and output is then another view.
-void add_rope(PlanBuilder &builder, const View &input, const View &output, const Rotation &rotation,
-              const Positions &positions, const RmsNorm &norm = {});
+// Rows of input [B,H,L,D] into output, other memory, rotated by their tokens' positions: those of the elements from rotated_from on
+// that have frequencies. F32, F16 or BF16, both of one type; element stride 1. norm: before that; for few rows.
+RowsToAppend rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                          uint32_t rotated_from = 0, const RmsNorm &norm = {});
 
 } // namespace vkattn

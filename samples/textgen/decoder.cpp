@@ -174,9 +174,9 @@ class Decoder::Pass {
     Pass(const Model &model, std::uint32_t len, bool all_logits)
         : model_(model), len_(len), rows_(all_logits ? len : 1),
           tokens_(model.context.buffer(vkattn::tensor(VKATTN_TYPE_I32, {1, len}))),
-          stream_(model.context.buffer(tokens_of(VKATTN_TYPE_F32, len, model.config.width))),
-          normed_(model.context.buffer(tokens_of(VKATTN_TYPE_F32, len, model.config.width))),
-          hidden_(model.context.buffer(tokens_of(VKATTN_TYPE_F32, len, model.config.hidden))),
+          between_(model.context.facts().half_workspaces != 0 ? VKATTN_TYPE_F16 : VKATTN_TYPE_F32),
+          stream_(model.context.buffer(stream())), normed_(model.context.buffer(normed())),
+          hidden_(model.context.buffer(tokens_of(between_, len, model.config.hidden))),
           logits_(model.context.buffer(tokens_of(VKATTN_TYPE_F32, rows_, model.config.vocabulary))) {
         add_embedding();
         for (const Block &block : model.blocks) add_block(block);
@@ -206,7 +206,9 @@ class Decoder::Pass {
         bound_.push_back({std::move(plan), std::move(bindings)});
     }
 
+    // What is added up from block to block, and what products take of it.
     vkattn_tensor stream() const { return tokens_of(VKATTN_TYPE_F32, len_, model_.config.width); }
+    vkattn_tensor normed() const { return tokens_of(between_, len_, model_.config.width); }
 
     void add_embedding() {
         vkattn_embedding_desc desc{};
@@ -221,7 +223,8 @@ class Decoder::Pass {
     // The residual stream, normed.
     void add_norm(const Weight &weight) {
         vkattn_norm_desc desc{};
-        desc.input = desc.output = stream();
+        desc.input = stream();
+        desc.output = normed();
         desc.weight = weight.tensor;
         desc.epsilon = model_.config.epsilon;
         add(model_.context.norm_plan(desc),
@@ -231,7 +234,8 @@ class Decoder::Pass {
 
     void add_attention(const Block &block) {
         vkattn_layer_call call{};
-        call.query = call.output = call.residual = stream();
+        call.query = normed();
+        call.output = call.residual = stream();
         call.mask_flags = VKATTN_MASK_CAUSAL;
         call.cache = block.cache.get();
         add(block.attention.plan(call),
@@ -252,9 +256,9 @@ class Decoder::Pass {
     // stream += down(silu(gate(normed)) * up(normed))
     void add_feed_forward(const Block &block) {
         vkattn_linear_desc desc{};
-        desc.input = stream();
+        desc.input = normed();
         desc.weight = block.up.tensor;
-        desc.output = tokens_of(VKATTN_TYPE_F32, len_, model_.config.hidden);
+        desc.output = tokens_of(between_, len_, model_.config.hidden);
         add_linear(desc, block.up, normed_, hidden_);
         desc.weight = block.gate.tensor;
         desc.activation = VKATTN_ACTIVATION_SILU;
@@ -276,7 +280,7 @@ class Decoder::Pass {
 
     void add_logits() {
         vkattn_linear_desc desc{};
-        desc.input = tokens_of(VKATTN_TYPE_F32, rows_, model_.config.width, len_ - rows_);
+        desc.input = tokens_of(between_, rows_, model_.config.width, len_ - rows_);
         desc.weight = model_.head().tensor;
         desc.output = tokens_of(VKATTN_TYPE_F32, rows_, model_.config.vocabulary);
         add_linear(desc, model_.head(), normed_, logits_);
@@ -284,6 +288,7 @@ class Decoder::Pass {
 
     const Model &model_;
     std::uint32_t len_, rows_;
+    vkattn_type between_; // of what lies between the steps
     vkattn::Buffer tokens_, stream_, normed_, hidden_, logits_;
     std::vector<BoundPlan> bound_;
     vkattn::Program program_;

@@ -18,6 +18,10 @@ namespace vkattn::gpu {
 #define BINDING_APPEND_SOURCE_SCALES 7
 #define BINDING_APPEND_CACHE_SCALES 8
 #define BINDING_APPEND_NORM 9
+#define BINDING_APPEND_VALUES 10
+#define BINDING_APPEND_VALUE_SCALES 11
+#define BINDING_APPEND_QUERIES 12
+#define BINDING_APPEND_QUERY_NORM 13
 
 /* cu_seqlens: each packed row goes where its sequence is; or rows of every sequence are read, those behind its end as if
  * they were its own (which costs nothing, and leaves no gaps) */
@@ -41,7 +45,11 @@ namespace vkattn::gpu {
 #define CACHE_SCALES_READ 1u
 #define CACHE_SCALES_MADE 2u
 
-/* HADAMARD: elements of the blocks of the Walsh-Hadamard transform that rows go through on their way, after the rotary
+/* Parts of a dispatch are ranges of its heads: QUERY_HEADS of queries, which go into other memory as the rows that they are; keys;
+ * and with KEY_HEADS, behind so many of them, values, which are neither normalised nor rotated
+ * ROTATED_DIMS: elements of a row that are rotated, from ROTATED_FROM on, of queries from QUERY_ROTATED_FROM
+ * NORM_DIM: elements of a row that are normalised, the first; of queries QUERY_NORM_DIM
+ * HADAMARD: elements of the blocks of the Walsh-Hadamard transform that rows go through on their way, after the rotary
  * embedding; 0: none
  * SOURCE_SCALED: source has such scales
  * IN_BLOCKS: four neighbours at a time, from whole words to whole words */
@@ -60,7 +68,17 @@ namespace vkattn::gpu {
     X(11, HADAMARD, 0)                                                                                                 \
     X(12, SOURCE_SCALED, 0)                                                                                            \
     X(13, CACHE_SCALES, 0)                                                                                             \
-    X(14, NORM_FORMAT, 0)
+    X(14, NORM_FORMAT, 0)                                                                                              \
+    X(15, NORM_DIM, 0)                                                                                                 \
+    X(16, ROTATED_FROM, 0)                                                                                             \
+    X(17, ROTATED_DIMS, 0)                                                                                             \
+    X(18, KEY_HEADS, 0)                                                                                                \
+    X(19, QUERY_HEADS, 0)                                                                                              \
+    X(20, QUERY_DIM, 0)                                                                                                \
+    X(21, QUERY_PAIRS, 0)                                                                                              \
+    X(22, QUERY_ROTATED_FROM, 0)                                                                                       \
+    X(23, QUERY_NORM_FORMAT, 0)                                                                                        \
+    X(24, QUERY_NORM_DIM, 0)
 
 struct AppendPush {
     uint first_group[3];
@@ -73,13 +91,13 @@ struct AppendPush {
     uint first;        /* token of the source that is the first to be copied */
     uint source_total; /* rows of a packed source */
     uint pool_pages;
-    uint table_pages;             /* pages of a sequence in the block table */
-    uint beyond;                  /* rows beyond a sequence's length that are copied too */
-    uint sequences;               /* of a packed source */
-    float scale;                  /* of the transform */
-    uint source_scale_strides[3]; /* batch, head, position */
+    uint table_pages; /* pages of a sequence in the block table */
+    uint beyond;      /* rows beyond a sequence's length that are copied too; beside queries, where keys begin */
+    uint sequences;   /* of a packed source */
+    float scale;      /* of the transform */
+    uint source_scale_strides[3]; /* batch, head, position; of what queries go into, where there are some */
     uint cache_scale_strides[3];
-    float epsilon; /* of the norm */
+    float epsilon; /* of the norms */
 };
 
 #ifdef __cplusplus

@@ -1,14 +1,18 @@
-// Writes new K or V rows into a cache, converting to its storage format: a quantised one where QUANTISED_CACHE is defined,
+// Writes new K and V rows into their caches, converting to the storage format: a quantised one where QUANTISED_CACHE is defined,
 // another where it is not, so that what appends floats compiles no encoder. Rows that would lie beyond the capacity, or on
-// a page outside the pool, are dropped.
+// a page outside the pool, are dropped. Queries of the same tokens may go into other memory beside them, at the rows that they are.
 //
 // source [B,H,L,D], or packed [1,H,total,D] with cu_seqlens -> cache [B,H,capacity,D] at positions past ..
-// past + L - 1. Either may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
-// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With NORM_FORMAT rows are normalised
-// on the way (RMSNorm: Zhang and Sennrich, 2019), norm [D]: each invocation goes through the whole of its row. With ROTATED they are
-// then turned by the rotary embedding of their position; frequencies as in layers/rope.comp. With HADAMARD, blocks of so many
+// past + L - 1; with KEY_HEADS the heads behind are those of V, for values, which lies as cache does. With QUERY_HEADS those are
+// the first heads of source, [B,H,L,QUERY_DIM], for queries [B,H,L,QUERY_DIM]; the others begin at element `beyond`.
+// Source or caches may lie in pages [pool,H,PAGE_SIZE,D], found through the block table; as a source, from token
+// `first` on, and with HAS_LENGTHS only `beyond` rows further than the sequence is long. With NORM_FORMAT NORM_DIM elements of a
+// row are normalised on the way (RMSNorm: Zhang and Sennrich, 2019), norm [NORM_DIM]: each invocation goes through all of them. With
+// ROTATED ROTATED_DIMS are then turned by the rotary embedding of their position (Su et al., 2021). With HADAMARD, blocks of so many
 // elements of a row are mixed as in layers/hadamard.comp, by each invocation for its own elements. Scales of rows are looked
 // up; where the cache's are made, each invocation goes through its whole row, and the first of them writes its scale.
+// frequencies [ROTATED_DIMS / 2]: turns per position, as 64-bit fixed point (low word, high word), and the factor that lengthens or
+// shortens the rotated vector
 // grid: (tiles of L * ceil(D / 2), H, B), two neighbouring elements an invocation: they may share a word; four with
 // IN_BLOCKS; into quantised caches (tiles of L * D / 32, H, B), a block an invocation. PACKED_SEQUENCES: total and 1 in
 // place of L and B, so that the cost follows the tokens
@@ -39,8 +43,22 @@ APPEND_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
+#define TENSOR values
+#define TENSOR_BINDING BINDING_APPEND_VALUES
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+#define TENSOR queries
+#define TENSOR_BINDING BINDING_APPEND_QUERIES
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
 #define TENSOR norm
 #define TENSOR_BINDING BINDING_APPEND_NORM
+#include "common/tensor.glsl"
+
+#define TENSOR query_norm
+#define TENSOR_BINDING BINDING_APPEND_QUERY_NORM
 #include "common/tensor.glsl"
 
 layout(set = 0, binding = BINDING_APPEND_PAST_LENGTHS, std430) readonly buffer PastLengthsBuffer {
@@ -56,51 +74,74 @@ layout(set = 0, binding = BINDING_APPEND_SOURCE_SCALES, std430) readonly buffer 
     float source_scales[];
 };
 
+const uint QUERIES = 0, KEYS = 1, VALUES = 2; // parts of the grid
+
 // A row on its way into the cache.
 struct AppendedRow {
+    uint part;
     uint source; // the element of its first dim
-    uint cache;
+    uint cache;  // the same of where it goes
     uint position;
-    float source_scale; // and that of its norm
-    uint cache_scale;   // its element
+    float source_scale;
+    float inverse_rms;
+    uint cache_scale; // its element
 };
 
-float load_dim(AppendedRow row, uint dim) {
-    float value = row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
-    return NORM_FORMAT == FORMAT_NONE ? value : value * norm_load(NORM_FORMAT, dim);
+uint dims_of(uint part) { return part == QUERIES ? QUERY_DIM : HEAD_DIM; }
+
+uint norm_dim_of(uint part) { return part == QUERIES ? QUERY_NORM_DIM : NORM_DIM; }
+
+bool is_normalised(AppendedRow row) {
+    return row.part == QUERIES ? QUERY_NORM_FORMAT != FORMAT_NONE : row.part == KEYS && NORM_FORMAT != FORMAT_NONE;
 }
 
-float inverse_rms(AppendedRow row) {
+bool is_rotated(AppendedRow row) { return ROTATED != ROTATED_NONE && row.part != VALUES; }
+
+float load_source(AppendedRow row, uint dim) {
+    return row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+}
+
+float load_dim(AppendedRow row, uint dim) {
+    float value = load_source(row, dim);
+    if (!is_normalised(row)) return value;
+    if (dim >= norm_dim_of(row.part)) return value;
+    value *= row.inverse_rms;
+    return value * (row.part == QUERIES ? query_norm_load(QUERY_NORM_FORMAT, dim) : norm_load(NORM_FORMAT, dim));
+}
+
+float inverse_rms_of(AppendedRow row) {
+    uint dims = norm_dim_of(row.part);
     float sum = 0.0;
-    for (uint dim = 0; dim < HEAD_DIM; ++dim) {
-        float value = row.source_scale * source_load(SOURCE_FORMAT, row.source + dim * push.source_strides[3]);
+    for (uint dim = 0; dim < dims; ++dim) {
+        float value = load_source(row, dim);
         sum += value * value;
     }
-    return inversesqrt(sum / float(HEAD_DIM) + push.epsilon);
+    return inversesqrt(sum / float(dims) + push.epsilon);
 }
 
 // One element of the row as the rotary embedding turns it.
 float load_rotated(AppendedRow row, uint dim) {
-    const uint pairs = HEAD_DIM / 2;
+    const uint pairs = ROTATED_DIMS / 2;
+    uint from = row.part == QUERIES ? QUERY_ROTATED_FROM : ROTATED_FROM;
+    uint at = dim - from;
+    if (dim < from || at >= ROTATED_DIMS) return load_dim(row, dim);
     bool interleaved = ROTATED == ROTATED_INTERLEAVED;
-    uint pair = interleaved ? dim / 2 : dim % pairs;
-    bool second = interleaved ? dim % 2 != 0 : dim >= pairs;
-    uint partner = interleaved ? dim ^ 1u : (second ? dim - pairs : dim + pairs);
+    uint pair = interleaved ? at / 2 : at % pairs;
+    bool second = interleaved ? at % 2 != 0 : at >= pairs;
+    uint partner = from + (interleaved ? at ^ 1u : (second ? at - pairs : at + pairs));
     uint word = base_bytes(BINDING_APPEND_FREQUENCIES) / 4 + 3 * pair;
     vec2 rotation =
         rotation_of(row.position, uvec3(frequency_words[word], frequency_words[word + 1], frequency_words[word + 2]));
     return load_dim(row, dim) * rotation.x + load_dim(row, partner) * (second ? rotation.y : -rotation.y);
 }
 
-float load_unmixed(AppendedRow row, uint dim) {
-    return ROTATED == ROTATED_NONE ? load_dim(row, dim) : load_rotated(row, dim);
-}
+float load_unmixed(AppendedRow row, uint dim) { return is_rotated(row) ? load_rotated(row, dim) : load_dim(row, dim); }
 
 // An entry of the Hadamard matrix, without its scale.
 float sign_of(uint row, uint column) { return (bitCount(row & column) & 1) != 0 ? -1.0 : 1.0; }
 
 float load_element(AppendedRow row, uint dim) {
-    if (HADAMARD == 0u) return load_unmixed(row, dim);
+    if (HADAMARD == 0u || row.part == QUERIES) return load_unmixed(row, dim);
     uint own = dim % HADAMARD, begin = dim - own;
     float sum = 0.0;
     for (uint i = 0; i < HADAMARD; ++i) sum += sign_of(own, i) * load_unmixed(row, begin + i);
@@ -109,30 +150,43 @@ float load_element(AppendedRow row, uint dim) {
 
 #ifdef QUANTISED_CACHE
 layout(set = 0, binding = BINDING_APPEND_CACHE_SCALES, std430) buffer CacheScalesBuffer { float cache_scales[]; };
+layout(set = 0, binding = BINDING_APPEND_VALUE_SCALES, std430) buffer ValueScalesBuffer { float value_scales[]; };
 
 const uint ELEMENTS = QUANTISED_BLOCK; // of an invocation
 
+void store_word(uint part, uint word, uint bits) {
+    if (part == VALUES)
+        values_words[word] = bits;
+    else
+        cache_words[word] = bits;
+}
+
 // Half a word that the block shares with its neighbour, whose invocation writes the other half: two atomics.
-void store_half(uint byte_offset, uint bits) {
-    uint shift = (byte_offset & 2) * 8;
-    atomicAnd(cache_words[byte_offset / 4], 0xffff0000u >> shift);
-    atomicOr(cache_words[byte_offset / 4], bits << shift);
+void store_half(uint part, uint byte_offset, uint bits) {
+    uint shift = (byte_offset & 2) * 8, word = byte_offset / 4;
+    if (part == VALUES) {
+        atomicAnd(values_words[word], 0xffff0000u >> shift);
+        atomicOr(values_words[word], bits << shift);
+    } else {
+        atomicAnd(cache_words[word], 0xffff0000u >> shift);
+        atomicOr(cache_words[word], bits << shift);
+    }
 }
 
 // A block is whole halves: all but its first and last lie in words of its own.
-void store_block(const uint format, uint byte_offset, EncodedBlock block) {
+void store_block(uint part, const uint format, uint byte_offset, EncodedBlock block) {
     const uint halves = bytes_of_block(format) / 2;
     uint word = byte_offset / 4;
     bool shifted = (byte_offset & 2) != 0;
     if (shifted) {
-        store_half(byte_offset, block.words[0] & 0xffffu);
+        store_half(part, byte_offset, block.words[0] & 0xffffu);
         for (uint i = 1; 2 * i < halves; ++i)
-            cache_words[word + i] = (block.words[i - 1] >> 16) | (block.words[i] << 16);
+            store_word(part, word + i, (block.words[i - 1] >> 16) | (block.words[i] << 16));
     } else {
-        for (uint i = 0; i < halves / 2; ++i) cache_words[word + i] = block.words[i];
+        for (uint i = 0; i < halves / 2; ++i) store_word(part, word + i, block.words[i]);
     }
     uint last = block.words[(halves - 1) / 2];
-    if (shifted == (halves % 2 == 0)) store_half(byte_offset + 2 * (halves - 1), shifted ? last >> 16 : last);
+    if (shifted == (halves % 2 == 0)) store_half(part, byte_offset + 2 * (halves - 1), shifted ? last >> 16 : last);
 }
 
 // The elements of a quantised block, of HADAMARD elements that are mixed: first with those of the other blocks at the same
@@ -178,12 +232,26 @@ float make_scale(AppendedRow row) {
     return scale < LEAST_SCALE ? 0.0 : scale;
 }
 
+// The scale of the row, by its first block written where it is made.
+float scale_of(AppendedRow row, uint dim) {
+    const bool made = CACHE_SCALES == CACHE_SCALES_MADE;
+    float scale = made ? make_scale(row) : 0.0;
+    if (row.part == VALUES) {
+        uint element = base_bytes(BINDING_APPEND_VALUE_SCALES) / 4 + row.cache_scale;
+        if (!made) return value_scales[element];
+        if (dim == 0) value_scales[element] = scale;
+    } else {
+        uint element = base_bytes(BINDING_APPEND_CACHE_SCALES) / 4 + row.cache_scale;
+        if (!made) return cache_scales[element];
+        if (dim == 0) cache_scales[element] = scale;
+    }
+    return scale;
+}
+
 // Divides a block by the scale of its row; by 0 nothing is left of it.
 void scale_block(AppendedRow row, uint dim, inout float values[QUANTISED_BLOCK]) {
     if (CACHE_SCALES == CACHE_SCALES_NONE) return;
-    uint element = base_bytes(BINDING_APPEND_CACHE_SCALES) / 4 + row.cache_scale;
-    float scale = CACHE_SCALES == CACHE_SCALES_MADE ? make_scale(row) : cache_scales[element];
-    if (CACHE_SCALES == CACHE_SCALES_MADE && dim == 0) cache_scales[element] = scale;
+    float scale = scale_of(row, dim);
     float inverse = abs(scale) >= LEAST_SCALE ? divide(1.0, scale) : 0.0;
     for (uint i = 0; i < QUANTISED_BLOCK; ++i) {
         precise float scaled = values[i] * inverse;
@@ -195,31 +263,50 @@ void append_elements(AppendedRow row, uint dim) {
     float values[QUANTISED_BLOCK];
     load_block(row, dim, values);
     scale_block(row, dim, values);
+    uint base = row.part == VALUES ? base_bytes(BINDING_APPEND_VALUES) : base_bytes(BINDING_APPEND_CACHE);
     uint to = row.cache + dim * push.cache_strides[3];
-    store_block(CACHE_FORMAT, base_bytes(BINDING_APPEND_CACHE) + block_of_element(CACHE_FORMAT, to),
-                encode_block(CACHE_FORMAT, values));
+    store_block(row.part, CACHE_FORMAT, base + block_of_element(CACHE_FORMAT, to), encode_block(CACHE_FORMAT, values));
 }
 #else
 const uint ELEMENTS = IN_BLOCKS != 0u ? 4 : 2;
 
+// Two neighbours of a row from `dim` on. pairs: none of their words is shared.
+void store_neighbours(AppendedRow row, const bool pairs, uint dim, vec2 numbers) {
+    uint to = row.cache + dim * (row.part == QUERIES ? 1 : push.cache_strides[3]);
+    if (row.part == QUERIES)
+        queries_store2(SOURCE_FORMAT, pairs || QUERY_PAIRS != 0u, to, 1, numbers);
+    else if (row.part == VALUES)
+        values_store2(CACHE_FORMAT, pairs || CACHE_PAIRS != 0u, to, pairs ? 1 : push.cache_strides[3], numbers);
+    else
+        cache_store2(CACHE_FORMAT, pairs || CACHE_PAIRS != 0u, to, pairs ? 1 : push.cache_strides[3], numbers);
+}
+
 void append_four(AppendedRow row, uint dim) {
     vec4 four;
-    if (ROTATED == ROTATED_NONE && HADAMARD == 0u && NORM_FORMAT == FORMAT_NONE)
+    if (!is_rotated(row) && !is_normalised(row) && (HADAMARD == 0u || row.part == QUERIES))
         four = row.source_scale * source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
     else
         for (uint i = 0; i < 4; ++i) four[i] = load_element(row, dim + i);
-    cache_store2(CACHE_FORMAT, true, row.cache + dim, 1, four.xy);
-    cache_store2(CACHE_FORMAT, true, row.cache + dim + 2, 1, four.zw);
+    store_neighbours(row, true, dim, four.xy);
+    store_neighbours(row, true, dim + 2, four.zw);
+}
+
+// The last element of a row of an odd number of them.
+void store_last(AppendedRow row, uint dim, float number) {
+    if (row.part == QUERIES)
+        queries_store(SOURCE_FORMAT, row.cache + dim, number);
+    else if (row.part == VALUES)
+        values_store(CACHE_FORMAT, row.cache + dim * push.cache_strides[3], number);
+    else
+        cache_store(CACHE_FORMAT, row.cache + dim * push.cache_strides[3], number);
 }
 
 void append_pair(AppendedRow row, uint dim) {
-    float value = load_element(row, dim);
-    uint to = row.cache + dim * push.cache_strides[3];
-    if (dim + 1 == HEAD_DIM) {
-        cache_store(CACHE_FORMAT, to, value);
-        return;
-    }
-    cache_store2(CACHE_FORMAT, CACHE_PAIRS != 0u, to, push.cache_strides[3], vec2(value, load_element(row, dim + 1)));
+    float number = load_element(row, dim);
+    if (dim + 1 == dims_of(row.part))
+        store_last(row, dim, number);
+    else
+        store_neighbours(row, false, dim, vec2(number, load_element(row, dim + 1)));
 }
 
 void append_elements(AppendedRow row, uint dim) {
@@ -236,13 +323,20 @@ uint page_of(uint batch, uint position) {
     return uint(block_table[base_bytes(BINDING_APPEND_BLOCK_TABLE) / 4 + entry]);
 }
 
+uint part_of(uint head) {
+    if (QUERY_HEADS != 0u && head < QUERY_HEADS) return QUERIES;
+    return KEY_HEADS != 0u && head - QUERY_HEADS >= KEY_HEADS ? VALUES : KEYS;
+}
+
 void main() {
-    const uint items = (HEAD_DIM + ELEMENTS - 1) / ELEMENTS; // of a row
+    uint head = workgroup().y;
+    uint batch = workgroup().z;
+    AppendedRow row;
+    row.part = part_of(head);
+    uint items = (dims_of(row.part) + ELEMENTS - 1) / ELEMENTS; // of a row
     uint invocation = workgroup().x * ELEMENTWISE_WORKGROUP_SIZE + gl_LocalInvocationID.x;
     uint token = invocation / items;
     uint dim = invocation % items * ELEMENTS;
-    uint head = workgroup().y;
-    uint batch = workgroup().z;
     uvec2 source = uvec2(batch, push.first + token);
     if (PACKED == PACKED_SEQUENCES) {
         if (token >= push.source_total) return;
@@ -254,8 +348,9 @@ void main() {
     }
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_APPEND_PAST_LENGTHS) / 4 + batch], 0));
-    uint position = past + token;
-    if (token >= push.positions || position >= push.capacity) return;
+    row.position = past + token;
+    if (token >= push.positions) return;
+    if (row.part != QUERIES && row.position >= push.capacity) return;
     if (HAS_LENGTHS != 0u) {
         uint length = uint(max(lengths[base_bytes(BINDING_APPEND_LENGTHS) / 4 + batch], 0));
         if (push.first + token >= length + push.beyond) return;
@@ -263,26 +358,34 @@ void main() {
 
     if (PACKED == PACKED_AND_BEYOND)
         source = uvec2(0, min(packed_rows(batch, push.source_total).x + source.y, push.source_total - 1));
-    uvec2 place = uvec2(batch, position);
-    if (PAGED != PAGED_NONE) {
-        uint paged = PAGED == PAGED_SOURCE ? source.y : position;
+    uvec2 place = row.part == QUERIES ? source : uvec2(batch, row.position);
+    if (PAGED != PAGED_NONE && row.part != QUERIES) {
+        uint paged = PAGED == PAGED_SOURCE ? source.y : row.position;
         uint page = page_of(batch, paged);
         if (PAGED == PAGED_CACHE && page >= push.pool_pages) return;
-        uvec2 row = uvec2(min(page, push.pool_pages - 1), paged % PAGE_SIZE);
-        if (PAGED == PAGED_SOURCE) source = row; // of a page outside the pool some row: keys there are hidden
-        if (PAGED == PAGED_CACHE) place = row;
+        uvec2 in_page = uvec2(min(page, push.pool_pages - 1), paged % PAGE_SIZE);
+        if (PAGED == PAGED_SOURCE) source = in_page; // of a page outside the pool some row: keys there are hidden
+        if (PAGED == PAGED_CACHE) place = in_page;
     }
-    AppendedRow row;
+    uint head_of_cache = head;
     row.source = source.x * push.source_strides[0] + head * push.source_strides[1] + source.y * push.source_strides[2];
-    row.cache = place.x * push.cache_strides[0] + head * push.cache_strides[1] + place.y * push.cache_strides[2];
-    row.position = position;
+    if (row.part != QUERIES) {
+        head_of_cache -= QUERY_HEADS;
+        if (QUERY_HEADS != 0u) row.source += push.beyond - QUERY_HEADS * push.source_strides[1];
+        if (row.part == VALUES) head_of_cache -= KEY_HEADS;
+        row.cache =
+            place.x * push.cache_strides[0] + head_of_cache * push.cache_strides[1] + place.y * push.cache_strides[2];
+    } else {
+        row.cache = place.x * push.source_scale_strides[0] + head * push.source_scale_strides[1] +
+                    place.y * push.source_scale_strides[2];
+    }
     row.source_scale = 1.0;
     if (SOURCE_SCALED != 0u)
         row.source_scale =
             source_scales[base_bytes(BINDING_APPEND_SOURCE_SCALES) / 4 + source.x * push.source_scale_strides[0] +
                           head * push.source_scale_strides[1] + source.y * push.source_scale_strides[2]];
-    if (NORM_FORMAT != FORMAT_NONE) row.source_scale *= inverse_rms(row);
-    row.cache_scale = place.x * push.cache_scale_strides[0] + head * push.cache_scale_strides[1] +
+    row.inverse_rms = is_normalised(row) ? inverse_rms_of(row) : 1.0;
+    row.cache_scale = place.x * push.cache_scale_strides[0] + head_of_cache * push.cache_scale_strides[1] +
                       place.y * push.cache_scale_strides[2];
     append_elements(row, dim);
 }

@@ -211,6 +211,15 @@ TEST_CASE_FIXTURE(DeviceTest, "rotary embedding, both pairings") {
         Config config{.num_kv_heads = 2, .rope_theta = 10000.0f, .rope_interleaved = interleaved};
         check_both(self_attention(config, 2, 17));
         check_both(with_past(config, 2, 3, 900));
+        for (const vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
+            CAPTURE(type_name(type));
+            check_both(self_attention(config, 2, 17, type), type);
+            LayerProblem p = with_past(config, 2, 3, 40, type);
+            p.query = self_attention(config, 2, 3, type).query;
+            check_both(p, type);
+        }
+        config.head_dim = 6; // whose halves are of an odd number of elements
+        check_both(self_attention(config, 2, 5, VKATTN_TYPE_F16), VKATTN_TYPE_F16);
     }
 }
 

@@ -2,6 +2,7 @@
 #include "compare.hpp"
 #include "device.hpp"
 #include "layer_cases.hpp"
+#include "limited_device.hpp"
 #include "messages.hpp"
 #include "norms.hpp"
 
@@ -177,6 +178,70 @@ TEST_CASE_FIXTURE(DeviceTest, "a layer normalises its input as a norm before it 
                     (void)prefill(make_layer(c), HostTensor(VKATTN_TYPE_F32, {1, 2, c.config.embed_dim}), weight);
                 },
                 "norm: given, expected none but for MHA and MLA");
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "few tokens without a cache equal the first of many") {
+    for (const LayerCase &c : cached_layers(true)) {
+        CAPTURE(c.name);
+        const vkattn::Layer layer = make_layer(c);
+        std::mt19937 random(36);
+        const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 19, c.config.embed_dim}, random);
+        const HostTensor many = prefill(layer, input);
+        for (const std::uint64_t len : {1, 2})
+            check_equal("output", prefill(layer, tokens_of(input, 0, len)), tokens_of(many, 0, len),
+                        nmse_bound({VKATTN_TYPE_F32}));
+    }
+}
+
+namespace {
+
+// The output for f32 tokens, with f16 between the steps where `halves`.
+HostTensor with_intermediates(TestDevice &device, const vkattn::Layer &layer, HostTensor input, bool halves,
+                              std::uint64_t &workspace_bytes) {
+    const vkattn_intermediate_type type{{VKATTN_EXTENSION_INTERMEDIATE_TYPE, nullptr}, VKATTN_TYPE_F16};
+    HostTensor output(VKATTN_TYPE_F32, input.shape());
+    vkattn_layer_call call{};
+    call.query = input.view();
+    call.output = output.view();
+    call.mask_flags = VKATTN_MASK_CAUSAL;
+    if (halves) call.next = &type;
+    const vkattn::Plan plan = layer.plan(call);
+    workspace_bytes = plan.requirements().workspace_bytes;
+    device.run(plan, std::array{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
+                                Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}});
+    return output;
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "f16 between the steps of a layer of f32 tokens, where the call asks for it") {
+    const LimitedDevice device("half_workspaces=1");
+    const bool serves = device.context().facts().half_workspaces != 0;
+    for (const LayerCase &c : cached_layers(true)) {
+        if (c.config.next != nullptr) continue; // its indexer may choose other keys
+        CAPTURE(c.name);
+        std::mt19937 random(37);
+        const vkattn::Layer layer = make_layer(c.config, random_weights(c, random), device.context());
+        for (const std::uint64_t len : {1, 19}) {
+            CAPTURE(len);
+            const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, len, c.config.embed_dim}, random);
+            std::uint64_t bytes = 0, bytes_of_halves = 0;
+            const HostTensor plain = with_intermediates(device.device(), layer, input, false, bytes),
+                             halves = with_intermediates(device.device(), layer, input, true, bytes_of_halves);
+            check_equal("output", halves, plain, nmse_bound({VKATTN_TYPE_F16}));
+            CHECK((bytes_of_halves < bytes) == serves);
+        }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "an intermediate type that is no float is named") {
+    const LayerCase c = mla_case(VKATTN_MLA_ABSORB, 0, false);
+    const vkattn::Layer layer = make_layer(c);
+    const vkattn_intermediate_type type{{VKATTN_EXTENSION_INTERMEDIATE_TYPE, nullptr}, VKATTN_TYPE_I32};
+    vkattn_layer_call call{};
+    call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, c.config.embed_dim});
+    call.next = &type;
+    check_refused([&] { (void)layer.plan(call); }, "intermediate type: ");
 }
 
 TEST_CASE_FIXTURE(DeviceTest,
