@@ -219,7 +219,14 @@ typedef enum vkattn_role {
     VKATTN_ROLE_KEY_SCALES = 38, /* vkattn_kv_scales; of an append: those of cache */
     VKATTN_ROLE_VALUE_SCALES = 39,
     VKATTN_ROLE_NORM_WEIGHT = 40, /* vkattn_input_norm */
-    VKATTN_ROLE_COUNT = 41,
+    VKATTN_ROLE_DECAY = 41,       /* of linear attention: recurrence.h */
+    VKATTN_ROLE_BETA = 42,
+    VKATTN_ROLE_INITIAL_STATE = 43, /* vkattn_recurrent_states */
+    VKATTN_ROLE_FINAL_STATE = 44,
+    VKATTN_ROLE_STATE_SLOTS = 45,
+    VKATTN_ROLE_TOKEN_STATES = 46,
+    VKATTN_ROLE_ACCEPTED = 47,
+    VKATTN_ROLE_COUNT = 48,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -31,6 +31,7 @@
 #include <vkattn/layers.h>
 #include <vkattn/operators.h>
 #include <vkattn/programs.h>
+#include <vkattn/recurrence.h>
 #include <vkattn/shaders.h>
 #include <vkattn/variants.h>
 

@@ -713,6 +713,15 @@ class Context {
     Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
     // Plans one choice of the greatest.
     Returned<Plan> argmax_plan(const vkattn_argmax_desc &desc) const { return planned(vkattn_argmax_plan, desc); }
+    Returned<Plan> linear_attention_plan(const vkattn_linear_attention_desc &desc) const {
+        return planned(vkattn_linear_attention_plan, desc);
+    }
+    Returned<Plan> causal_conv1d_plan(const vkattn_causal_conv1d_desc &desc) const {
+        return planned(vkattn_causal_conv1d_plan, desc);
+    }
+    Returned<Plan> gated_rms_norm_plan(const vkattn_gated_rms_norm_desc &desc) const {
+        return planned(vkattn_gated_rms_norm_plan, desc);
+    }
 
     // Bytes of workspace of a call of such a layer.
     Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {

@@ -9,11 +9,13 @@
 #include "runtime/ops/argmax.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/block_mask.hpp"
+#include "runtime/ops/causal_conv1d.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/explain.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/linear_attention.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/prewarm.hpp"
@@ -600,6 +602,21 @@ vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc 
 
 vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {
     return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_argmax(own, *desc); });
+}
+
+vkattn_result vkattn_linear_attention_plan(vkattn_context context, const vkattn_linear_attention_desc *desc,
+                                           vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_linear_attention(own, *desc); });
+}
+
+vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const vkattn_causal_conv1d_desc *desc,
+                                        vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_causal_conv1d(own, *desc); });
+}
+
+vkattn_result vkattn_gated_rms_norm_plan(vkattn_context context, const vkattn_gated_rms_norm_desc *desc,
+                                         vkattn_plan *plan) {
+    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_gated_rms_norm(own, *desc); });
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

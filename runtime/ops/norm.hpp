@@ -7,11 +7,12 @@ namespace vkattn {
 enum class Norm { kRms, kLayer };
 
 // Normalises each token of input [B,L,N] into output [B,L,N], which may be the same view; last strides 1. weight [N];
-// bias [N] may be absent, and residual [B,L,N], which output may be. F32, F16 or BF16 each.
+// bias [N] may be absent, and residual and gate [B,L,N], which output may be: the norm times silu(gate). F32, F16 or BF16 each.
 void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input, const View &weight, const View &bias,
-              const View &output, const View &residual = {});
+              const View &output, const View &residual = {}, const View &gate = {});
 
 // The caller's norm, checked.
 void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc);
+void plan_gated_rms_norm(PlanBuilder &builder, const vkattn_gated_rms_norm_desc &desc);
 
 } // namespace vkattn

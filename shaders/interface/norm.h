@@ -13,6 +13,7 @@ namespace vkattn::gpu {
 #define BINDING_NORM_BIAS 2
 #define BINDING_NORM_OUTPUT 3
 #define BINDING_NORM_RESIDUAL 4
+#define BINDING_NORM_GATE 5
 
 #define NORM_WORKGROUP_SIZE 64 /* a power of two */
 
@@ -23,7 +24,8 @@ namespace vkattn::gpu {
     X(3, BIAS_FORMAT, 0)                                                                                               \
     X(4, OUTPUT_FORMAT, 1)                                                                                             \
     X(5, OUTPUT_PAIRS, 0)                                                                                              \
-    X(6, RESIDUAL_FORMAT, 0)
+    X(6, RESIDUAL_FORMAT, 0)                                                                                           \
+    X(7, GATE_FORMAT, 0)
 
 struct NormPush {
     uint first_group[3];
@@ -32,6 +34,7 @@ struct NormPush {
     uint input_strides[2]; /* batch, position */
     uint output_strides[2];
     uint residual_strides[2];
+    uint gate_strides[2];
     float epsilon;
 };
 

@@ -1,7 +1,7 @@
 // RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016) of each token.
 //
-// output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight + bias + residual; RMSNorm takes the mean as 0
-// input [B,L,N], weight [N], bias [N], residual [B,L,N] -> output [B,L,N], which may be the input or the residual
+// output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight * silu(gate) + bias + residual; RMSNorm takes the mean as 0
+// input [B,L,N], weight [N], bias [N], gate and residual [B,L,N] -> output [B,L,N], which may be the input, the gate or the residual
 // grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so
 // that it alone reads and writes them and two 16-bit values may share a word
 #version 460
@@ -37,6 +37,12 @@ NORM_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR_BINDING BINDING_NORM_RESIDUAL
 #include "common/tensor.glsl"
 
+#define TENSOR gate
+#define TENSOR_BINDING BINDING_NORM_GATE
+#include "common/tensor.glsl"
+
+#include "layers/activation.glsl"
+
 #define REDUCE_SIZE NORM_WORKGROUP_SIZE
 #include "common/reduce.glsl"
 
@@ -54,6 +60,10 @@ float sum_of_own(float mean, bool squared) {
 
 float normalised(uint feature, float mean, float scale) {
     float x = (input_load(INPUT_FORMAT, input_start() + feature) - mean) * scale * weight_load(WEIGHT_FORMAT, feature);
+    if (GATE_FORMAT != FORMAT_NONE) {
+        uint gates = workgroup().y * push.gate_strides[0] + workgroup().x * push.gate_strides[1];
+        x *= activate(ACTIVATION_SILU, gate_load(GATE_FORMAT, gates + feature));
+    }
     if (BIAS_FORMAT != FORMAT_NONE) x += bias_load(BIAS_FORMAT, feature);
     if (RESIDUAL_FORMAT == FORMAT_NONE) return x;
     uint start = workgroup().y * push.residual_strides[0] + workgroup().x * push.residual_strides[1];

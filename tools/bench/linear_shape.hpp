@@ -38,6 +38,7 @@ std::string shape_text(const LinearShape &shape);
 struct OperationOptions : ShapeOptions {
     std::string op = "attention";
     LinearShape linear;                          // dtype is the shape's
+    std::string form = "auto";                   // of linear_attention
     std::vector<std::uint32_t> rows{1, 16, 512}; // of linear
 };
 

@@ -182,6 +182,19 @@ void read_linear(ConfigReader &config, CaseFile &read) {
     read_activation(config, read.linear.activation);
 }
 
+void read_linear_attention(ConfigReader &config, CaseFile &read) {
+    LinearAttentionConfig &linear = read.linear_attention;
+    config.check_present("rule");
+    config.read_choice("rule", {{"delta", VKATTN_RULE_DELTA}, {"decay", VKATTN_RULE_DECAY}}, linear.rule);
+    config.read("scale", linear.scale);
+    config.read_flag("qk_l2norm", linear.qk_l2norm);
+}
+
+void read_causal_conv1d(ConfigReader &config, CaseFile &read) {
+    config.read_choice("activation", {{"none", VKATTN_ACTIVATION_NONE}, {"silu", VKATTN_ACTIVATION_SILU}},
+                       read.linear.activation);
+}
+
 void read_encoder(ConfigReader &config, CaseFile &read) {
     read_mha(config, read);
     read.layer.kind = VKATTN_LAYER_ENCODER;
@@ -196,8 +209,10 @@ struct OpReader {
     void (*read)(ConfigReader &, CaseFile &);
 };
 
-constexpr std::array<OpReader, 10> kOps{{{"attention", read_attention},
+constexpr std::array<OpReader, 12> kOps{{{"attention", read_attention},
                                          {"linear", read_linear},
+                                         {"linear_attention", read_linear_attention},
+                                         {"causal_conv1d", read_causal_conv1d},
                                          {"index", read_index},
                                          {"mha", read_mha},
                                          {"latent_mha", read_latent_mha},
@@ -241,7 +256,7 @@ CaseFile read_configuration(const std::string &file, const std::map<std::string,
     read.op = op.op;
     ConfigReader config(file, read.op, std::move(json));
     op.read(config, read);
-    if (read.op != "linear") {
+    if (read.op != "linear" && !read.is_recurrence()) {
         read_mask(config, read.mask);
         read_dropout(config, read);
     }

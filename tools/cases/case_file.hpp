@@ -56,12 +56,20 @@ struct LinearConfig {
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
 };
 
+// The configuration of op "linear_attention".
+struct LinearAttentionConfig {
+    vkattn_linear_attention_rule rule = VKATTN_RULE_DELTA;
+    float scale = 0.0F; // 0: the library's
+    std::uint32_t qk_l2norm = 0;
+};
+
 struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
     AttentionConfig attention;                             // op "attention"
-    LinearConfig linear;                                   // op "linear"
+    LinearConfig linear;                                   // op "linear"; of op "causal_conv1d" its activation
+    LinearAttentionConfig linear_attention;                // op "linear_attention"
     IndexConfig index;                                     // op "index"
     vkattn_layer_config layer{};                           // every other op
     std::shared_ptr<const RopeFactors> rope_factors{};     // what layer.rope_scaling.next points to
@@ -74,7 +82,9 @@ struct CaseFile {
     // past; else top left, since a layer's queries are its keys' tokens.
     vkattn_causal_alignment causal_alignment() const;
 
-    bool is_layer() const { return op != "attention" && op != "index" && op != "linear"; }
+    // Linear attention and the convolution beside it.
+    bool is_recurrence() const { return op == "linear_attention" || op == "causal_conv1d"; }
+    bool is_layer() const { return op != "attention" && op != "index" && op != "linear" && !is_recurrence(); }
     std::string name() const { return std::filesystem::path(file).stem().string(); }
 
     // Returns the tensor, or NULL if the case has none of that name.

@@ -42,6 +42,8 @@ vkattn_type type_of(Dtype dtype) {
 
 Problem make_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
     if (input.op == "linear") return make_linear_problem(input, wanted);
+    if (input.op == "linear_attention") return make_linear_attention_problem(input, wanted);
+    if (input.op == "causal_conv1d") return make_causal_conv1d_problem(input, wanted);
     if (input.op == "index") return make_index_problem(input, wanted);
     return input.is_layer() ? make_layer_problem(input, wanted, kernel) : make_attention_problem(input, wanted, kernel);
 }
@@ -206,8 +208,7 @@ const void *ProblemBuilder::add_extensions() {
     return list;
 }
 
-Problem ProblemBuilder::finish(
-    std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description) {
+Problem ProblemBuilder::finish(Description description) {
     problem_.description = std::move(description);
     return std::move(problem_);
 }

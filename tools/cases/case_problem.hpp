@@ -39,9 +39,12 @@ struct LayerProblem {
     vkattn_layer_call call{};
 };
 
+using Description = std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc,
+                                 vkattn_linear_attention_desc, vkattn_causal_conv1d_desc>;
+
 // Must not outlive the case that it was made of.
 struct Problem {
-    std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description;
+    Description description;
     std::unique_ptr<vkattn_key_list> key_list; // that the description points to
     std::unique_ptr<vkattn_kv_rotation> rotation;
     std::vector<ProblemInput> inputs;
@@ -100,8 +103,7 @@ class ProblemBuilder {
     // The extensions of the description of attention: of lists, of the rotation of K and V, which are added before.
     const void *add_extensions();
 
-    Problem
-    finish(std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc> description);
+    Problem finish(Description description);
 
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
@@ -116,6 +118,8 @@ class ProblemBuilder {
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
 Problem make_linear_problem(const CaseFile &input, std::span<const std::string> wanted);
+Problem make_linear_attention_problem(const CaseFile &input, std::span<const std::string> wanted);
+Problem make_causal_conv1d_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_index_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_layer_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
 

@@ -50,6 +50,14 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
         planned.plan = context.linear_plan(*linear);
         return planned;
     }
+    if (const auto *linear = std::get_if<vkattn_linear_attention_desc>(&problem.description)) {
+        planned.plan = context.linear_attention_plan(*linear);
+        return planned;
+    }
+    if (const auto *convolution = std::get_if<vkattn_causal_conv1d_desc>(&problem.description)) {
+        planned.plan = context.causal_conv1d_plan(*convolution);
+        return planned;
+    }
     const auto &described = std::get<LayerProblem>(problem.description);
     planned.layer = context.layer(described.config, described.weights);
     planned.plan = planned.layer->plan(described.call);

@@ -1,4 +1,5 @@
 #include "tools/bench/attention.hpp"
+#include "tools/bench/linear_attention.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/io/input_error.hpp"
@@ -87,6 +88,24 @@ BenchReport measure_linear(const Context &context, const BenchOptions &options) 
     return report;
 }
 
+BenchReport measure_linear_attention(const Context &context, const BenchOptions &options) {
+    BenchReport report = begin_report(context, options);
+    std::vector<AttentionShape> shapes(options.q_lens.size(), options.shape);
+    for (std::size_t i = 0; i < shapes.size(); ++i) shapes[i].q_len = options.q_lens[i];
+    const AttentionShape &first = shapes.front();
+    report.operation = "linear_attention";
+    report.problem = "batch " + std::to_string(first.batch) + ", " + std::to_string(first.heads) + " value heads, head size " +
+                     std::to_string(first.head_dim) + ", " + first.dtype;
+    measure_points(
+        report, shapes, options, [](const AttentionShape &shape) { return static_cast<double>(shape.q_len); },
+        [](const AttentionShape &shape) { return "q_len " + std::to_string(shape.q_len); },
+        [&](const AttentionShape &shape, const RepeatOptions &told) {
+            return BenchPoint{{{"batch", shape.batch}, {"heads", shape.heads}, {"q_len", shape.q_len}},
+                              time_linear_attention(context, shape, options.form, told)};
+        });
+    return report;
+}
+
 void print(const BenchReport &report, const BenchOptions &options) {
     if (options.json)
         print_json(std::cout, report);
@@ -100,13 +119,16 @@ void print(const BenchReport &report, const BenchOptions &options) {
 
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     if (!options.variants.empty()) return bench_variants(common, options, validation);
-    const bool linear = is_linear(options, "bench");
+    const bool of_states = options.op == "linear_attention";
+    const bool linear = !of_states && is_linear(options, "bench");
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
     const SavedOnFailure saved(context, common);
     try {
         const BenchReport report =
-            linear ? measure_linear(context, options) : measure_attention(context, options, kernel);
+            of_states ? measure_linear_attention(context, options)
+            : linear  ? measure_linear(context, options)
+                      : measure_attention(context, options, kernel);
         print(report, options);
     } catch (const Error &error) {
         throw InputError("bench", error.what());

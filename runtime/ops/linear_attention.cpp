@@ -1,0 +1,336 @@
+#include "runtime/ops/linear_attention.hpp"
+
+#include "runtime/device/grid.hpp"
+#include "runtime/ops/recurrent_states.hpp"
+#include "runtime/problem/sequences.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "shaders/interface/linear_attention.h"
+#include "vkattn_shaders/table.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace vkattn {
+namespace {
+
+static_assert(LINEAR_ATTENTION_MOST_DRAFTS == VKATTN_MAX_DRAFT_TOKENS);
+
+constexpr uint64_t kMostRecurrentTokens = 16; // of a sequence: more are faster in chunks
+constexpr uint64_t kFactorBytes = uint64_t{64} << 20; // of a stretch of chunks, about
+
+struct LinearAttention {
+    View query, key, value, decay, beta, output, cu_seqlens;
+    RecurrentStates states;
+    uint32_t head_dim, v_head_dim, heads, sequences;
+    uint64_t longest, tokens; // tokens: of all sequences, at most
+    bool is_delta, l2_norm;
+    float scale;
+};
+
+vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name) {
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float(tensor, name);
+    return tensor;
+}
+
+void require_rows(const vkattn_tensor &tensor, const char *name, uint64_t batch, uint64_t heads, uint64_t len,
+                  uint64_t size) {
+    require_shape(tensor, name, contiguous(tensor.type, {batch, heads, len, size}));
+}
+
+// [B,Hv,L], or with a size of channels.
+vkattn_tensor checked_numbers(const vkattn_tensor &given, const char *name, const vkattn_tensor &value,
+                              uint64_t channels) {
+    const vkattn_tensor tensor = normalised(given, name);
+    if (!present(tensor)) return tensor;
+    const bool of_channels = channels != 0 && tensor.rank == 4 && tensor.shape[3] == channels;
+    require(tensor.type == VKATTN_TYPE_F32 && (tensor.rank == 3 || of_channels) &&
+                std::equal(tensor.shape, tensor.shape + 3, value.shape),
+            name, ": type ", type_name(tensor.type), ", shape ", shape_text(tensor), ", expected F32 [", value.shape[0],
+            ",", value.shape[1], ",", value.shape[2], "]",
+            channels != 0 ? text(" or [...,", channels, "]") : std::string());
+    return tensor;
+}
+
+void check_rows(const vkattn_linear_attention_desc &desc, LinearAttention &problem) {
+    const vkattn_tensor query = checked_rows(desc.query, "query"), key = checked_rows(desc.key, "key"),
+                        value = checked_rows(desc.value, "value"), output = checked_rows(desc.output, "output");
+    const uint64_t batch = query.shape[0], len = query.shape[2], size = query.shape[3];
+    require(size >= 1 && size <= LINEAR_ATTENTION_MOST_HEAD_DIM, "query: shape ", shape_text(query),
+            ", heads of ", size, ", expected 1 to ", LINEAR_ATTENTION_MOST_HEAD_DIM);
+    require_rows(key, "key", batch, query.shape[1], len, size);
+    require_rows(value, "value", batch, value.shape[1], len, value.shape[3]);
+    require(value.shape[1] == 0 || (query.shape[1] != 0 && value.shape[1] % query.shape[1] == 0), "value: ",
+            value.shape[1], " heads, expected a multiple of query's ", query.shape[1]);
+    require_rows(output, "output", batch, value.shape[1], len, value.shape[3]);
+    require_no_overlap(output, "output");
+    problem.query = role_view(query, VKATTN_ROLE_QUERY);
+    problem.key = role_view(key, VKATTN_ROLE_KEY);
+    problem.value = role_view(value, VKATTN_ROLE_VALUE);
+    problem.output = role_view(output, VKATTN_ROLE_OUTPUT);
+    problem.decay = role_view(checked_numbers(desc.decay, "decay", value, size), VKATTN_ROLE_DECAY);
+    problem.beta = role_view(checked_numbers(desc.beta, "beta", value, 0), VKATTN_ROLE_BETA);
+    problem.head_dim = static_cast<uint32_t>(size);
+    problem.v_head_dim = static_cast<uint32_t>(value.shape[3]);
+    problem.heads = static_cast<uint32_t>(value.shape[1]);
+}
+
+void check_sequences(const vkattn_linear_attention_desc &desc, LinearAttention &problem) {
+    const vkattn_tensor &query = problem.query.tensor;
+    const vkattn_tensor bounds = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", query, "query");
+    problem.cu_seqlens = role_view(bounds, VKATTN_ROLE_CU_SEQLENS_Q);
+    const bool packed = present(bounds);
+    require(packed || desc.max_seqlen_q == 0, "max_seqlen_q: ", desc.max_seqlen_q,
+            " without cu_seqlens_q, expected 0");
+    problem.sequences = packed ? sequences_of(bounds) : static_cast<uint32_t>(query.shape[0]);
+    problem.longest = packed ? longest_sequence(desc.max_seqlen_q, "max_seqlen_q", query) : query.shape[2];
+    problem.tokens = packed ? query.shape[2] : query.shape[0] * query.shape[2];
+    require(problem.tokens <= kLargestSize, "query: shape ", shape_text(query), ", ", problem.tokens,
+            " tokens, expected at most 2^29");
+    const uint64_t shape[] = {problem.heads, problem.head_dim, problem.v_head_dim};
+    problem.states = checked_states(desc.states, problem.sequences, problem.longest, shape);
+}
+
+LinearAttention check_linear_attention(const vkattn_linear_attention_desc &desc) {
+    require(desc.rule == VKATTN_RULE_DELTA || desc.rule == VKATTN_RULE_DECAY, "rule: ", static_cast<int>(desc.rule),
+            ", expected a vkattn_linear_attention_rule");
+    require(desc.form >= VKATTN_FORM_AUTO && desc.form <= VKATTN_FORM_CHUNKED, "form: ", static_cast<int>(desc.form),
+            ", expected a vkattn_linear_attention_form");
+    require(desc.qk_l2norm <= 1, "qk_l2norm: ", desc.qk_l2norm, ", expected 0 or 1");
+    require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number");
+    LinearAttention problem{};
+    check_rows(desc, problem);
+    check_sequences(desc, problem);
+    problem.is_delta = desc.rule == VKATTN_RULE_DELTA;
+    problem.l2_norm = desc.qk_l2norm != 0;
+    problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    return problem;
+}
+
+gpu::uvec4 strides_of(const View &view) {
+    gpu::uvec4 strides{};
+    for (uint32_t dim = 0; dim < view.tensor.rank; ++dim) strides[dim] = static_cast<uint32_t>(view.tensor.strides[dim]);
+    return strides;
+}
+
+gpu::LinearAttentionParameters parameters_of(const LinearAttention &problem) {
+    gpu::LinearAttentionParameters parameters{};
+    parameters.query_strides = strides_of(problem.query);
+    parameters.key_strides = strides_of(problem.key);
+    parameters.value_strides = strides_of(problem.value);
+    parameters.decay_strides = strides_of(problem.decay);
+    parameters.beta_strides = strides_of(problem.beta);
+    parameters.output_strides = strides_of(problem.output);
+    parameters.group = static_cast<uint32_t>(problem.heads / problem.query.tensor.shape[1]);
+    parameters.heads = problem.heads;
+    parameters.sequences = problem.sequences;
+    parameters.len = parameters.total = static_cast<uint32_t>(problem.query.tensor.shape[2]);
+    parameters.longest = static_cast<uint32_t>(problem.longest);
+    parameters.states = problem.states.states;
+    parameters.drafts = problem.states.drafts;
+    parameters.scale = problem.scale;
+    parameters.epsilon = 1e-6f;
+    return parameters;
+}
+
+gpu::LinearAttentionConstants constants_of(const LinearAttention &problem) {
+    gpu::LinearAttentionConstants constants;
+    constants.QUERY_FORMAT = format_of(problem.query.tensor);
+    constants.KEY_FORMAT = format_of(problem.key.tensor);
+    constants.VALUE_FORMAT = format_of(problem.value.tensor);
+    constants.OUTPUT_FORMAT = format_of(problem.output.tensor);
+    constants.HEAD_DIM = problem.head_dim;
+    constants.V_HEAD_DIM = problem.v_head_dim;
+    constants.DECAY = !present(problem.decay)            ? DECAY_NONE
+                      : problem.decay.tensor.rank == 3 ? DECAY_OF_HEAD
+                                                       : DECAY_OF_CHANNEL;
+    constants.IS_DELTA = problem.is_delta;
+    constants.HAS_BETA = present(problem.beta);
+    constants.L2_NORM = problem.l2_norm;
+    constants.HAS_INITIAL = present(problem.states.initial);
+    constants.HAS_FINAL = present(problem.states.final);
+    constants.HAS_CU_SEQLENS = present(problem.cu_seqlens);
+    constants.HAS_SLOTS = present(problem.states.slots);
+    constants.HAS_TOKEN_STATES = problem.states.keeps_tokens;
+    constants.HAS_ACCEPTED = present(problem.states.accepted);
+    constants.STATE_VECTORS = problem.v_head_dim % 4 == 0 && are_aligned(problem.states);
+    constants.QUERY_PAIRS = in_pairs(problem.query.tensor);
+    constants.KEY_PAIRS = in_pairs(problem.key.tensor);
+    constants.VALUE_PAIRS = in_pairs(problem.value.tensor);
+    constants.OUTPUT_PAIRS = in_pairs(problem.output.tensor);
+    return constants;
+}
+
+void bind_inputs(PlanBuilder &builder, Step &step, const LinearAttention &problem) {
+    bind(builder, step, BINDING_LINEAR_ATTENTION_QUERY, problem.query);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_KEY, problem.key);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_VALUE, problem.value);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_DECAY, problem.decay);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_BETA, problem.beta);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_CU_SEQLENS, problem.cu_seqlens);
+}
+
+void bind_states(PlanBuilder &builder, Step &step, const LinearAttention &problem) {
+    const RecurrentStates &states = problem.states;
+    bind(builder, step, BINDING_LINEAR_ATTENTION_OUTPUT, problem.output);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_INITIAL, states.initial);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_FINAL, states.final);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_CU_SEQLENS, problem.cu_seqlens);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_SLOTS, states.slots);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_TOKEN_STATES, states.tokens);
+    bind(builder, step, BINDING_LINEAR_ATTENTION_ACCEPTED, states.accepted);
+}
+
+// Fours of columns, as many as the state has, up to so many.
+uint32_t column_vectors(const LinearAttention &problem, uint32_t most) {
+    return std::min(std::bit_ceil(tiles(problem.v_head_dim, 4)), most);
+}
+
+// Operations of the recurrence.
+double flops_of_tokens(const LinearAttention &problem) {
+    constexpr double kOfNumber = 7; // of the state
+    return kOfNumber * static_cast<double>(problem.tokens) * problem.heads * problem.head_dim * problem.v_head_dim;
+}
+
+void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters) {
+    constexpr uint32_t kMostInvocations = 128, kFewRows = 16;
+    gpu::LinearAttentionConstants constants = constants_of(problem);
+    constants.COLUMN_VECTORS = column_vectors(problem, 8);
+    uint32_t groups = 8;
+    const auto rows_of = [&] { return round_up(tiles(problem.head_dim, groups), 4u); };
+    while (rows_of() > kFewRows && constants.COLUMN_VECTORS * groups < kMostInvocations) groups *= 2;
+    constants.ROWS = rows_of();
+    constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS * groups;
+    constants.STAGED_TOKENS = problem.longest > 1 ? 4 : 1;
+    Step &step = builder.add_step(shaders::linear_attention_recurrent, constants, gpu::LinearAttentionPush{});
+    step.uniforms = parameters;
+    step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences};
+    step.flops = flops_of_tokens(problem) + kFlopsOfElement * problem.sequences * problem.heads *
+                                                static_cast<double>(problem.head_dim) * problem.v_head_dim;
+    bind_inputs(builder, step, problem);
+    bind_states(builder, step, problem);
+}
+
+// How the pass over chunks divides a head, and how many chunks a stretch has.
+struct ChunkTiles {
+    uint32_t column_vectors, parts, chunks_of_stretch;
+    uint64_t factors; // of a chunk and a head: numbers
+
+    uint32_t invocations() const { return LINEAR_ATTENTION_CHUNK / 2 * column_vectors * parts; }
+};
+
+uint64_t shared_bytes(const LinearAttention &problem, const ChunkTiles &chunk) {
+    constexpr uint64_t kBytes = 16; // of four numbers
+    return kBytes * (uint64_t{round_up(problem.head_dim, 4u)} * chunk.column_vectors + 4 * chunk.invocations() +
+                     LINEAR_ATTENTION_CHUNK * chunk.column_vectors);
+}
+
+// Iterations of an invocation for a chunk, at most.
+uint64_t iterations_of(const LinearAttention &problem, const ChunkTiles &chunk) {
+    const uint64_t channels = round_up(problem.head_dim, 4u), tile = LINEAR_ATTENTION_CHUNK / 2 * chunk.column_vectors;
+    const uint64_t fours = divide_up(4 * tile, uint64_t{chunk.invocations()});
+    return channels + fours * (chunk.parts + LINEAR_ATTENTION_CHUNK) +
+           divide_up(channels / 4 * chunk.column_vectors, uint64_t{chunk.invocations()}) * LINEAR_ATTENTION_CHUNK;
+}
+
+ChunkTiles chunk_tiles_of(const LinearAttention &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kChunk = LINEAR_ATTENTION_CHUNK;
+    ChunkTiles chunk{column_vectors(problem, 4), 4, 0, 0};
+    const auto fits = [&] {
+        return shared_bytes(problem, chunk) <= caps.max_shared_memory_bytes &&
+               chunk.invocations() <= caps.max_workgroup_invocations;
+    };
+    while (!fits() && chunk.parts > 1) chunk.parts /= 2;
+    while (!fits() && chunk.column_vectors > 1) chunk.column_vectors /= 2;
+    const uint64_t channels = round_up(problem.head_dim, 4u), columns = round_up(problem.v_head_dim, 4u);
+    chunk.factors = 2 * channels * kChunk + kChunk * channels + kChunk * columns + kChunk * kChunk + channels;
+    uint64_t chunks = std::max<uint64_t>(kFactorBytes / (chunk.factors * sizeof(float) * problem.heads), 1);
+    if (caps.max_loop_iterations != 0)
+        chunks = std::min(chunks, std::max<uint64_t>(caps.max_loop_iterations / iterations_of(problem, chunk), 1));
+    chunk.chunks_of_stretch = static_cast<uint32_t>(chunks);
+    return chunk;
+}
+
+// Numbers of chunks that sequences take at most, as layers/linear_attention/chunks.glsl counts them.
+uint64_t chunks_of(const LinearAttention &problem) {
+    constexpr uint64_t kChunk = LINEAR_ATTENTION_CHUNK;
+    if (present(problem.cu_seqlens)) return problem.tokens / kChunk + problem.sequences;
+    return problem.sequences * std::max<uint64_t>(divide_up(problem.longest, kChunk), 1);
+}
+
+View reserved(PlanBuilder &builder, uint64_t numbers) {
+    const vkattn_tensor tensor = contiguous(VKATTN_TYPE_F32, {numbers});
+    return {tensor, builder.reserve_workspace(extent_bytes(tensor))};
+}
+
+void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters) {
+    const ChunkTiles chunk = chunk_tiles_of(problem, builder.context().caps());
+    const uint64_t all = chunks_of(problem), each = std::min<uint64_t>(chunk.chunks_of_stretch, all);
+    const uint64_t carried = uint64_t{problem.heads} * round_up(problem.head_dim, 4u) * round_up(problem.v_head_dim, 4u);
+    const View factors = reserved(builder, each * problem.heads * chunk.factors);
+    std::array<View, 2> carries;
+    if (each < all)
+        for (View &carry : carries) carry = reserved(builder, carried);
+    gpu::LinearAttentionConstants constants = constants_of(problem);
+    constants.HAS_TOKEN_STATES = 0;
+    constants.COLUMN_VECTORS = chunk.column_vectors;
+    constants.WORKGROUP_SIZE = chunk.invocations();
+    const double flops = flops_of_tokens(problem) * static_cast<double>(each) / static_cast<double>(all);
+    for (uint64_t first = 0; first < all; first += each) {
+        gpu::LinearAttentionPush push{};
+        push.first_chunk = static_cast<uint32_t>(first);
+        push.end_chunk = static_cast<uint32_t>(std::min(first + each, all));
+        const uint32_t chunks = push.end_chunk - push.first_chunk;
+        builder.barrier();
+        Step &within = builder.add_step(shaders::linear_attention_chunks, constants, push);
+        within.uniforms = parameters;
+        within.groups = {chunks, problem.heads, 1};
+        within.flops = flops;
+        bind_inputs(builder, within, problem);
+        bind(builder, within, BINDING_LINEAR_ATTENTION_FACTORS, factors);
+        builder.barrier();
+        Step &pass = builder.add_step(shaders::linear_attention_states, constants, push);
+        pass.uniforms = parameters;
+        pass.groups = {tiles(problem.v_head_dim, 4 * chunk.column_vectors), problem.heads,
+                       static_cast<uint32_t>(std::min<uint64_t>(problem.sequences, uint64_t{chunks} + 1))};
+        pass.flops = flops;
+        bind_states(builder, pass, problem);
+        bind(builder, pass, BINDING_LINEAR_ATTENTION_FACTORS, factors);
+        if (first != 0) bind(builder, pass, BINDING_LINEAR_ATTENTION_CARRY_FROM, carries[first / each % 2]);
+        if (push.end_chunk != all) bind(builder, pass, BINDING_LINEAR_ATTENTION_CARRY_TO, carries[first / each % 2 ^ 1]);
+    }
+}
+
+bool is_chunked(const LinearAttention &problem, vkattn_linear_attention_form form) {
+    if (problem.longest == 0) return false; // states alone
+    if (form != VKATTN_FORM_AUTO) return form == VKATTN_FORM_CHUNKED;
+    return problem.longest > kMostRecurrentTokens;
+}
+
+} // namespace
+
+void plan_linear_attention(PlanBuilder &builder, const vkattn_linear_attention_desc &desc) {
+    const LinearAttention problem = check_linear_attention(desc);
+    const RecurrentStates &states = problem.states;
+    for (const View &view : {problem.query, problem.key, problem.value, problem.decay, problem.beta, problem.output,
+                             problem.cu_seqlens, states.initial, states.final, states.slots, states.tokens,
+                             states.accepted})
+        allow_role(builder, view);
+    const bool chunked = is_chunked(problem, desc.form);
+    require(!chunked || !states.keeps_tokens, "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
+    builder.set_choice(VKATTN_KERNEL_AUTO, text(chunked ? "chunked: " : "recurrent: ", "sequences of at most ",
+                                                problem.longest, " tokens"));
+    if (problem.sequences == 0 || problem.heads == 0 || problem.v_head_dim == 0) return;
+    if (problem.longest == 0 && !present(states.final)) return;
+    const UniformSlot parameters = builder.keep_uniforms(parameters_of(problem));
+    if (chunked)
+        add_chunked(builder, problem, parameters);
+    else
+        add_recurrent(builder, problem, parameters);
+}
+
+} // namespace vkattn
