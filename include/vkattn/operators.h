@@ -20,14 +20,14 @@ typedef enum vkattn_activation {
     VKATTN_ACTIVATION_MAX_ENUM = 0x7fffffff
 } vkattn_activation;
 
-/* output = activation(input weight^T + bias) * multiplier + residual, with f32 sums. A gated feed-forward (SwiGLU:
- * Shazeer, "GLU Variants Improve Transformer", 2020) is three of them: up; gate, with SILU and up as its multiplier;
- * down, with the residual.
+/* output = activation(input weight^T + bias) * multiplier + residual, with f32 sums. A gated product (SwiGLU, GeGLU: Shazeer,
+ * "GLU Variants Improve Transformer", 2020) is one with the weights of the gate and of what it gates:
+ * output = activation(input weight[0]^T + bias[0]) * (input weight[1]^T + bias[1]) + residual.
  *
  * input       [B,L,in], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
- * weight      [out,in] as in PyTorch, any strides; bound as VKATTN_ROLE_WEIGHT
- * bias        [out] contiguous, optional; bound as VKATTN_ROLE_BIAS
- * multiplier  [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_MULTIPLIER
+ * weight      [out,in] as in PyTorch, gated [2,out,in], any strides; bound as VKATTN_ROLE_WEIGHT
+ * bias        [out] contiguous, gated [2,out], last stride 1, optional; bound as VKATTN_ROLE_BIAS
+ * multiplier  [B,L,out], last stride 1, optional, of gated products absent; bound as VKATTN_ROLE_MULTIPLIER
  * residual    [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_RESIDUAL
  * output      [B,L,out], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the multiplier or the residual, bound to
  *             the same place with the same layout and type, but not the input

@@ -162,6 +162,12 @@ def test_linear_norm_and_embedding():
     gated = product / (1 + numpy.exp(-product)) * other + other
     assert nmse(vkattn.linear(x, weight, bias, activation="silu", multiplier=other, residual=other), gated) < 1e-10
     assert vkattn.linear(x[0, 0], weight).shape == (40,)
+    both, biases = numpy.stack([weight, random(40, 24)]), random(2, 40)
+    gate, up = (x.astype("float64") @ matrix.T + own for matrix, own in zip(both, biases))
+    gated = gate / (1 + numpy.exp(-gate)) * up + other
+    assert nmse(vkattn.linear(x, both, biases, activation="silu", residual=other), gated) < 1e-10
+    with pytest.raises(vkattn.InvalidArgumentError, match="multiplier: given with a weight"):
+        vkattn.linear(x, both, multiplier=other)
     scale = random(24)
     expected = x / numpy.sqrt((x.astype("float64") ** 2).mean(-1, keepdims=True) + 1e-6) * scale
     assert nmse(vkattn.norm(x, scale), expected) < 1e-10

@@ -45,9 +45,9 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
     """The description of a product, whose arrays the call takes."""
     input = _with_rows(call.take("input", input), "input")
     weight = call.take("weight", weight, WEIGHTS)
-    if weight.ndim != 2:
-        raise ValueError(f"weight: {weight.ndim} dimensions, expected [out, in]")
-    shape = (*input.shape[:-1], weight.shape[0])
+    if weight.ndim not in (2, 3):
+        raise ValueError(f"weight: {weight.ndim} dimensions, expected [out, in] or [2, out, in]")
+    shape = (*input.shape[:-1], weight.shape[-2])
     if bias is not None:
         call.take("bias", bias)
     for role, value in (("multiplier", multiplier), ("residual", residual)):
@@ -65,6 +65,9 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
 def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=0.0, out=None,
            dtype=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
+
+    Gated, with a weight [2, out, in] and a bias [2, out] (SwiGLU, GeGLU):
+    activation(input weight[0]^T + bias[0]) * (input weight[1]^T + bias[1]) + residual, without multiplier.
 
     input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16;
                 weight also an Array of blocks as GGUF files hold them (context.array with their bytes)

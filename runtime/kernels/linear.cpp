@@ -152,6 +152,7 @@ gpu::LinearConstants constants_of(const LinearProblem &problem) {
     constants.MULTIPLIER_FORMAT = format_of(problem.multiplier);
     constants.ACTIVATION = static_cast<uint32_t>(problem.activation);
     constants.OUTPUT_PAIRS = in_pairs(problem);
+    constants.GATED = problem.gated ? 1 : 0;
     constants.NORM_FORMAT = format_of(problem.norm);
     if (present(problem.norm)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
     return constants;
@@ -189,7 +190,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
-    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0);
+    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);

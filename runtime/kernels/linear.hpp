@@ -18,6 +18,7 @@ constexpr uint32_t kLinearBlock = 4; // features that kernels load through an ad
 struct LinearProblem {
     gpu::LinearPush push{}; // sizes and strides
     uint32_t groups = 1;    // products, each with a matrix of its own
+    bool gated = false;     // by two matrices, see gpu::LinearPush
     // types, alignments; absent: bias, multiplier and residual may be
     vkattn_tensor input{}, weight{}, output{}, bias{}, multiplier{}, residual{};
     vkattn_tensor norm{}; // weights of the input's RMSNorm; absent: none

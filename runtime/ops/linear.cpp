@@ -94,16 +94,16 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
 LinearProblem problem_of(const LinearOperands &operands) {
     const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor, &y = operands.output.tensor;
     const LinearEpilogue &epilogue = operands.epilogue;
-    const bool heads = y.rank == 4;
+    const bool heads = y.rank == 4, gated = w.rank == 3;
     gpu::LinearPush push{};
     push.positions = word(x.shape[1]);
     push.rows = word(x.shape[0] * x.shape[1]);
-    push.in_features = word(w.shape[1]);
-    push.out_features = word(w.shape[0]);
+    push.in_features = word(w.shape[w.rank - 1]);
+    push.out_features = word(out_features_of(w) * (gated ? 2 : 1));
     push.head_dim = word(y.shape[y.rank - 1]);
     for (uint32_t dim = 0; dim < 2; ++dim) {
         push.input_strides[dim] = word(x.strides[dim]);
-        push.weight_strides[dim] = word(w.strides[dim]);
+        push.weight_strides[dim] = word(w.strides[w.rank - 2 + dim]);
         push.residual_strides[dim] = word(epilogue.residual.tensor.strides[dim]);
         push.multiplier_strides[dim] = word(epilogue.multiplier.tensor.strides[dim]);
     }
@@ -111,7 +111,13 @@ LinearProblem problem_of(const LinearOperands &operands) {
     push.output_strides[1] = word(y.strides[heads ? 2 : 1]);
     push.output_strides[2] = heads ? word(y.strides[1]) : 0;
     push.output_strides[3] = word(y.strides[y.rank - 1]);
-    return problem_of(push, 1, operands);
+    if (gated) {
+        push.weight_strides[2] = word(w.strides[0]);
+        push.bias_stride = word(epilogue.bias.tensor.strides[0]);
+    }
+    LinearProblem problem = problem_of(push, 1, operands);
+    problem.gated = gated;
+    return problem;
 }
 
 namespace {
@@ -119,7 +125,7 @@ namespace {
 // Whether the kernel that serves a product of the tokens normalises them as well.
 bool normalises(PlanBuilder &builder, const View &tokens, const View &weight) {
     const uint64_t *shape = tokens.tensor.shape;
-    const View output{contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], weight.tensor.shape[0]}), {}};
+    const View output{contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], out_features_of(weight.tensor)}), {}};
     LinearProblem problem = problem_of(LinearOperands{tokens, weight, output, {}});
     Context &context = builder.context();
     const LinearChoice choice =
@@ -168,10 +174,18 @@ uint64_t outputs_that_fit(const LinearOperands &operands, const DeviceCaps &caps
     return output.rank == 4 ? fitting / output.shape[3] * output.shape[3] : fitting;
 }
 
+// Where the device cannot bind both matrices at a time, what the gate multiplies has a product of its own before.
+std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operands);
+
 // The product, in as many parts as the device needs to bind its weights. Returns the shader and why.
 std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
-    const uint64_t all = operands.weight.tensor.shape[0],
-                   fitting = outputs_that_fit(operands, builder.context().caps());
+    const DeviceCaps &caps = builder.context().caps();
+    const vkattn_tensor &weight = operands.weight.tensor;
+    if (weight.rank == 3) {
+        if (is_bindable(caps, weight)) return add_product(builder, problem_of(operands), operands);
+        return add_gated_in_two(builder, operands);
+    }
+    const uint64_t all = weight.shape[0], fitting = outputs_that_fit(operands, caps);
     if (fitting == 0 || fitting >= all) return add_product(builder, problem_of(operands), operands);
     std::string reason;
     for (uint64_t first = 0; first < all; first += fitting) {
@@ -181,6 +195,34 @@ std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
     }
     return text(reason, "; in ", divide_up(all, fitting),
                 " parts, for a weight above maxStorageBufferRange or 2^32 elements");
+}
+
+// One of the matrices of a gated product, or of its biases.
+View matrix_of(const View &view, uint64_t index) {
+    if (!present(view)) return view;
+    View matrix = view;
+    vkattn_tensor &tensor = matrix.tensor;
+    tensor.offset += index * tensor.strides[0];
+    std::copy(tensor.shape + 1, tensor.shape + tensor.rank, tensor.shape);
+    std::copy(tensor.strides + 1, tensor.strides + tensor.rank, tensor.strides);
+    --tensor.rank;
+    tensor.shape[tensor.rank] = tensor.strides[tensor.rank] = 0;
+    return matrix;
+}
+
+std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operands) {
+    const vkattn_tensor &x = operands.input.tensor;
+    LinearOperands up = operands, gate = operands;
+    up.weight = matrix_of(operands.weight, 1);
+    up.epilogue = {.bias = matrix_of(operands.epilogue.bias, 1)};
+    up.output = {contiguous(VKATTN_TYPE_F32, {x.shape[0], x.shape[1], out_features_of(operands.weight.tensor)}), {}};
+    up.output.source = builder.reserve_workspace(extent_bytes(up.output.tensor));
+    add_products(builder, up);
+    builder.barrier();
+    gate.weight = matrix_of(operands.weight, 0);
+    gate.epilogue.bias = matrix_of(operands.epilogue.bias, 0);
+    gate.epilogue.multiplier = up.output;
+    return text(add_products(builder, gate), "; gated in two products, for weights above maxStorageBufferRange or 2^32 elements");
 }
 
 } // namespace
@@ -235,16 +277,32 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
     }
 }
 
+namespace {
+
+// Those of both matrices.
+vkattn_tensor checked_gated_bias(const vkattn_tensor &given, uint64_t out) {
+    const vkattn_tensor bias = normalised(given, "bias");
+    if (!present(bias)) return bias;
+    require_float(bias, "bias");
+    require(bias.rank == 2 && bias.shape[0] == 2 && bias.shape[1] == out && (out <= 1 || bias.strides[1] == 1),
+            "bias: shape ", shape_text(bias), ", expected [2,", out, "], last stride 1");
+    return bias;
+}
+
+} // namespace
+
 LinearOperands check_linear(const vkattn_linear_desc &desc) {
-    require(present(desc.weight), "weight: absent, expected [out,in]");
+    require(present(desc.weight), "weight: absent, expected [out,in] or [2,out,in]");
     const vkattn_tensor weight = normalised(desc.weight, "weight");
     require_weight(weight, "weight");
-    require(weight.rank == 2 && weight.shape[1] >= 1, "weight: shape ", shape_text(weight),
-            ", expected [out,in] with in at least 1");
+    const bool gated = weight.rank == 3;
+    require((weight.rank == 2 || (gated && weight.shape[0] == 2)) && weight.shape[weight.rank - 1] >= 1,
+            "weight: shape ", shape_text(weight), ", expected [out,in] or [2,out,in] with in at least 1");
+    require(!gated || !present(desc.multiplier), "multiplier: given with a weight [2,out,in], expected none");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_GELU_TANH,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
-    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[1]);
-    const uint64_t batch = input.shape[0], len = input.shape[1], out = weight.shape[0];
+    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[weight.rank - 1]);
+    const uint64_t batch = input.shape[0], len = input.shape[1], out = out_features_of(weight);
     const auto optional = [&](const vkattn_tensor &given, const char *name, vkattn_role role) {
         return present(given) ? role_view(checked_tokens(given, name, batch, len, out), role) : View{};
     };
@@ -252,7 +310,8 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     operands.input = role_view(input, VKATTN_ROLE_INPUT);
     operands.weight = role_view(weight, VKATTN_ROLE_WEIGHT);
     operands.output = role_view(checked_output_tokens(desc.output, batch, len, out), VKATTN_ROLE_OUTPUT);
-    operands.epilogue.bias = role_view(checked_vector(desc.bias, "bias", out), VKATTN_ROLE_BIAS);
+    operands.epilogue.bias = role_view(
+        gated ? checked_gated_bias(desc.bias, out) : checked_vector(desc.bias, "bias", out), VKATTN_ROLE_BIAS);
     operands.epilogue.activation = desc.activation;
     operands.epilogue.multiplier = optional(desc.multiplier, "multiplier", VKATTN_ROLE_MULTIPLIER);
     operands.epilogue.residual = optional(desc.residual, "residual", VKATTN_ROLE_RESIDUAL);

@@ -11,7 +11,7 @@ namespace vkattn {
 
 // What follows the product: bias, then activation, then multiplier, then residual, each optional.
 struct LinearEpilogue {
-    View bias; // [out] contiguous
+    View bias; // [out] contiguous; of a gated product [2,out], last stride 1
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     View multiplier; // [B,L,out], last stride 1; may be the output
     View residual;   // the same
@@ -30,9 +30,10 @@ struct ProductInput {
 ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNorm &norm, std::span<const View> weights,
                            vkattn_type type = VKATTN_TYPE_NONE);
 
-// output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation.
+// output = activation(input weight^T + bias) * multiplier + residual, f32 accumulation. Gated, without multiplier:
+// activation(input weight[0]^T + bias[0]) * (input weight[1]^T + bias[1]) + residual.
 //
-// input [B,L,in], last stride 1; weight [out,in], any strides
+// input [B,L,in], last stride 1; weight [out,in], gated [2,out,in], any strides
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
 // F32, F16 or BF16 each.
 struct LinearOperands {
@@ -42,6 +43,9 @@ struct LinearOperands {
 };
 
 LinearProblem problem_of(const LinearOperands &operands);
+
+// Output features of a weight [out,in] or [2,out,in].
+inline uint64_t out_features_of(const vkattn_tensor &weight) { return weight.shape[weight.rank - 2]; }
 
 // Follows problem.tile where it suits, or what tuning found; tests shaders until the one that is chosen has passed.
 LinearChoice choose_tested(Context &context, LinearProblem problem);

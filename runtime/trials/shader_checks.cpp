@@ -313,19 +313,20 @@ std::string check_copies(Context &context, const std::pair<vkattn_type, vkattn_t
 bool is_linear(const TestedShader &shader) { return row_of(linear_kernels(), *shader.object) != nullptr; }
 
 // Of the types of a linear layer's input and weight; nothing where the paths are not theirs.
-std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps,
+                                           bool gated = false) {
     if ((paths & ~kPathTypes) != 0 || paths == 0) return std::nullopt;
     const auto input = static_cast<vkattn_type>(std::countr_zero(paths));
     const auto weight = static_cast<vkattn_type>(static_cast<int>(std::bit_width(paths)) - 1);
     const bool are_types = paths == (path_of(input) | path_of(weight)) && is_float(input) && is_weight(weight);
     if (!are_types || (input != weight && !is_quantised(weight))) return std::nullopt;
-    return linear_trial(shader, input, weight, caps);
+    return linear_trial(shader, input, weight, caps, gated);
 }
 
 // A product whose sums of multiples of 1/64 are exact.
 std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
     const LinearProblem &problem = trial.problem;
-    const uint64_t rows = problem.push.rows, in = problem.push.in_features, out = problem.push.out_features;
+    const uint64_t rows = problem.push.rows, in = problem.push.in_features, out = problem.push.head_dim;
     TrialNumbers numbers;
     DeviceTensor input(context, problem.input), weight(context, problem.weight), output(context, problem.output);
     const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
@@ -339,7 +340,11 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
     const std::unique_ptr<const Plan> plan = builder.build();
     plan->run({});
     std::vector<double> expected(rows * out);
-    for (uint64_t i = 0; i < expected.size(); ++i) expected[i] = product(&x[i / out * in], &w[i % out * in], in);
+    for (uint64_t i = 0; i < expected.size(); ++i) {
+        const float *own = &x[i / out * in];
+        expected[i] = product(own, &w[i % out * in], in);
+        if (problem.gated) expected[i] *= product(own, &w[(out + i % out) * in], in);
+    }
     const std::string reason = compare(output.read(), expected, most_error(problem.input.type));
     return reason.empty() ? run_again(*plan, output) : reason;
 }
@@ -396,8 +401,14 @@ Findings check_shader(Context &context, const TestedShader &shader, CodePaths pa
     const DeviceCaps &caps = context.caps();
     if (is_of_lists(shader)) return {true, check_list_shader(context, *shader.object), kWholeShader};
     if (is_linear(shader)) {
-        const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
-        return trial.has_value() ? Findings{true, check_linear_numbers(context, *trial), paths} : Findings{};
+        Findings findings{};
+        for (const bool gated : {false, true}) {
+            const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps, gated);
+            if (!trial.has_value() || !findings.reason.empty()) continue;
+            findings = {true, check_linear_numbers(context, *trial), paths};
+            if (gated && !findings.reason.empty()) findings.reason += ", gated";
+        }
+        return findings;
     }
     if (shader.object == &shaders::kv_append) {
         const auto types = copy_of(paths);

@@ -243,7 +243,7 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
 }
 
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
-                                        const DeviceCaps &caps) {
+                                        const DeviceCaps &caps, bool gated) {
     constexpr uint64_t kOut = 45;
     const uint64_t in = is_quantised(weight_type) ? 3 * storage_block(weight_type).elements : 2056;
     const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
@@ -252,7 +252,7 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     unjudged.verdicts.clear();
     LinearOperands operands;
     operands.input.tensor = contiguous(type, {1, rows, in});
-    operands.weight.tensor = contiguous(weight_type, {kOut, in});
+    operands.weight.tensor = gated ? contiguous(weight_type, {2, kOut, in}) : contiguous(weight_type, {kOut, in});
     operands.output.tensor = contiguous(type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};

@@ -56,7 +56,7 @@ struct LinearTrial {
     LinearChoice choice;
 };
 std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
-                                        const DeviceCaps &caps);
+                                        const DeviceCaps &caps, bool gated = false);
 
 // The two that need nothing of the device always are, for some layers.
 bool is_taken(const TestedShader &shader, const LinearTrial &trial, const DeviceCaps &caps);

@@ -102,6 +102,9 @@ void main() {
 #endif
         block += BLOCKS;
     } while (block < push.in_features / 4);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OUTPUTS; i += 2)
-        store_pair(first_row + r, first_output + i, vec2(sums[r * OUTPUTS + i], sums[r * OUTPUTS + i + 1]));
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OUTPUTS; i += SUMS_OF_PAIR) {
+        vec4 own = vec4(0);
+        [[unroll]] for (uint k = 0; k < SUMS_OF_PAIR; ++k) own[k] = sums[r * OUTPUTS + i + k];
+        store_pair(first_row + r, first_output + i, own);
+    }
 }

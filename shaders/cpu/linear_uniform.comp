@@ -162,6 +162,9 @@ void main() {
             float scale = inversesqrt(mean + uintBitsToFloat(NORM_EPSILON));
             [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] *= scale;
         }
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; i += 2) store_pair(
-        first_row + r, first_output + OWN_OUTPUTS * LANE + i, vec2(totals[i * ROWS + r], totals[(i + 1) * ROWS + r]));
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; i += SUMS_OF_PAIR) {
+        vec4 own = vec4(0);
+        [[unroll]] for (uint k = 0; k < SUMS_OF_PAIR; ++k) own[k] = totals[(i + k) * ROWS + r];
+        store_pair(first_row + r, first_output + OWN_OUTPUTS * LANE + i, own);
+    }
 }

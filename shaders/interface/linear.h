@@ -37,7 +37,8 @@ namespace vkattn::gpu {
  * linear_uniform: of four features that an invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
  * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector and linear_uniform:
- * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float */
+ * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is
+ * two matrices, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
@@ -66,10 +67,14 @@ namespace vkattn::gpu {
     X(19, MATRIX_STEP, 32)                                                                                             \
     X(20, LOADS_AHEAD, 1)                                                                                              \
     X(21, NORM_FORMAT, 0)                                                                                              \
-    X(22, NORM_EPSILON, 0)
+    X(22, NORM_EPSILON, 0)                                                                                             \
+    X(23, GATED, 0)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
- * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one. */
+ * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one.
+ *
+ * A gated product has two matrices, whose rows the kernels take by turns: output features 2 o and 2 o + 1 are the gate of feature o
+ * of the output and what it gates. out_features counts both. */
 struct LinearPush {
     uint first_group[3];
     uint bases[4];
@@ -79,8 +84,8 @@ struct LinearPush {
     uint out_features;
     uint head_dim;
     uint input_strides[3];    /* batch, position, group */
-    uint weight_strides[3];   /* output, input, group */
-    uint bias_stride;         /* group */
+    uint weight_strides[3];   /* output, input, group or matrix */
+    uint bias_stride;         /* group or matrix */
     uint output_strides[5];   /* batch, position, head, element, group */
     uint residual_strides[2]; /* batch, position */
     uint multiplier_strides[2];

@@ -2,6 +2,7 @@
 //
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
+// gated: output = activation(input W[0]^T + bias[0]) * (input W[1]^T + bias[1]) + residual, see LinearPush
 // grid: (output tiles, row tiles, groups); a workgroup of 8 x 8 computes LINEAR_TILE^2 values, 4 x 4 an invocation
 // shared memory: 2 * LINEAR_TILE * PITCH vec4 = 9216 bytes
 #version 460
@@ -67,14 +68,14 @@ void multiply_tiles(uint tile_row, uint tile_output) {
 
 // Through shared memory, so that neighbours store neighbouring outputs, and what becomes of a sum stands there once.
 void store_tile(uint tile_row, uint tile_output, uint first_row, uint first_output) {
-    const uint pairs = LINEAR_TILE / 2; // of a row
-    barrier();                          // the tiles' last readers are done
+    const uint pairs = LINEAR_TILE / SUMS_OF_PAIR; // of a row
+    barrier();                                     // the tiles' last readers are done
     [[unroll]] for (uint r = 0; r < LINES; ++r) input_tile[(tile_row + r) * PITCH + tile_output / 4] = sums[r];
     barrier();
     [[dont_unroll]] for (uint i = gl_LocalInvocationID.x; i < LINEAR_TILE * pairs; i += LINEAR_WORKGROUP_SIZE) {
-        uint row = i / pairs, o = i % pairs * 2;
+        uint row = i / pairs, o = i % pairs * SUMS_OF_PAIR;
         vec4 four = input_tile[row * PITCH + o / 4];
-        store_pair(first_row + row, first_output + o, o % 4 == 0 ? four.xy : four.zw);
+        store_pair(first_row + row, first_output + o, o % 4 == 0 ? four : four.zwxy);
     }
 }
 

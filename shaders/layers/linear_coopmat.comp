@@ -125,7 +125,7 @@ void multiply_tiles() {
 
 // In loops: unrolled, what becomes of a sum would stand there for each of an invocation's.
 void store_tiles(uint first_output, uint first_row) {
-    const uint pairs = MATRIX_M / 2;
+    const uint pairs = MATRIX_M / SUMS_OF_PAIR;
     uint strip = subgroup_index() * MATRIX_N * STRIP_PITCH;
     [[dont_unroll]] for (uint i = 0; i < TILES * ROW_TILES; ++i) {
         [[unroll]] for (uint t = 0; t < TILES * ROW_TILES; ++t) // sums have registers, which no index finds
@@ -134,8 +134,9 @@ void store_tiles(uint first_output, uint first_row) {
         uint o = first_output + output_of_subgroup() + i / ROW_TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % ROW_TILES * MATRIX_N;
         [[dont_unroll]] for (uint p = subgroup_lane(); p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
-            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + p % pairs / 2];
-            store_pair(row + p / pairs, o + p % pairs * 2, uintBitsToFloat(p % 2 == 0 ? block.xy : block.zw));
+            uint first = p % pairs * SUMS_OF_PAIR; // of the matrix's outputs
+            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + first / 4];
+            store_pair(row + p / pairs, o + first, uintBitsToFloat(first % 4 == 0 ? block : block.zwxy));
         }
         subgroupBarrier(); // the strip's last readers are done
     }

@@ -101,7 +101,7 @@ void multiply_tiles() {
 // Through shared memory, so that neighbours store neighbouring outputs, and what becomes of a sum stands there once: SIDE rows at
 // a time.
 void store_tile(uint first_row, uint first_output) {
-    const uint pairs = LINEAR_DOTS_TILE / 2; // of a row
+    const uint pairs = LINEAR_DOTS_TILE / SUMS_OF_PAIR, words = SUMS_OF_PAIR / 2; // of a row, of a pair
     [[dont_unroll]] for (uint r = 0; r < LINES; ++r) {
         barrier(); // the tiles' last readers are done
         [[unroll]] for (uint o = 0; o < LINES; ++o) {
@@ -110,7 +110,9 @@ void store_tile(uint first_row, uint first_output) {
         }
         barrier();
         [[dont_unroll]] for (uint i = gl_LocalInvocationID.x; i < SIDE * pairs; i += LINEAR_WORKGROUP_SIZE) {
-            store_pair(first_row + r * SIDE + i / pairs, first_output + i % pairs * 2, uintBitsToFloat(input_tile[i]));
+            uvec4 found = uvec4(input_tile[i * words], input_tile[i * words + words - 1]);
+            store_pair(first_row + r * SIDE + i / pairs, first_output + i % pairs * SUMS_OF_PAIR,
+                       uintBitsToFloat(found));
         }
         [[unroll]] for (uint i = LINES; i < LINES * LINES; ++i) sums[i - LINES] = sums[i]; // no index finds registers
     }

@@ -47,7 +47,9 @@ uint input_element(uint row, uint feature) {
 }
 
 uint weight_element(uint o, uint feature) {
-    return o * push.weight_strides[0] + feature * push.weight_strides[1] + workgroup().z * push.weight_strides[2];
+    uint matrix = GATED != 0 ? o % 2 : workgroup().z;
+    if (GATED != 0) o /= 2;
+    return o * push.weight_strides[0] + feature * push.weight_strides[1] + matrix * push.weight_strides[2];
 }
 
 uint output_element(uint row, uint o) {
@@ -60,23 +62,43 @@ uint token_element(const uint strides[2], uint row, uint o) {
     return row / push.positions * strides[0] + row % push.positions * strides[1] + o;
 }
 
+float add_residual(float value, uint row, uint o) {
+    if (RESIDUAL_FORMAT == FORMAT_NONE) return value;
+    return value + residual_load(RESIDUAL_FORMAT, token_element(push.residual_strides, row, o));
+}
+
 // What becomes of a sum: bias, activation, multiplier, residual.
 float finish(float sum, uint row, uint o) {
     if (BIAS_FORMAT != FORMAT_NONE) sum += bias_load(BIAS_FORMAT, o + workgroup().z * push.bias_stride);
     sum = activate(ACTIVATION, sum);
     if (MULTIPLIER_FORMAT != FORMAT_NONE)
         sum *= multiplier_load(MULTIPLIER_FORMAT, token_element(push.multiplier_strides, row, o));
-    if (RESIDUAL_FORMAT != FORMAT_NONE)
-        sum += residual_load(RESIDUAL_FORMAT, token_element(push.residual_strides, row, o));
-    return sum;
+    return add_residual(sum, row, o);
 }
 
-// Two neighbouring outputs of a row, as far as they exist.
-void store_pair(uint row, uint o, vec2 values) {
+// The same of a gate's sum, x, and of what it gates.
+float finish_gated(vec2 sums, uint row, uint o) {
+    if (BIAS_FORMAT != FORMAT_NONE)
+        sums += vec2(bias_load(BIAS_FORMAT, o), bias_load(BIAS_FORMAT, o + push.bias_stride));
+    return add_residual(activate(ACTIVATION, sums.x) * sums.y, row, o);
+}
+
+// Sums of neighbouring output features that become two neighbouring outputs.
+const uint SUMS_OF_PAIR = GATED != 0 ? 4 : 2;
+
+// Two neighbouring outputs of a row, as far as they exist, of the sums from feature `o` on: SUMS_OF_PAIR of them count.
+void store_pair(uint row, uint o, vec4 sums) {
     if (row >= push.rows || o >= push.out_features) return;
-    bool second = o + 1 < push.out_features;
-    values.x = finish(values.x, row, o);
-    if (second) values.y = finish(values.y, row, o + 1);
+    bool second = o + SUMS_OF_PAIR / 2 < push.out_features;
+    vec2 values = vec2(0);
+    if (GATED != 0) {
+        o /= 2;
+        values.x = finish_gated(sums.xy, row, o);
+        if (second) values.y = finish_gated(sums.zw, row, o + 1);
+    } else {
+        values.x = finish(sums.x, row, o);
+        if (second) values.y = finish(sums.y, row, o + 1);
+    }
     if (OUTPUT_PAIRS != 0 && second) {
         output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
         return;

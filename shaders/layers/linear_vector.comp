@@ -130,14 +130,20 @@ float norm_scale(uint first) {
 void main() {
     uint lane = gl_LocalInvocationID.x % LANES;
     uint row_tiles = (push.rows + ROWS - 1) / ROWS, first_row = workgroup().x % row_tiles * ROWS;
-    uint o = workgroup().x / row_tiles * LINEAR_VECTOR_OUTPUTS + gl_LocalInvocationID.x / LANES;
+    uint first_output = workgroup().x / row_tiles * LINEAR_VECTOR_OUTPUTS;
+    uint o = first_output + gl_LocalInvocationID.x / LANES;
     if (o < push.out_features) sum_lane(first_row, o, lane);
-    barrier();                   // all sums are there
-    uint row = first_row + lane; // as many lanes finish a row each
-    if (lane >= ROWS || row >= push.rows || o >= push.out_features) return;
-    float sum = 0.0;
-    uint first = lane * LINEAR_WORKGROUP_SIZE + gl_LocalInvocationID.x - lane;
-    for (uint i = 0; i < LANES; ++i) sum += lane_sums[first + i];
-    sum *= norm_scale(first);
-    output_store(OUTPUT_FORMAT, output_element(row, o), finish(sum, row, o));
+    barrier(); // all sums are there
+    // as many invocations finish two neighbouring outputs each
+    const uint pairs = LINEAR_VECTOR_OUTPUTS / SUMS_OF_PAIR;
+    uint row = gl_LocalInvocationID.x / pairs, first_sum = gl_LocalInvocationID.x % pairs * SUMS_OF_PAIR;
+    if (row >= ROWS) return;
+    float scale = norm_scale(row * LINEAR_WORKGROUP_SIZE);
+    vec4 sums = vec4(0);
+    [[unroll]] for (uint k = 0; k < SUMS_OF_PAIR; ++k) {
+        uint first = row * LINEAR_WORKGROUP_SIZE + (first_sum + k) * LANES;
+        for (uint i = 0; i < LANES; ++i) sums[k] += lane_sums[first + i];
+        sums[k] *= scale;
+    }
+    store_pair(first_row + row, first_output + first_sum, sums);
 }

@@ -79,40 +79,49 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
     if (data.ConsumeBool()) desc.multiplier = tokens(out);
     if (data.ConsumeBool()) desc.residual = tokens(out);
     desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
+    if (data.ConsumeBool()) { // gated
+        desc.weight = some_tensor(data, desc.weight.type, {2, out, in});
+        if (present(desc.bias)) desc.bias = some_tensor(data, desc.bias.type, {2, out});
+    }
     plan_linear(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
     const LinearOperands operands = check_linear(desc);
     const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor;
+    const std::uint64_t matrices = w.rank - 1, all = matrices * out; // of a gated product two
+    const bool both = matrices == 2 && plan->steps().size() == 1;     // at once; else what is gated first, into the workspace
     std::uint64_t computed = 0;
     for (const Step &step : plan->steps()) { // a part of the outputs each, where the weights are more than can be bound
         const auto push = push_of<gpu::LinearPush>(step);
+        const std::uint64_t outputs = both ? push.out_features / 2 : push.out_features;
+        const bool last = both || computed >= all - out; // rather than what is gated
         expect(push.rows == x.shape[0] * x.shape[1] && push.positions == x.shape[1], "every row is computed");
-        expect(push.in_features == w.shape[1], "all features are read");
+        expect(push.in_features == w.shape[w.rank - 1], "all features are read");
         expect_strides(x, {push.input_strides[0], push.input_strides[1]});
-        expect_strides(w, {push.weight_strides[0], push.weight_strides[1]});
-        expect_strides(operands.output.tensor, {push.output_strides[0], push.output_strides[1]});
+        if (both) expect_strides(w, {push.weight_strides[2], push.weight_strides[0], push.weight_strides[1]});
+        if (matrices == 1) expect_strides(w, {push.weight_strides[0], push.weight_strides[1]});
+        if (last) expect_strides(operands.output.tensor, {push.output_strides[0], push.output_strides[1]});
         const std::uint64_t batches = push.rows / push.positions;
-        const auto expect_tokens = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides,
+        const auto expect_tokens = [&](std::uint32_t binding, vkattn_type type, const std::uint32_t *strides,
                                        std::uint64_t width) {
-            if (present(view))
-                expect_inside(step, binding, view.tensor.type,
-                              {{batches, strides[0]}, {push.positions, strides[1]}, {width, 1}});
+            expect_inside(step, binding, type, {{batches, strides[0]}, {push.positions, strides[1]}, {width, 1}});
         };
-        const auto expect_outputs = [&](std::uint32_t binding, const View &view, const std::uint32_t *strides) {
-            expect_tokens(binding, view, strides, push.out_features);
-        };
-        const LinearEpilogue &epilogue = operands.epilogue;
-        expect_tokens(BINDING_LINEAR_INPUT, operands.input, push.input_strides, push.in_features);
-        expect_outputs(BINDING_LINEAR_OUTPUT, operands.output, push.output_strides);
-        expect_outputs(BINDING_LINEAR_MULTIPLIER, epilogue.multiplier, push.multiplier_strides);
-        expect_outputs(BINDING_LINEAR_RESIDUAL, epilogue.residual, push.residual_strides);
+        const vkattn_type hidden = VKATTN_TYPE_F32, given = desc.multiplier.type;
+        expect_tokens(BINDING_LINEAR_INPUT, x.type, push.input_strides, push.in_features);
+        expect_tokens(BINDING_LINEAR_OUTPUT, last ? desc.output.type : hidden, push.output_strides, outputs);
+        expect_tokens(BINDING_LINEAR_MULTIPLIER, present(desc.multiplier) ? given : hidden, push.multiplier_strides,
+                      outputs);
+        if (present(desc.residual))
+            expect_tokens(BINDING_LINEAR_RESIDUAL, desc.residual.type, push.residual_strides, outputs);
         expect_inside(step, BINDING_LINEAR_WEIGHT, w.type,
-                      {{push.out_features, push.weight_strides[0]}, {push.in_features, push.weight_strides[1]}});
-        if (present(desc.bias)) expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{push.out_features, 1}});
+                      {{both ? 2 : 1, push.weight_strides[2]},
+                       {outputs, push.weight_strides[0]},
+                       {push.in_features, push.weight_strides[1]}});
+        if (present(desc.bias))
+            expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{both ? 2 : 1, push.bias_stride}, {outputs, 1}});
         computed += push.out_features;
     }
-    expect(computed == w.shape[0], "all features are computed, once");
+    expect(computed == all, "all features are computed, once");
     return plan;
 }
 

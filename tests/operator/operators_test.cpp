@@ -55,6 +55,11 @@ struct LinearProblem {
     mutable vkattn_input_norm extension{}; // that its description points to
 };
 
+std::uint64_t out_features(const LinearProblem &p) {
+    const auto shape = p.weight.shape(); // [out,in], gated [2,out,in]
+    return shape[shape.size() - 2];
+}
+
 LinearProblem linear_problem(vkattn_type type, std::uint64_t len, std::uint64_t in, std::uint64_t out) {
     std::mt19937 random(static_cast<unsigned>(91 + in));
     LinearProblem problem;
@@ -66,15 +71,27 @@ LinearProblem linear_problem(vkattn_type type, std::uint64_t len, std::uint64_t 
 void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_type type) {
     std::mt19937 random(17);
     const std::uint64_t batch = problem.input.shape()[0], len = problem.input.shape()[1];
-    const std::uint64_t out = problem.weight.shape()[0];
+    const std::uint64_t out = out_features(problem);
     problem.activation = activation;
     problem.bias = normal_tensor(type, {out}, random);
     problem.multiplier = rows(type, batch, len, out, random);
     problem.residual = rows(type, batch, len, out, random);
 }
 
+// Two matrices of that type, each row with a gap after it, and another between the matrices.
+LinearProblem gated_problem(vkattn_type type, vkattn_type weight, std::uint64_t len, std::uint64_t in, std::uint64_t out) {
+    std::mt19937 random(static_cast<unsigned>(57 + in + out));
+    const std::uint64_t block = type_info(weight).block_elements, row = in + block;
+    LinearProblem problem = linear_problem(type, len, in, out);
+    problem.weight = normal_tensor(weight, {2, out, in}, {out * row + 3 * block, row, 1}, random,
+                                   1.0f / std::sqrt(static_cast<float>(in)));
+    problem.activation = VKATTN_ACTIVATION_SILU;
+    return problem;
+}
+
 std::vector<double> reference(const LinearProblem &p) {
-    const std::uint64_t out = p.weight.shape()[0], in = p.weight.shape()[1];
+    const std::uint64_t out = out_features(p), in = p.weight.shape().back();
+    const bool gated = p.weight.shape().size() == 3;
     std::vector<double> x = p.input.values();
     if (p.norm.present())
         x = normalised(std::move(x), p.norm.values(), {}, VKATTN_NORM_RMS,
@@ -82,9 +99,13 @@ std::vector<double> reference(const LinearProblem &p) {
     const std::vector<double> w = p.weight.values();
     std::vector<double> result(x.size() / in * out);
     for (std::uint64_t i = 0; i < result.size(); ++i) {
-        double sum = p.bias.present() ? static_cast<double>(p.bias.get(i % out)) : 0.0;
-        for (std::uint64_t f = 0; f < in; ++f) sum += x[i / out * in + f] * w[i % out * in + f];
-        sum = activated(p.activation, sum);
+        const auto sum_of = [&](std::uint64_t row) { // of the weight
+            double sum = p.bias.present() ? static_cast<double>(p.bias.get(row)) : 0.0;
+            for (std::uint64_t f = 0; f < in; ++f) sum += x[i / out * in + f] * w[row * in + f];
+            return sum;
+        };
+        double sum = activated(p.activation, sum_of(i % out));
+        if (gated) sum *= sum_of(out + i % out);
         if (p.multiplier.present()) sum *= static_cast<double>(p.multiplier.get(i));
         result[i] = p.residual.present() ? sum + static_cast<double>(p.residual.get(i)) : sum;
     }
@@ -122,7 +143,7 @@ void run_in_place(const vkattn::Plan &plan, const HostTensor &input, const HostT
 
 // Returns why the plan computes it as it does.
 std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &device = test_device()) {
-    const std::uint64_t batch = p.input.shape()[0], len = p.input.shape()[1], out = p.weight.shape()[0];
+    const std::uint64_t batch = p.input.shape()[0], len = p.input.shape()[1], out = out_features(p);
     HostTensor output(output_type, {batch, len, out}, {len * (out + 5), out + 5, 1});
     const vkattn::Plan plan = device.context().linear_plan(describe(p, output));
     std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &p.input, Access::kRead},
@@ -140,7 +161,7 @@ std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &
 }
 
 std::vector<vkattn::Candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
-    const std::uint64_t len = p.input.shape()[1], out = p.weight.shape()[0];
+    const std::uint64_t len = p.input.shape()[1], out = out_features(p);
     return context.tune(describe(p, HostTensor(output_type, {2, len, out}, {len * (out + 5), out + 5, 1})));
 }
 
@@ -264,6 +285,57 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with bias, every activation, multiplier an
             add_epilogue(problem, activation, VKATTN_TYPE_F16);
             check_linear(problem, VKATTN_TYPE_F32);
         }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gated linear in every type, with biases, activations, residual and norm") {
+    std::mt19937 random(61);
+    for (const vkattn_type type : kFloats)
+        for (const std::uint64_t len : {1, 3, 23})
+            for (const auto &[in, out] : {std::pair{9, 1}, {64, 33}, {40, 70}}) {
+                LinearProblem problem = gated_problem(type, out == 33 ? VKATTN_TYPE_F32 : type, len,
+                                                      static_cast<std::uint64_t>(in), static_cast<std::uint64_t>(out));
+                check_linear(problem, out == 1 ? VKATTN_TYPE_F32 : type);
+                const std::uint64_t outs = static_cast<std::uint64_t>(out), ins = static_cast<std::uint64_t>(in);
+                problem.bias = normal_tensor(type, {2, outs}, {outs + 3, 1}, random);
+                problem.residual = rows(type, 2, len, outs, random);
+                problem.activation = kActivations[len % std::size(kActivations)];
+                if (len == 1) problem.norm = normal_tensor(type, {ins}, random);
+                check_linear(problem, type);
+            }
+    for (const vkattn_activation activation : kActivations) {
+        LinearProblem problem = gated_problem(VKATTN_TYPE_F16, VKATTN_TYPE_F16, 2, 24, 10);
+        problem.activation = activation;
+        check_linear(problem, VKATTN_TYPE_F16);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gated linear of quantised weights") {
+    std::mt19937 random(67);
+    for (const vkattn_type weight : {VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_K, VKATTN_TYPE_Q6_K})
+        for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16})
+            for (const std::uint64_t len : {1, 4, 30}) {
+                LinearProblem problem = gated_problem(type, weight, len, 512, 46);
+                if (len == 1) problem.norm = normal_tensor(type, {512}, random);
+                check_linear(problem, type);
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gated linear of matrices that lie between each other, tuned, and onto its residual") {
+    std::mt19937 random(71);
+    LinearProblem problem = gated_problem(VKATTN_TYPE_F16, VKATTN_TYPE_F16, 12, 64, 40);
+    problem.weight = normal_tensor(VKATTN_TYPE_F16, {2, 40, 64}, {64, 128, 1}, random, 0.1f);
+    check_linear(problem, VKATTN_TYPE_F16);
+    const LimitedDevice device("");
+    for (const vkattn::Candidate &each : tuned(device.context(), problem, VKATTN_TYPE_F16))
+        CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
+    check_linear(problem, VKATTN_TYPE_F16, device.device());
+    problem.residual = rows(VKATTN_TYPE_F32, 2, 12, 40, random);
+    HostTensor &own = problem.residual;
+    const std::vector<double> expected = reference(problem);
+    run_in_place(test_device().context().linear_plan(describe(problem, own)), problem.input, problem.weight,
+                 VKATTN_ROLE_RESIDUAL, own);
+    const Comparison result = compare("output", own.shape(), expected, own.floats(), nmse_bound({VKATTN_TYPE_F32}));
+    CHECK_MESSAGE(result.passed, result.report);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "every activation of what is not a number is not one") {
@@ -514,6 +586,21 @@ TEST_CASE_FIXTURE(DeviceTest, "a weight above the storage buffer range is multip
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "gated weights above the storage buffer range are two products") {
+    const LimitedDevice small("max_storage_buffer_range=8192,self_test=0"); // 7936 bytes of a tensor
+    std::mt19937 random(97);
+    for (const std::uint64_t len : {1u, 6u})
+        for (const std::uint64_t out : {60u, 150u}) { // each bound at once, and in parts
+            LinearProblem problem = gated_problem(VKATTN_TYPE_F32, VKATTN_TYPE_F32, len, 24, out);
+            problem.bias = normal_tensor(VKATTN_TYPE_F32, {2, out}, random);
+            problem.residual = rows(VKATTN_TYPE_F32, 2, len, out, random);
+            problem.norm = normal_tensor(VKATTN_TYPE_F32, {24}, random);
+            const std::string reason = check_linear(problem, VKATTN_TYPE_F32, small.device());
+            CHECK(reason.find("; gated in two products") != std::string::npos);
+            CHECK((reason.find("parts") != std::string::npos) == (out == 150));
+        }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a row of a weight above the storage buffer range is refused") {
     const LimitedDevice small("max_storage_buffer_range=1024,self_test=0");
     LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 1, 8, 4);
@@ -599,7 +686,21 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
         spoil(desc);
         return message_of([&] { context.linear_plan(desc); });
     };
-    CHECK(refused([](auto &d) { d.weight = {}; }) == "weight: absent, expected [out,in]");
+    CHECK(refused([](auto &d) { d.weight = {}; }) == "weight: absent, expected [out,in] or [2,out,in]");
+    CHECK(refused([](auto &d) { d.weight = vkattn::tensor(VKATTN_TYPE_F32, {3, 6, 8}); }) ==
+          "weight: shape [3,6,8], expected [out,in] or [2,out,in] with in at least 1");
+    const auto gated_refused = [&](const std::function<void(vkattn_linear_desc &)> &spoil) {
+        return refused([&](auto &d) {
+            d.weight = vkattn::tensor(VKATTN_TYPE_F32, {2, 6, 8});
+            spoil(d);
+        });
+    };
+    CHECK(gated_refused([](auto &d) { d.multiplier = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 6}); }) ==
+          "multiplier: given with a weight [2,out,in], expected none");
+    CHECK(gated_refused([](auto &d) { d.bias = vkattn::tensor(VKATTN_TYPE_F32, {6}); }) ==
+          "bias: shape [6], expected [2,6], last stride 1");
+    CHECK(gated_refused([](auto &d) { d.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 12}); }) ==
+          "output: shape [2,3,12], expected [2,3,6]");
     CHECK(refused([](auto &d) { d.input.shape[2] = 7; }) == "input: shape [2,3,7], expected [B,L,8]");
     CHECK(refused([](auto &d) { d.output.shape[2] = 7; }) == "output: shape [2,3,7], expected [2,3,6]");
     CHECK(refused([](auto &d) {

@@ -118,10 +118,12 @@ struct OperatorDraw {
                             in = width(), out = width();
         vkattn_linear_desc desc{};
         desc.input = tensor({batch, len, in}).view();
-        desc.weight = HostTensor(random.one_in(2) ? desc.input.type : type(), {out, in}).view();
+        const bool gated = random.one_in(3);
+        const vkattn_type weight = random.one_in(2) ? desc.input.type : type();
+        desc.weight = gated ? HostTensor(weight, {2, out, in}).view() : HostTensor(weight, {out, in}).view();
         desc.output = tensor({batch, len, out}).view();
-        if (random.one_in(2)) desc.bias = tensor({out}).view();
-        if (random.one_in(3)) desc.multiplier = tensor({batch, len, out}).view();
+        if (random.one_in(2)) desc.bias = gated ? tensor({2, out}).view() : tensor({out}).view();
+        if (!gated && random.one_in(3)) desc.multiplier = tensor({batch, len, out}).view();
         if (random.one_in(3)) desc.residual = tensor({batch, len, out}).view();
         desc.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_GELU_TANH + 1) - 1);
         return desc;

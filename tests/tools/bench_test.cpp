@@ -122,6 +122,11 @@ TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {
     CHECK(time_linear(test_device().context(), normed, RepeatOptions{.input_sets = 1, .repeat = 2}).bytes ==
           times.bytes + 50 * 2);
     CHECK(shape_text(normed) == "50 to 20 features, f16, weights f32, RMSNorm of the input");
+    LinearShape gated = shape;
+    gated.gated = true;
+    CHECK(time_linear(test_device().context(), gated, RepeatOptions{.input_sets = 1, .repeat = 2}).bytes ==
+          times.bytes + 50 * 20 * 4);
+    CHECK(shape_text(gated) == "50 to 20 features, f16, weights f32, gated");
     LinearShape wrong = shape;
     wrong.weight_dtype = "f8_e4m3";
     CHECK_THROWS_WITH_AS(time_linear(test_device().context(), wrong, {}),

@@ -26,7 +26,7 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
             return set;
         });
     times.kernel = times.reason.substr(0, times.reason.find(':')); // plans name kernels of attention alone
-    times.flops = 2.0 * shape.rows * shape.in_features * shape.out_features;
+    times.flops = 2.0 * shape.rows * shape.in_features * shape.out_features * (shape.gated ? 2 : 1);
     times.of_16_bits = layer.type.type != VKATTN_TYPE_F32;
     return times;
 }

@@ -19,7 +19,9 @@ ShapedLinear problem_of(const LinearShape &shape) {
     shaped.weight_type =
         shape.weight_dtype.empty() ? shaped.type : named_type("--weight-dtype", shape.weight_dtype, is_weight);
     shaped.desc.input = tensor(shaped.type.type, {1, shape.rows, shape.in_features});
-    shaped.desc.weight = tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
+    shaped.desc.weight = shape.gated ? tensor(shaped.weight_type.type, {2, shape.out_features, shape.in_features})
+                                     : tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
+    if (shape.gated) shaped.desc.activation = VKATTN_ACTIVATION_SILU;
     shaped.desc.output = tensor(shaped.type.type, {1, shape.rows, shape.out_features});
     if (shape.input_norm) shaped.norm.weight = tensor(shaped.type.type, {shape.in_features});
     return shaped;
@@ -29,7 +31,7 @@ std::string shape_text(const LinearShape &shape) {
     const std::string features = std::to_string(shape.in_features) + " to " + std::to_string(shape.out_features);
     return features + " features, " + shape.dtype +
            (shape.weight_dtype.empty() ? "" : ", weights " + shape.weight_dtype) +
-           (shape.input_norm ? ", RMSNorm of the input" : "");
+           (shape.input_norm ? ", RMSNorm of the input" : "") + (shape.gated ? ", gated" : "");
 }
 
 bool is_linear(const OperationOptions &options, const std::string &command) {
@@ -37,7 +39,9 @@ bool is_linear(const OperationOptions &options, const std::string &command) {
         throw InputError("--op " + options.op,
                          "not supported yet by " + command + " in this version, expected attention or linear");
     if (options.op != "linear") {
-        if (options.linear.input_norm) throw InputError("--input-norm", "given with attention, expected --op linear");
+        for (const auto &[option, given] :
+             {std::pair("--input-norm", options.linear.input_norm), std::pair("--gated", options.linear.gated)})
+            if (given) throw InputError(option, "given with attention, expected --op linear");
         return false;
     }
     for (const auto &[option, given] :

@@ -5,7 +5,8 @@
 
 namespace vkattn::tools {
 
-// input [1,rows,in_features], weight [out_features,in_features] -> output [1,rows,out_features]
+// input [1,rows,in_features], weight [out_features,in_features], gated [2,out_features,in_features]
+//   -> output [1,rows,out_features]
 struct LinearShape {
     std::uint32_t rows = 1;
     std::uint32_t in_features = 4096;
@@ -13,6 +14,7 @@ struct LinearShape {
     std::string dtype = "f16";
     std::string weight_dtype; // "": dtype
     bool input_norm = false;  // RMSNorm of the input before it is multiplied
+    bool gated = false;       // SwiGLU: of two matrices
 };
 
 // A shape as the library takes it.

@@ -236,6 +236,7 @@ void add_operation(CLI::App &command, OperationOptions &options) {
 
 void add_input_norm(CLI::App &command, OperationOptions &options) {
     command.add_flag("--input-norm", options.linear.input_norm, "RMSNorm of linear's input before it is multiplied");
+    command.add_flag("--gated", options.linear.gated, "linear of two matrices, SwiGLU: silu(x gate) times x up");
 }
 
 void add_plan(CLI::App &app, Options &options) {
