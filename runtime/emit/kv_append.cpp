@@ -55,16 +55,21 @@ bool are_same_tokens(const RowsToAppend &a, const RowsToAppend &b) {
            a.source.tensor.shape[2] == b.source.tensor.shape[2] && a.offset == b.offset && a.positions == b.positions;
 }
 
+constexpr uint64_t kFewTokens = 4;
+
 bool may_join(const RowsToAppend &queries, const RowsToAppend &keys) {
     const bool alike = are_same_tokens(queries, keys) && have_same_strides(queries.source.tensor, keys.source.tensor) &&
                        is_same_place(queries.source.source, keys.source.source) &&
                        distance(queries.source, keys.source) >= 0 && !is_quantised(keys.cache.tensor.type);
+    // rows of other sizes leave workgroups without work
+    const bool sized_alike = queries.source.tensor.shape[3] == keys.source.tensor.shape[3] ||
+                             queries.source.tensor.shape[0] * queries.source.tensor.shape[2] <= kFewTokens;
     const bool rotates_alike = present(keys.rotation.frequencies) &&
                                keys.rotation.frequencies.source == queries.rotation.frequencies.source &&
                                keys.rotation.interleaved == queries.rotation.interleaved;
     const bool normalises_alike =
         !present(queries.norm.weight) || !present(keys.norm.weight) || queries.norm.epsilon == keys.norm.epsilon;
-    return alike && rotates_alike && normalises_alike;
+    return alike && sized_alike && rotates_alike && normalises_alike;
 }
 
 // Whether the heads of one lie behind those of the other.

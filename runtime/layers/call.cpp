@@ -155,7 +155,7 @@ bool follows(const View &first, const View &second) {
     const vkattn_tensor &a = first.tensor, &b = second.tensor;
     const bool alike = a.type == b.type && a.rank == b.rank && (a.rank == 1 || a.shape[1] == b.shape[1]);
     Source end = first.source;
-    end.offset += extent_bytes(a);
+    end.offset += bytes_of(a.type, extent_elements(a)); // to the byte: a word may be filled up behind 16-bit elements
     return alike && second.source == end;
 }
 

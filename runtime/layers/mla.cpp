@@ -62,11 +62,10 @@ Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm
     const View &latent = projected[1];
     if (!direct) {
         if (indexer != nullptr) indexer->add_key_norm();
-        const ProductInput low_rank =
-            normalise_for(builder, projected[0], {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)},
-                          mla.type,
-                          with_those_of({mla.weight("wq_b.weight")},
-                                        indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
+        const ProductInput low_rank = normalise_for(
+            builder, projected[0], {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)}, mla.type,
+            with_those_of({mla.weight("wq_b.weight")},
+                          indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
         query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope()).tokens;
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);

@@ -31,6 +31,9 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const View &input,
     constants.RESIDUAL_FORMAT = format_of(residual.tensor);
     constants.GATE_FORMAT = format_of(gate.tensor);
     constants.OUTPUT_PAIRS = rows_start_even(output.tensor);
+    constants.IN_FOURS = push.features % 4 == 0;
+    for (const View *view : {&input, &weight, &bias, &output, &residual, &gate})
+        if (present(*view) && !rows_start_even(view->tensor)) constants.IN_FOURS = 0;
     Step &step = builder.add_step(shaders::norm, constants, push);
     set_token_grid(step, input.tensor);
     bind(builder, step, BINDING_NORM_INPUT, input);

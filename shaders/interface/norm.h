@@ -17,6 +17,7 @@ namespace vkattn::gpu {
 
 #define NORM_WORKGROUP_SIZE 64 /* a power of two */
 
+/* IN_FOURS: features are whole fours, and rows of 16 bits begin at whole words */
 #define NORM_CONSTANTS(X)                                                                                              \
     X(0, SUBTRACTS_MEAN, 0)                                                                                            \
     X(1, INPUT_FORMAT, 1)                                                                                              \
@@ -25,7 +26,8 @@ namespace vkattn::gpu {
     X(4, OUTPUT_FORMAT, 1)                                                                                             \
     X(5, OUTPUT_PAIRS, 0)                                                                                              \
     X(6, RESIDUAL_FORMAT, 0)                                                                                           \
-    X(7, GATE_FORMAT, 0)
+    X(7, GATE_FORMAT, 0)                                                                                               \
+    X(8, IN_FOURS, 0)
 
 struct NormPush {
     uint first_group[3];

@@ -109,14 +109,23 @@ float load_dim(AppendedRow row, uint dim) {
     return value * (row.part == QUERIES ? query_norm_load(QUERY_NORM_FORMAT, dim) : norm_load(NORM_FORMAT, dim));
 }
 
+vec4 squares_of_four(AppendedRow row, uint dim) {
+    vec4 four = row.source_scale * source_load4(SOURCE_FORMAT, true, row.source + dim, 1);
+    return four * four;
+}
+
 float inverse_rms_of(AppendedRow row) {
     uint dims = norm_dim_of(row.part);
-    float sum = 0.0;
-    for (uint dim = 0; dim < dims; ++dim) {
+    vec4 sums = vec4(0.0);
+    uint dim = 0;
+    // many loads under way: the row is one chain
+    for (; IN_BLOCKS != 0u && dim + 32 <= dims; dim += 32)
+        for (uint i = 0; i < 32; i += 4) sums += squares_of_four(row, dim + i);
+    for (; dim < dims; ++dim) {
         float value = load_source(row, dim);
-        sum += value * value;
+        sums.x += value * value;
     }
-    return inversesqrt(sum / float(dims) + push.epsilon);
+    return inversesqrt((sums.x + sums.y + sums.z + sums.w) / float(dims) + push.epsilon);
 }
 
 // One element of the row as the rotary embedding turns it.

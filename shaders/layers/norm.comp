@@ -3,7 +3,7 @@
 // output = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * weight * silu(gate) + bias + residual; RMSNorm takes the mean as 0
 // input [B,L,N], weight [N], bias [N], gate and residual [B,L,N] -> output [B,L,N], which may be the input, the gate or the residual
 // grid: (L, B), one workgroup a token; an invocation owns the pairs 2 * (local index + n * NORM_WORKGROUP_SIZE), so
-// that it alone reads and writes them and two 16-bit values may share a word
+// that it alone reads and writes them and two 16-bit values may share a word; with IN_FOURS as many fours
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
@@ -48,7 +48,25 @@ NORM_CONSTANTS(VKATTN_CONSTANT)
 
 uint input_start() { return workgroup().y * push.input_strides[0] + workgroup().x * push.input_strides[1]; }
 
+uint residual_start() { return workgroup().y * push.residual_strides[0] + workgroup().x * push.residual_strides[1]; }
+
+uint output_start() { return workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1]; }
+
+uint gate_start() { return workgroup().y * push.gate_strides[0] + workgroup().x * push.gate_strides[1]; }
+
+vec4 load_four(uint feature) { return input_load4(INPUT_FORMAT, true, input_start() + feature, 1); }
+
+float sum_of_own_fours(float mean, bool squared) {
+    vec4 sum = vec4(0.0);
+    for (uint i = 4 * gl_LocalInvocationID.x; i < push.features; i += 4 * NORM_WORKGROUP_SIZE) {
+        vec4 x = load_four(i) - mean;
+        sum += squared ? x * x : x;
+    }
+    return sum.x + sum.y + sum.z + sum.w;
+}
+
 float sum_of_own(float mean, bool squared) {
+    if (IN_FOURS != 0u) return sum_of_own_fours(mean, squared);
     float sum = 0.0;
     for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE)
         for (uint feature = i; feature < min(i + 2, push.features); ++feature) {
@@ -60,14 +78,35 @@ float sum_of_own(float mean, bool squared) {
 
 float normalised(uint feature, float mean, float scale) {
     float x = (input_load(INPUT_FORMAT, input_start() + feature) - mean) * scale * weight_load(WEIGHT_FORMAT, feature);
-    if (GATE_FORMAT != FORMAT_NONE) {
-        uint gates = workgroup().y * push.gate_strides[0] + workgroup().x * push.gate_strides[1];
-        x *= activate(ACTIVATION_SILU, gate_load(GATE_FORMAT, gates + feature));
-    }
+    if (GATE_FORMAT != FORMAT_NONE) x *= activate(ACTIVATION_SILU, gate_load(GATE_FORMAT, gate_start() + feature));
     if (BIAS_FORMAT != FORMAT_NONE) x += bias_load(BIAS_FORMAT, feature);
     if (RESIDUAL_FORMAT == FORMAT_NONE) return x;
-    uint start = workgroup().y * push.residual_strides[0] + workgroup().x * push.residual_strides[1];
-    return x + residual_load(RESIDUAL_FORMAT, start + feature);
+    return x + residual_load(RESIDUAL_FORMAT, residual_start() + feature);
+}
+
+void store_fours(float mean, float scale) {
+    for (uint i = 4 * gl_LocalInvocationID.x; i < push.features; i += 4 * NORM_WORKGROUP_SIZE) {
+        vec4 x = (load_four(i) - mean) * scale * weight_load4(WEIGHT_FORMAT, true, i, 1);
+        if (GATE_FORMAT != FORMAT_NONE) {
+            vec4 gates = gate_load4(GATE_FORMAT, true, gate_start() + i, 1);
+            for (uint j = 0; j < 4; ++j) x[j] *= activate(ACTIVATION_SILU, gates[j]);
+        }
+        if (BIAS_FORMAT != FORMAT_NONE) x += bias_load4(BIAS_FORMAT, true, i, 1);
+        if (RESIDUAL_FORMAT != FORMAT_NONE) x += residual_load4(RESIDUAL_FORMAT, true, residual_start() + i, 1);
+        output_store2(OUTPUT_FORMAT, true, output_start() + i, 1, x.xy);
+        output_store2(OUTPUT_FORMAT, true, output_start() + i + 2, 1, x.zw);
+    }
+}
+
+void store_pairs(float mean, float scale) {
+    uint start = output_start();
+    for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE) {
+        float first = normalised(i, mean, scale);
+        if (i + 1 < push.features)
+            output_store2(OUTPUT_FORMAT, OUTPUT_PAIRS != 0u, start + i, 1, vec2(first, normalised(i + 1, mean, scale)));
+        else
+            output_store(OUTPUT_FORMAT, start + i, first);
+    }
 }
 
 void main() {
@@ -76,12 +115,8 @@ void main() {
     if (SUBTRACTS_MEAN != 0u) mean = reduce_sum(sum_of_own(0.0, false)) / features;
     float scale = inversesqrt(reduce_sum(sum_of_own(mean, true)) / features + push.epsilon);
 
-    uint start = workgroup().y * push.output_strides[0] + workgroup().x * push.output_strides[1];
-    for (uint i = 2 * gl_LocalInvocationID.x; i < push.features; i += 2 * NORM_WORKGROUP_SIZE) {
-        float first = normalised(i, mean, scale);
-        if (i + 1 < push.features)
-            output_store2(OUTPUT_FORMAT, OUTPUT_PAIRS != 0u, start + i, 1, vec2(first, normalised(i + 1, mean, scale)));
-        else
-            output_store(OUTPUT_FORMAT, start + i, first);
-    }
+    if (IN_FOURS != 0u)
+        store_fours(mean, scale);
+    else
+        store_pairs(mean, scale);
 }

@@ -205,6 +205,11 @@ TEST_CASE_FIXTURE(DeviceTest, "16-bit weights and activations") {
                VKATTN_TYPE_BF16);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "16-bit weights that end within a word are not taken for what follows them") {
+    // 27 * 37 elements: two bytes less than 2000, where the next weight begins
+    check_both(self_attention({.embed_dim = 37, .num_heads = 9, .head_dim = 3, .weight_type = VKATTN_TYPE_F16}, 1, 3));
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "rotary embedding, both pairings") {
     for (const std::uint32_t interleaved : {0u, 1u}) {
         CAPTURE(interleaved);
