@@ -223,15 +223,18 @@ struct ChunkTiles {
     uint32_t invocations() const { return LINEAR_ATTENTION_CHUNK / 2 * column_vectors * parts; }
 };
 
+// Of a chunk's factors, and of the state in shared memory.
+uint64_t channels_of(const LinearAttention &problem) { return round_up(problem.head_dim, 32u); }
+
 uint64_t shared_bytes(const LinearAttention &problem, const ChunkTiles &chunk) {
     constexpr uint64_t kBytes = 16; // of four numbers
-    return kBytes * (uint64_t{round_up(problem.head_dim, 4u)} * chunk.column_vectors + 4 * chunk.invocations() +
+    return kBytes * (channels_of(problem) * chunk.column_vectors + 4 * chunk.invocations() +
                      LINEAR_ATTENTION_CHUNK * chunk.column_vectors);
 }
 
 // Iterations of an invocation for a chunk, at most.
 uint64_t iterations_of(const LinearAttention &problem, const ChunkTiles &chunk) {
-    const uint64_t channels = round_up(problem.head_dim, 4u), tile = LINEAR_ATTENTION_CHUNK / 2 * chunk.column_vectors;
+    const uint64_t channels = channels_of(problem), tile = LINEAR_ATTENTION_CHUNK / 2 * chunk.column_vectors;
     const uint64_t fours = divide_up(4 * tile, uint64_t{chunk.invocations()});
     return channels + fours * (chunk.parts + LINEAR_ATTENTION_CHUNK) +
            divide_up(channels / 4 * chunk.column_vectors, uint64_t{chunk.invocations()}) * LINEAR_ATTENTION_CHUNK;
@@ -246,7 +249,7 @@ ChunkTiles chunk_tiles_of(const LinearAttention &problem, const DeviceCaps &caps
     };
     while (!fits() && chunk.parts > 1) chunk.parts /= 2;
     while (!fits() && chunk.column_vectors > 1) chunk.column_vectors /= 2;
-    const uint64_t channels = round_up(problem.head_dim, 4u), columns = round_up(problem.v_head_dim, 4u);
+    const uint64_t channels = channels_of(problem), columns = round_up(problem.v_head_dim, 4u);
     chunk.factors = 2 * channels * kChunk + kChunk * channels + kChunk * columns + kChunk * kChunk + channels;
     uint64_t chunks = std::max<uint64_t>(kFactorBytes / (chunk.factors * sizeof(float) * problem.heads), 1);
     if (caps.max_loop_iterations != 0)
@@ -270,7 +273,7 @@ View reserved(PlanBuilder &builder, uint64_t numbers) {
 void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters) {
     const ChunkTiles chunk = chunk_tiles_of(problem, builder.context().caps());
     const uint64_t all = chunks_of(problem), each = std::min<uint64_t>(chunk.chunks_of_stretch, all);
-    const uint64_t carried = uint64_t{problem.heads} * round_up(problem.head_dim, 4u) * round_up(problem.v_head_dim, 4u);
+    const uint64_t carried = uint64_t{problem.heads} * channels_of(problem) * round_up(problem.v_head_dim, 4u);
     const View factors = reserved(builder, each * problem.heads * chunk.factors);
     std::array<View, 2> carries;
     if (each < all)

@@ -52,26 +52,30 @@ uint head, first_token, count;
 
 uint lane() { return gl_LocalInvocationID.x; }
 
+// Beyond the chunk's tokens, channels and columns zeros. Loads have no branches, so that compilers let many of them be under way.
+uint token_at(uint t) { return first_token + min(t, count - 1); }
+
 float decay_of(uint t, uint channel) {
-    return t < count && channel < HEAD_DIM ? decay_at(tokens, head, first_token + t, channel) : 0.0;
+    float decay = decay_at(tokens, head, token_at(t), min(channel, HEAD_DIM - 1));
+    return t < count && channel < HEAD_DIM ? decay : 0.0;
 }
 
 float key_of(uint t, uint channel) {
-    if (t >= count || channel >= HEAD_DIM) return 0.0;
-    return key_load(KEY_FORMAT, row_of(parameters.key_strides, tokens, key_head_of(head), first_token + t) +
-                                    channel * parameters.key_strides.w);
+    float key = key_load(KEY_FORMAT, row_of(parameters.key_strides, tokens, key_head_of(head), token_at(t)) +
+                                         min(channel, HEAD_DIM - 1) * parameters.key_strides.w);
+    return t < count && channel < HEAD_DIM ? key : 0.0;
 }
 
 float query_of(uint t, uint channel) {
-    if (t >= count || channel >= HEAD_DIM) return 0.0;
-    return query_load(QUERY_FORMAT, row_of(parameters.query_strides, tokens, key_head_of(head), first_token + t) +
-                                        channel * parameters.query_strides.w);
+    float query = query_load(QUERY_FORMAT, row_of(parameters.query_strides, tokens, key_head_of(head), token_at(t)) +
+                                               min(channel, HEAD_DIM - 1) * parameters.query_strides.w);
+    return t < count && channel < HEAD_DIM ? query : 0.0;
 }
 
 float value_of(uint t, uint column) {
-    if (t >= count || column >= V_HEAD_DIM) return 0.0;
-    return value_load(VALUE_FORMAT, row_of(parameters.value_strides, tokens, head, first_token + t) +
-                                        column * parameters.value_strides.w);
+    float value = value_load(VALUE_FORMAT, row_of(parameters.value_strides, tokens, head, token_at(t)) +
+                                               min(column, V_HEAD_DIM - 1) * parameters.value_strides.w);
+    return t < count && column < V_HEAD_DIM ? value : 0.0;
 }
 
 // Of a channel, or of the head, in turn.

@@ -45,61 +45,81 @@ uint own_column() { return 4 * (workgroup().x * COLUMN_VECTORS + column_vector()
 
 uint own_element(uint begin, uint i) { return begin + own_row(i) * V_HEAD_DIM + own_column(); }
 
-// Whether the state has a part that is the invocation's.
-bool owns(uint i) { return own_row(i) < HEAD_DIM && own_column() < V_HEAD_DIM; }
+// Rows that the state has; the others repeat the last one where they are loaded.
+bool exists(uint i) { return HEAD_DIM == GROUPS * ROWS || own_row(i) < HEAD_DIM; }
+uint loaded_element(uint begin, uint i) {
+    return begin + (HEAD_DIM == GROUPS * ROWS ? own_row(i) : min(own_row(i), HEAD_DIM - 1)) * V_HEAD_DIM + own_column();
+}
 
 void load_state(uint sequence, uint own_state, uint head) {
     uint after = accepted_of(sequence);
     [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] = vec4(0);
-    if (own_state == NO_STATE) return;
+    if (own_state == NO_STATE || own_column() >= V_HEAD_DIM) return;
     if (HAS_ACCEPTED != 0 && after != 0) {
         uint begin = first_element(own_state * parameters.drafts + after - 1, head);
-        [[unroll]] for (uint i = 0; i < ROWS; ++i)
-            if (owns(i)) state[i] = token_states_load(own_element(begin, i), columns_from(own_column()));
+        [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] =
+            token_states_load(loaded_element(begin, i), columns_from(own_column()));
     } else if (HAS_INITIAL != 0) {
         uint begin = first_element(own_state, head);
-        [[unroll]] for (uint i = 0; i < ROWS; ++i)
-            if (owns(i)) state[i] = initial_load(own_element(begin, i), columns_from(own_column()));
+        [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] =
+            initial_load(loaded_element(begin, i), columns_from(own_column()));
     }
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] = exists(i) ? state[i] : vec4(0);
 }
 
 void store_state(uint own_state, uint head) {
-    if (HAS_FINAL == 0 || own_state == NO_STATE) return;
+    if (HAS_FINAL == 0 || own_state == NO_STATE || own_column() >= V_HEAD_DIM) return;
     uint begin = first_element(own_state, head);
     [[unroll]] for (uint i = 0; i < ROWS; ++i)
-        if (owns(i)) final_store(own_element(begin, i), columns_from(own_column()), state[i]);
+        if (exists(i)) final_store(own_element(begin, i), columns_from(own_column()), state[i]);
 }
 
 void store_token_state(uint own_state, uint head, uint token) {
-    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts) return;
+    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || own_column() >= V_HEAD_DIM)
+        return;
     uint begin = first_element(own_state * parameters.drafts + token, head);
     [[unroll]] for (uint i = 0; i < ROWS; ++i)
-        if (owns(i)) token_states_store(own_element(begin, i), columns_from(own_column()), state[i]);
+        if (exists(i)) token_states_store(own_element(begin, i), columns_from(own_column()), state[i]);
 }
 
 // Tokens from `token` on, as many as are staged at a time.
 void stage(Tokens tokens, uint head, uint token) {
     for (uint i = gl_LocalInvocationID.x; i < STAGED_TOKENS * 4 * PITCH; i += WORKGROUP_SIZE) {
-        uint t = i / (4 * PITCH), channel = i % (4 * PITCH);
-        bool exists = channel < HEAD_DIM && token + t < tokens.count;
-        uint query = row_of(parameters.query_strides, tokens, key_head_of(head), token + t);
-        uint key = row_of(parameters.key_strides, tokens, key_head_of(head), token + t);
-        query_tile[i / 4][i % 4] =
-            exists ? query_load(QUERY_FORMAT, query + channel * parameters.query_strides.w) : 0.0;
-        key_tile[i / 4][i % 4] = exists ? key_load(KEY_FORMAT, key + channel * parameters.key_strides.w) : 0.0;
-        if (DECAY == DECAY_OF_CHANNEL)
-            decay_tile[i / 4][i % 4] = exists ? exp(decay_at(tokens, head, token + t, channel)) : 1.0;
+        uint channel = min(i % (4 * PITCH), HEAD_DIM - 1), t = min(token + i / (4 * PITCH), tokens.count - 1);
+        float query = query_load(QUERY_FORMAT, row_of(parameters.query_strides, tokens, key_head_of(head), t) +
+                                                   channel * parameters.query_strides.w);
+        float key = key_load(KEY_FORMAT, row_of(parameters.key_strides, tokens, key_head_of(head), t) +
+                                             channel * parameters.key_strides.w);
+        bool exists = i % (4 * PITCH) < HEAD_DIM;
+        query_tile[i / 4][i % 4] = exists ? query : 0.0;
+        key_tile[i / 4][i % 4] = exists ? key : 0.0;
+        if (DECAY == DECAY_OF_CHANNEL) decay_tile[i / 4][i % 4] = exp(decay_at(tokens, head, t, channel));
     }
 }
 
+// Columns beyond the last repeat it: nothing is stored of them.
 vec4 value_at(Tokens tokens, uint head, uint token) {
-    uint row = row_of(parameters.value_strides, tokens, head, token) + own_column() * parameters.value_strides.w;
-    if (columns_from(own_column()) >= 4)
-        return value_load4(VALUE_FORMAT, VALUE_PAIRS != 0, row, VALUE_PAIRS != 0 ? 1 : parameters.value_strides.w);
-    vec4 value = vec4(0);
-    for (uint i = 0; i < columns_from(own_column()); ++i)
-        value[i] = value_load(VALUE_FORMAT, row + i * parameters.value_strides.w);
+    uint row = row_of(parameters.value_strides, tokens, head, token);
+    if (VALUE_PAIRS != 0 && V_HEAD_DIM % 4 == 0)
+        return value_load4(VALUE_FORMAT, true, row + min(own_column(), V_HEAD_DIM - 4), 1);
+    vec4 value;
+    for (uint i = 0; i < 4; ++i)
+        value[i] = value_load(VALUE_FORMAT, row + min(own_column() + i, V_HEAD_DIM - 1) * parameters.value_strides.w);
     return value;
+}
+
+// What a token has of its own beside its query and its key.
+struct Token {
+    float decay;
+    float beta;
+    vec4 value;
+};
+
+// Beyond the last token it again.
+Token load_token(Tokens tokens, uint head, uint token) {
+    token = min(token, tokens.count - 1);
+    return Token(DECAY == DECAY_OF_HEAD ? decay_at(tokens, head, token, 0) : 0.0, beta_at(tokens, head, token),
+                 value_at(tokens, head, token));
 }
 
 void store_output(Tokens tokens, uint head, uint token, vec4 value) {
@@ -153,11 +173,8 @@ Sums sums_of_groups(uint buffer_of_two) {
 }
 
 // Adds a staged token to the state, and gives its output.
-void add_token(Tokens tokens, uint head, uint token, uint staged) {
-    float decay = DECAY == DECAY_OF_HEAD ? exp(decay_at(tokens, head, token, 0)) : 1.0;
-    float beta = beta_at(tokens, head, token);
-    vec4 value = value_at(tokens, head, token);
-    multiply(staged, token % 2, decay);
+void add_token(Tokens tokens, uint head, uint token, uint staged, Token own) {
+    multiply(staged, token % 2, exp(own.decay));
     barrier();
     Sums sums = sums_of_groups(token % 2);
     float of_key = 1.0, of_query = 1.0; // what norms divide by
@@ -165,7 +182,7 @@ void add_token(Tokens tokens, uint head, uint token, uint staged) {
         of_key = inversesqrt(sums.dots.x + parameters.epsilon);
         of_query = inversesqrt(sums.dots.y + parameters.epsilon);
     }
-    vec4 u = beta * (IS_DELTA != 0 ? value - of_key * sums.of_key : value);
+    vec4 u = own.beta * (IS_DELTA != 0 ? own.value - of_key * sums.of_key : own.value);
     u *= of_key; // of the raw key
     if (row_group() == 0)
         store_output(tokens, head, token, parameters.scale * of_query * (sums.of_query + sums.dots.z * u));
@@ -179,6 +196,8 @@ void main() {
     uint head = workgroup().y, sequence = workgroup().z, own_state = state_of(sequence);
     Tokens tokens = tokens_of(sequence);
     load_state(sequence, own_state, head);
+    Token own, next;
+    if (tokens.count != 0) next = load_token(tokens, head, 0);
     for (uint token = 0; token < tokens.count; ++token) {
         uint staged = token % STAGED_TOKENS;
         if (staged == 0) {
@@ -186,7 +205,9 @@ void main() {
             stage(tokens, head, token);
             barrier();
         }
-        add_token(tokens, head, token, staged);
+        own = next;
+        if (STAGED_TOKENS != 1) next = load_token(tokens, head, token + 1); // of one token there is no next
+        add_token(tokens, head, token, staged, own);
         store_token_state(own_state, head, token);
     }
     store_state(own_state, head);

@@ -26,7 +26,8 @@ layout(set = 0, binding = BINDING_LINEAR_ATTENTION_CARRY_TO, std430) writeonly b
 
 const uint TILE = CHUNK / 2 * COLUMN_VECTORS; // invocations of a part of the channels
 const uint PARTS = WORKGROUP_SIZE / TILE;
-const uint PART_CHANNELS = (CHANNELS + PARTS - 1) / PARTS;
+const uint PART_CHANNELS = CHANNELS / PARTS;
+const uint AT_ONCE = 8; // channels or tokens whose loads are under way at the same time
 const uint STATE_FOURS = CHANNELS * COLUMN_VECTORS;
 
 shared vec4 state[STATE_FOURS];           // of each channel its columns
@@ -79,11 +80,15 @@ void store_state(uint sequence, uint head, bool ends) {
 void multiply_state(uint begin) {
     uint part = lane() / TILE, pair = lane() % TILE / COLUMN_VECTORS, four = lane() % COLUMN_VECTORS;
     mat4 sums = mat4(0);
-    uint first = part * PART_CHANNELS, last = min(first + PART_CHANNELS, CHANNELS);
-    for (uint channel = first; channel < last; ++channel) {
-        vec4 rows = factors[begin + PAIRS_BEGIN + channel * (CHUNK / 2) + pair];
-        vec4 columns = state[channel * COLUMN_VECTORS + four];
-        [[unroll]] for (uint i = 0; i < 4; ++i) if (IS_DELTA != 0 || i >= 2) sums[i] += rows[i] * columns;
+    uint first = part * PART_CHANNELS, last = first + PART_CHANNELS;
+    for (uint channel = first; channel < last; channel += AT_ONCE) {
+        vec4 rows[AT_ONCE];
+        [[unroll]] for (uint c = 0; c < AT_ONCE; ++c) rows[c] =
+            factors[begin + PAIRS_BEGIN + (channel + c) * (CHUNK / 2) + pair];
+        [[unroll]] for (uint c = 0; c < AT_ONCE; ++c) {
+            vec4 columns = state[(channel + c) * COLUMN_VECTORS + four];
+            [[unroll]] for (uint i = 0; i < 4; ++i) if (IS_DELTA != 0 || i >= 2) sums[i] += rows[c][i] * columns;
+        }
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) partial[(part * 4 + i) * TILE + lane() % TILE] = sums[i];
 }
@@ -119,12 +124,12 @@ void write_outputs(uint begin, Tokens tokens, uint head, uint first_token) {
     for (uint j = 2 * TILE + lane(); j < 4 * TILE; j += WORKGROUP_SIZE) {
         uint t = 2 * (j % TILE / COLUMN_VECTORS) + j / TILE % 2;
         if (first_token + t >= tokens.count) continue;
-        vec4 sum = partial[j];
-        for (uint v = 0; v <= t / 4; ++v) {
-            vec4 weights = factors[begin + WEIGHTS_BEGIN + t * CHUNK_VECTORS + v];
+        vec4 sum = partial[j], weights[CHUNK_VECTORS]; // of later tokens 0
+        [[unroll]] for (uint v = 0; v < CHUNK_VECTORS; ++v) weights[v] =
+            factors[begin + WEIGHTS_BEGIN + t * CHUNK_VECTORS + v];
+        [[unroll]] for (uint v = 0; v < CHUNK_VECTORS; ++v)
             [[unroll]] for (uint i = 0; i < 4; ++i) sum +=
-                weights[i] * u_tile[(4 * v + i) * COLUMN_VECTORS + own_four(j)];
-        }
+                weights[v][i] * u_tile[(4 * v + i) * COLUMN_VECTORS + own_four(j)];
         store_output(row_of(parameters.output_strides, tokens, head, first_token + t), column_of(j), sum);
     }
 }
@@ -136,10 +141,14 @@ void update_state(uint begin) {
         mat4 sums;
         [[unroll]] for (uint c = 0; c < 4; ++c) sums[c] =
             decays[c] * state[(4 * channels + c) * COLUMN_VECTORS + own_four(i)];
-        for (uint s = 0; s < CHUNK; ++s) {
-            vec4 keys = factors[begin + KEYS_BEGIN + s * CHANNEL_VECTORS + channels];
-            vec4 u = u_tile[s * COLUMN_VECTORS + own_four(i)];
-            [[unroll]] for (uint c = 0; c < 4; ++c) sums[c] += keys[c] * u;
+        for (uint s = 0; s < CHUNK; s += AT_ONCE) {
+            vec4 keys[AT_ONCE];
+            [[unroll]] for (uint j = 0; j < AT_ONCE; ++j) keys[j] =
+                factors[begin + KEYS_BEGIN + (s + j) * CHANNEL_VECTORS + channels];
+            [[unroll]] for (uint j = 0; j < AT_ONCE; ++j) {
+                vec4 u = u_tile[(s + j) * COLUMN_VECTORS + own_four(i)];
+                [[unroll]] for (uint c = 0; c < 4; ++c) sums[c] += keys[j][c] * u;
+            }
         }
         [[unroll]] for (uint c = 0; c < 4; ++c) state[(4 * channels + c) * COLUMN_VECTORS + own_four(i)] = sums[c];
     }

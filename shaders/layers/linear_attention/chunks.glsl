@@ -16,7 +16,7 @@
 
 const uint CHUNK = LINEAR_ATTENTION_CHUNK;
 const uint CHUNK_VECTORS = CHUNK / 4;
-const uint CHANNEL_VECTORS = (HEAD_DIM + 3) / 4, COLUMN_FOURS = (V_HEAD_DIM + 3) / 4;
+const uint CHANNEL_VECTORS = (HEAD_DIM + 31) / 32 * 8, COLUMN_FOURS = (V_HEAD_DIM + 3) / 4; // zeros beyond HEAD_DIM
 const uint CHANNELS = 4 * CHANNEL_VECTORS, ALL_COLUMNS = 4 * COLUMN_FOURS;
 
 // Factors of a chunk and a value head, in fours: rows (K_t, K_t+1, Q_t, Q_t+1) of each channel and pair of tokens; k_s e^(G_last - G_s) of each

@@ -8,7 +8,8 @@
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_SLOTS, std430) readonly buffer SlotsBuffer { int slots[]; };
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_ACCEPTED, std430) readonly buffer AcceptedBuffer { int accepted[]; };
 
-// The functions NAME_load(element) and NAME_store(element, value) of four columns from an element on, of which `columns` exist.
+// The functions NAME_load(element, columns) and NAME_store(element, columns, value) of four columns from an element on, of which `columns`
+// exist, at least one. Loads have no branches, so that compilers let many of them be under way.
 #define STATES(NAME, BINDING, ACCESS)                                                                                  \
     layout(set = 0, binding = BINDING, std430) ACCESS buffer NAME##_buffer { float NAME##_values[]; };                 \
     layout(set = 0, binding = BINDING, std430) ACCESS buffer NAME##_vector_buffer { vec4 NAME##_vectors[]; };
@@ -18,7 +19,10 @@ layout(set = 0, binding = BINDING_LINEAR_ATTENTION_ACCEPTED, std430) readonly bu
         if (STATE_VECTORS != 0) return NAME##_vectors[base_bytes(BINDING) / 16 + element / 4];                         \
         uint begin = base_bytes(BINDING) / 4 + element;                                                                \
         vec4 value = vec4(0);                                                                                          \
-        for (uint i = 0; i < min(columns, 4); ++i) value[i] = NAME##_values[begin + i];                                \
+        for (uint i = 0; i < 4; ++i) {                                                                                 \
+            float each = NAME##_values[begin + min(i, columns - 1)];                                                   \
+            value[i] = i < columns ? each : 0.0;                                                                       \
+        }                                                                                                              \
         return value;                                                                                                  \
     }
 
